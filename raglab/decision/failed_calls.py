@@ -46,8 +46,8 @@ def joined_failed_calls(
       metas: of the traces.
       key: of the entry.
     """
-    rows = dict.fromkeys(tuple(row) for meta in metas for row in meta.get(key, ()))
-    return {key: list(map(list, rows))} if rows else {}
+    rows = [row for meta in metas for row in meta.get(key, ())]
+    return {key: rows} if rows else {}
 
 
 def failed_splits(meta: Mapping[str, Any]) -> dict[str, str | None]:

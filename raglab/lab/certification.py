@@ -377,12 +377,12 @@ def _certification(
     near = _nearest(order, targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone = trace_status_only(held_out)
+    alone, failed = trace_status_only(held_out), failed_count(held_out)
     first, untested = (
         _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
     )
     judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)._replace(
-        failed=failed_count(held_out)
+        failed=failed
     )
     tests = tested.failed or tested.promises
     reason = certificate_reason(
@@ -426,7 +426,7 @@ def _certification(
         notes=(
             *(() if tested.certified else untested),
             *(
-                need_note(name, need, len(held_out))
+                need_note(name, need, len(held_out) + failed)
                 for name, need in needs.items()
                 if not tested.certified
             ),
@@ -447,7 +447,7 @@ def _certification(
         ),
         chance=near.chance,
         status_only=int(alone.sum()),
-        failed=failed_count(held_out),
+        failed=failed,
     )
 
 
