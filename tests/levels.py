@@ -663,6 +663,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_resigned.py": ("test_a_trace_whole",),
     },
     "rooms": {
+        "test_failed_calls.py": (
+            "TestTraces.test_save_merge_and_shards",
+            "test_a_judge_that_failed",
+            "test_the_cockpit_says_so",
+        ),
         "fuzz/test_fuzz_cli.py": ("test_the_calls_work",),
         "fuzz/test_fuzz_disk.py": ("test_a_log_that_finds_no_room",),
         "fuzz/test_fuzz_logs.py": (
