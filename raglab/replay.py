@@ -39,7 +39,7 @@ from raglab.decision.outcome_codes import (
 )
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.refusal_warnings import warn_of_refusals
-from raglab.decision.scoring import trace_basis, trace_status_only, with_headline
+from raglab.decision.scoring import trace_basis, with_headline
 from raglab.decision.sharded_decisions import (
     CaseColumns,
     ShardedDecisions,
@@ -544,8 +544,9 @@ def sweep(
         answer, which count as not correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]`
         states on which basis cases are judged; `attrs["engine"]` the engine that counted, and the
         reason where the compiled kernel could not; `attrs["headline"]`, as a warning does, how many
-        cases are scored by status alone (rule S6.3). Where a policy was fitted or tuned on some of
-        the cases, a column `note` states it, with their number, and a warning too (rule S6.11).
+        cases are scored by status alone (rule S6.3) or left out, since a call failed (rule S0.1).
+        Where a policy was fitted or tuned on some of the cases, a column `note` states it, with
+        their number, and a warning too (rule S6.11).
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
     names = (
@@ -559,7 +560,7 @@ def sweep(
         table.insert(1, "note", notes)
     if isinstance(policies, Mapping):
         table = table.set_axis(names, axis=0).rename_axis("policy")
-    return with_headline(table, trace_status_only(trace))
+    return with_headline(table, trace)
 
 
 def rate_table(
@@ -663,7 +664,7 @@ def steps(
     )
     table = table if path is None else table.drop(columns="path")
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
-    return with_headline(table, trace_status_only(trace))
+    return with_headline(table, trace)
 
 
 def _step_curves(

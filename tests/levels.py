@@ -158,6 +158,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_fork_reads_what_the_worker_reads",
         ),
         "fuzz/test_fuzz_resigned_logs.py": ("test_re_signed_logs_are_read",),
+        "test_failed_calls.py": ("TestLeftOut.test_it_decides_as_the_rest",),
         "test_answer_basis.py": (
             "TestComparisons.test_a_report_says_so",
             "TestComparisons.test_a_study_judges_by_text",
@@ -662,6 +663,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_resigned.py": ("test_a_trace_whole",),
     },
     "rooms": {
+        "test_failed_calls.py": (
+            "TestTraces.test_save_merge_and_shards",
+            "test_a_judge_that_failed",
+            "test_the_cockpit_says_so",
+        ),
         "fuzz/test_fuzz_cli.py": ("test_the_calls_work",),
         "fuzz/test_fuzz_disk.py": ("test_a_log_that_finds_no_room",),
         "fuzz/test_fuzz_logs.py": (

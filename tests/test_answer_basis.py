@@ -29,6 +29,7 @@ from raglab.decision.answer_text import (
     gold_answers,
     judged_cases,
 )
+from raglab.decision.failed_calls import RECORDED, with_failed_calls
 from raglab.decision.scoring import trace_basis
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
@@ -545,7 +546,7 @@ class TestMissingIsNoRefusal:
     def half_recorded(*, gold: bool) -> Trace:
         """Six cases, of which the last three should be refused.
 
-        No answer is recorded for q2, q4 and q5.
+        No answer is recorded for q2, q4 and q5, and no call failed.
         """
         labels = ["ok"] * 3 + ["refuse"] * 3
         cases = [
@@ -556,7 +557,8 @@ class TestMissingIsNoRefusal:
         fields = (made.cases, made.chunks, made.arms, made.hits)
         trace = Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
         with pytest.warns(UserWarning, match="3 of 6 answers are missing"):
-            return record_answers(trace, FREE, Fails(frozenset({2, 4, 5})), Weighed())
+            trace = record_answers(trace, FREE, Fails(frozenset({2, 4, 5})), Weighed())
+        return replace(trace, meta=with_failed_calls(trace.meta, RECORDED, ()))
 
     @pytest.mark.parametrize("gold", [True, False])
     def test_it_is_refused_and_not_correct(self, *, gold: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -163,6 +163,7 @@ def test_the_count_is_of_all_parts() -> None:
         """Two parts, in memory."""
 
         parts = (alone({"": 40}), alone({"": 20}))
+        meta: ClassVar[dict[str, Any]] = {}
 
     assert status_only_count(Parts()) == sum(map(status_only_count, Parts.parts))
     assert np.issubdtype(status_only(alone({"": 4}).cases).dtype, np.bool_)

@@ -11,8 +11,9 @@ from math import isnan, nan
 
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Chunk, Generation, Generator
+from raglab.values import Chunk, Generation, Generator, ModelUnavailableError
 
+NO_CONFIDENCE = "no log-probabilities"  # kind of a failure
 SWITCHES = ("generation.enabled", "signals.generation.enabled")
 
 
@@ -68,7 +69,7 @@ class RequiredConfidence:
 
     It is checked before its first answer, and by the first answer where the generator does not
     state that it gives one. After an answer that carries a confidence, one that lacks it is a
-    missing measurement like any other.
+    missing measurement like any other, but of a server, whose model has failed then.
 
     base: the generator. switch: of the gate that needs the confidence. known: whether answers are
     known to carry one, by the name of each generator that was checked; it belongs to whoever asks,
@@ -100,11 +101,23 @@ class RequiredConfidence:
             check_confidence(self.base, self.switch)
             self.known[self.name] = getattr(self.base, "gives_confidence", None) is True
         generation = self.base.answer(question, passages)
-        if not self.known[self.name] and generation.text.strip():
-            if isnan(given_confidence(generation)):
-                raise _lacking(self.name, self.switch)
-            self.known[self.name] = True
+        if generation.text.strip():
+            self._check(given_confidence(generation))
         return generation
+
+    def _check(self, confidence: float) -> None:
+        """Stop at an answer without the confidence that a gate needs.
+
+        A server that gave one before has failed, and is checked anew before its next answer.
+        """
+        if not isnan(confidence):
+            self.known[self.name] = True
+        elif not self.known.get(self.name):
+            raise _lacking(self.name, self.switch)
+        elif hasattr(self.base, "probe_confidence"):
+            self.known.pop(self.name, None)
+            msg = "the server gives no log-probabilities any more"
+            raise ModelUnavailableError(msg, kind=NO_CONFIDENCE)
 
 
 def given_confidence(generation: Generation) -> float:

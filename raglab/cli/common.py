@@ -309,10 +309,10 @@ def policy_for(path: Path | None, trace: StudyTrace, arm: str | None = None) -> 
 
 
 def say_headline(trace: StudyTrace) -> None:
-    """Say on stderr how many cases are scored by status alone, where some are (rule S6.3)."""
-    from raglab.decision.scoring import status_only_note, trace_status_only
+    """Say on stderr how many cases are left out or scored by status alone (rules S0.1, S6.3)."""
+    from raglab.decision.scoring import headline_note
 
-    if note := status_only_note(trace_status_only(trace)):
+    if note := headline_note(trace):
         say(note, err=True)
 
 

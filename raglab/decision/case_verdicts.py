@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.field_rules import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
+from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL
-from raglab.decision.scoring import status_only_sentence, trace_basis
+from raglab.decision.scoring import headline_sentence, trace_basis
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
 from raglab.values import UNLABELLED, Case, Status, check_labelled
@@ -179,14 +180,12 @@ class CaseVerdicts(Protocol):
         return ", ".join(f"{n:,} {status.name}" for status, n in zip(Status, counts, strict=True))
 
     def contracts(self) -> str:
-        """How many contracts are met, in words, and how many cases are scored by status alone."""
+        """How many contracts are met, and how many cases are left out or scored by status alone."""
         labelled = int((self.label_code != UNLABELLED).sum())
-        if not labelled:
-            return "no labels"
-        alone = status_only_sentence(int(self.status_only.sum()), len(self))
-        return f"met in {int(self.passes.sum()):,} of {labelled:,}" + (
-            f" ({alone})" if alone else ""
-        )
+        alone = int(self.status_only.sum())
+        headline = headline_sentence(alone, len(self), failed_count(self.trace))
+        met = f"met in {int(self.passes.sum()):,} of {labelled:,}" if labelled else "no labels"
+        return f"{met} ({headline})" if headline else met
 
     @property
     def is_labelled(self) -> bool:

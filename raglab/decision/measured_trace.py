@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Any, Self
 
+from raglab.decision.failed_calls import answered_cases
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.values import Case, CaseCounts, TraceData
 
@@ -23,7 +24,7 @@ class Measured:
     Threads may share it. A pickle or copy holds the trace alone, and measures again.
 
     Args:
-      trace: in memory.
+      trace: in memory; cases for which a call failed are left out.
 
     Raises:
       TypeError: the trace is of shards, measured already, or none.
@@ -45,7 +46,7 @@ class Measured:
                 f"{remedy}."
             )
             raise TypeError(msg)
-        self._trace = trace
+        self._trace = answered_cases(trace)
         self._values: dict[str, dict[Any, Any]] = {}
         self._lock = Lock()
 

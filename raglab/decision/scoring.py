@@ -17,6 +17,7 @@ from raglab.decision.document_names import (
     misspelt_sources,
     source_meanings,
 )
+from raglab.decision.failed_calls import failed_note, failed_sentence
 from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
 from raglab.values import Case, TraceData
@@ -111,6 +112,28 @@ def status_only_note(alone: NDArray[np.bool_]) -> str:
     )
 
 
+def headline_sentence(alone: int, cases: int, failed: int = 0) -> str:
+    """Headline of a result: cases that are left out, and those scored by status alone.
+
+    Args:
+      alone: cases scored by status alone.
+      cases: those that the result is of.
+      failed: cases left out, since a call failed.
+    """
+    sentences = (failed_sentence(failed, cases), status_only_sentence(alone, cases))
+    return "; ".join(filter(None, sentences))
+
+
+def headline_note(trace: TraceView, alone: NDArray[np.bool_] | None = None) -> str:
+    """The same as a note on the cases of a trace, with the reason.
+
+    Args:
+      alone: whether each case is scored by status alone, [Q]; asked of the trace where not given.
+    """
+    note = status_only_note(trace_status_only(trace) if alone is None else alone)
+    return " ".join(filter(None, (failed_note(trace), note)))
+
+
 class UnretrievedCases(NamedTuple):
     """Cases labelled ok of which no hit of an arm, at any depth, has the sources that they expect.
 
@@ -203,15 +226,12 @@ def _expects(case: Case) -> tuple[str, ...]:
     return (*case.expect_sources, *case.expect_sources_any)
 
 
-def with_headline(table: pd.DataFrame, alone: NDArray[np.bool_]) -> pd.DataFrame:
-    """Table of a public function, `status_only_note` in `attrs["headline"]` and in a warning.
+def with_headline(table: pd.DataFrame, trace: TraceView) -> pd.DataFrame:
+    """Table of a public function, `headline_note` in `attrs["headline"]` and in a warning.
 
     The warning points at the function's caller.
-
-    Args:
-      alone: whether each case is scored by status alone, [Q].
     """
-    table.attrs["headline"] = status_only_note(alone)
+    table.attrs["headline"] = headline_note(trace)
     if table.attrs["headline"]:
         warn_user(table.attrs["headline"])
     return table

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
+from raglab.decision.failed_calls import answered_cases
 from raglab.policy import PolicyData
 from raglab.values import Case, CaseCounts, TraceData
 
@@ -88,16 +89,16 @@ class TraceView(Protocol):
 
 
 def trace_parts(trace: TraceView) -> Sequence[TracePart]:
-    """Parts of a trace.
+    """Parts of a trace, without cases for which a call failed.
 
     Raises:
       ValueError: it is no trace.
     """
-    parts: Sequence[TracePart] | None = getattr(trace, "parts", None)
-    if parts is None:
+    if not hasattr(trace, "parts"):
         remedy = "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load"
         msg = f"trace must be in memory or of shards, got {type(trace).__name__}; {remedy}."
         raise ValueError(msg)
+    parts: Sequence[TracePart] = answered_cases(trace).parts
     return parts
 
 

@@ -11,7 +11,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import check_unlearned, learned_cases
 from raglab.decision.misuse import takes
-from raglab.decision.scoring import status_only_note, trace_basis, trace_status_only
+from raglab.decision.scoring import headline_note, trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import COST, asking_note, lower_bound, tally_losses
@@ -245,7 +245,7 @@ def retest(
         "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     )
     over_ask = float(counts.over_ask[0])
-    optional_notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
+    optional_notes = (headline_note(trace), asking_note(over_ask, ()))
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 

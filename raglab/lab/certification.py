@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, DataNeed, Promise
+from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import (
     with_learned_cases,
 )
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.misuse import takes
 from raglab.decision.refusal_warnings import refusal_text
-from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
+from raglab.decision.scoring import headline_note, headline_sentence, trace_status_only
 from raglab.decision.trace_view import TraceView
 from raglab.lab.candidate_tests import TestOrder, candidate_order, candidate_table, sequence_test
 from raglab.lab.certification_cases import (
@@ -92,7 +93,7 @@ class Certification(NamedTuple):
     be certified on as many cases, by the pilot alone, beside the other targets, and that
     always-answer does not reach; NaN for none. notes: what a reader must know. chance: of the
     nearest target, by the best candidate. status_only: cases certified on that are scored by status
-    alone.
+    alone. failed: cases left out, since a call failed; they count as answers that lack (S6.10).
     """
 
     certificate: Certificate
@@ -103,6 +104,7 @@ class Certification(NamedTuple):
     notes: tuple[str, ...]
     chance: float = float("nan")
     status_only: int = 0
+    failed: int = 0
 
     def frame(self) -> pd.DataFrame:
         """Tests of the candidates, a row a candidate in the order of the tests.
@@ -117,7 +119,7 @@ class Certification(NamedTuple):
         return self.table.copy()
 
     def __repr__(self) -> str:
-        alone = status_only_sentence(self.status_only, self.certificate.cases)
+        alone = headline_sentence(self.status_only, self.certificate.cases, self.failed)
         n = self.certificate.candidates
         tested = (
             f"{self.certificate.tested:,} of {n:,} candidates tested"
@@ -375,11 +377,13 @@ def _certification(
     near = _nearest(order, targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone = trace_status_only(held_out)
+    alone, failed = trace_status_only(held_out), failed_count(held_out)
     first, untested = (
         _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
     )
-    judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)
+    judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)._replace(
+        failed=failed
+    )
     tests = tested.failed or tested.promises
     reason = certificate_reason(
         tests, tested.binding, delta, order.method, judged, certified=tested.certified
@@ -424,11 +428,11 @@ def _certification(
         notes=(
             *(() if tested.certified else untested),
             *(
-                need_note(name, need, len(held_out))
+                need_note(name, need, len(held_out) + failed)
                 for name, need in needs.items()
                 if not tested.certified
             ),
-            *filter(None, [status_only_note(alone)]),
+            *filter(None, [headline_note(held_out, alone)]),
             *certificate_notes(
                 certificate,
                 near,
@@ -445,6 +449,7 @@ def _certification(
         ),
         chance=near.chance,
         status_only=int(alone.sum()),
+        failed=failed,
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from raglab.certify import Certificate, Promise, TestMethod, cases_needed
 from raglab.decision.answer_text import Basis
-from raglab.decision.scoring import status_only_sentence
+from raglab.decision.scoring import headline_sentence
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certified_losses import ALPHAS, COST, LIKELY, RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
@@ -38,7 +38,7 @@ class JudgedCases(NamedTuple):
     their looks. candidates: number of policies that are tested on them, of so many offered. first:
     thresholds of the first one tested where that is not the policy given, "the policy given" where
     it is; empty where several are given. look_confidence: `look_confidence` of their looks, empty
-    at the first.
+    at the first. failed: cases that are left out, since a call failed.
     """
 
     basis: Basis
@@ -48,6 +48,7 @@ class JudgedCases(NamedTuple):
     offered: int = 1
     first: str = ""
     look_confidence: str = ""
+    failed: int = 0
 
 
 def look_confidence(look: Look) -> str:
@@ -95,7 +96,7 @@ def certificate_reason(
       judged: what is stated of the cases.
       certified: whether a candidate passed.
     """
-    sentence = status_only_sentence(int(judged.alone.sum()), len(judged.alone))
+    sentence = headline_sentence(int(judged.alone.sum()), len(judged.alone), judged.failed)
     cases = f"; {judged.look}; judged by {judged.basis}" + (f"; {sentence}" if sentence else "")
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
     if certified:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
+from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
-from raglab.decision.outcome_codes import Tally
+from raglab.decision.outcome_codes import UNEARNED_CELL, Tally
 from raglab.decision.trace_view import TraceView
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
@@ -123,7 +124,7 @@ def count_rates(
     costs: metrics.Costs | None = None,
 ) -> RateCounts:
     """Losses and cases of some rates or of expected cost, and a case's cost, for each policy."""
-    return tally_losses(tally(trace, policies, arm), names, costs)
+    return tally_losses(certified_tally(trace, policies, arm), names, costs)
 
 
 class SplitCounts(NamedTuple):
@@ -157,11 +158,25 @@ def count_split(
     Args:
       start: policy that always-answer is made of.
     """
-    counts = tally(trace, [*candidates, always_answer(start)], arm)
+    counts = certified_tally(trace, [*candidates, always_answer(start)], arm)
     of_candidates = counts._replace(
         cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1]
     )
     return SplitCounts(tally_losses(of_candidates, names, costs), counts.cells[-1], counts.labels)
+
+
+def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None) -> Tally:
+    """Counted decisions in which cases whose calls failed are answers never recorded (S6.3).
+
+    Each is a wrong answer, and one of those of which 5 % may be missing.
+    """
+    counted, failed = tally(trace, policies, arm), failed_count(trace)
+    if not failed:
+        return counted
+    cells = counted.cells + failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
+    answered = metrics.rate_counts(cells)[:, metrics.COUNTS.index("answered")]
+    missing = np.stack([counted.missing[:, 0] + failed, answered], axis=1)
+    return counted._replace(cells=cells, missing=missing)
 
 
 def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
+from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
 from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
-from raglab.decision.scoring import status_only_sentence
+from raglab.decision.scoring import headline_sentence
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
@@ -61,7 +62,7 @@ class Comparison(NamedTuple):
     otherwise, see `Decisions.changed`. a, b: their ids. basis: on which the cases are judged (rule
     S6.3). missing: answers of each that are not recorded. status_only: cases that are scored by
     status alone. in_sample: which of the two learned from how many of the cases; there are no
-    intervals and no p then (rule S6.11).
+    intervals and no p then (rule S6.11). failed: cases left out, since a call failed (rule S0.1).
     """
 
     a: str
@@ -73,6 +74,7 @@ class Comparison(NamedTuple):
     missing: tuple[MissingAnswers, ...] = ()
     status_only: int = 0
     in_sample: str = ""
+    failed: int = 0
 
     def frame(self) -> pd.DataFrame:
         """Rates and expected cost of both policies, a row a measure."""
@@ -80,8 +82,8 @@ class Comparison(NamedTuple):
 
     @property
     def headline(self) -> str:
-        """How many cases are scored by status alone, '' where none is."""
-        return status_only_sentence(self.status_only, self.cases)
+        """How many cases are left out or scored by status alone, '' where none is."""
+        return headline_sentence(self.status_only, self.cases, self.failed)
 
     def __repr__(self) -> str:
         cost_text = cost_difference(self.table, SIDES, self.in_sample)
@@ -181,9 +183,9 @@ def compare(
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
     alone = int(first.status_only.sum())
     changed, basis = first.changed(second), str(first.basis)
-    return Comparison(
-        a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone, in_sample
-    )
+    sides = (a.policy_id, b.policy_id)
+    failed = failed_count(trace)
+    return Comparison(*sides, len(first), table, changed, basis, missing, alone, in_sample, failed)
 
 
 def paired_table(

@@ -221,7 +221,7 @@ def sample_for_labels(
     return pd.DataFrame(columns, columns=list(SAMPLE_COLUMNS))
 
 
-@takes(policy="policy")
+@takes(trace="trace", policy="policy")
 def with_sample_labels(
     trace: TraceKind,
     policy: PolicyData,

@@ -14,6 +14,7 @@ from raglab import metrics
 from raglab.certify import cases_needed, data_need
 from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE
+from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView
 from raglab.gating.case_groups import group_values
 from raglab.lab.certification_needs import need_line
@@ -93,7 +94,7 @@ def group_rates(
             rows.append((name, *counts, *ends, cases_needed(alpha, delta), sentence))
     heads = ["group", "cases", "rate", "target", "k", "n", "value", "low", "high", "needed", "need"]
     frame = pd.DataFrame(rows, columns=heads)
-    frame.attrs["note"] = COMMON
+    frame.attrs |= {"note": COMMON, "headline": headline_note(trace)}
     return frame
 
 

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
 from raglab.decision.misuse import takes
-from raglab.decision.scoring import status_only_note, trace_status_only
+from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView
 from raglab.gating.expected_cost import (
     CLASSES,
@@ -261,8 +261,8 @@ def audit_signals(
         level=level,
         notes=(
             *_audit_notes(split, labelled, signal_costs, frame, folds * bool(repeats), repeats),
-            *filter(None, [status_only_note(trace_status_only(here))]),
             *direction_notes(labelled.cases, level),
+            *filter(None, [headline_note(here)]),
         ),
     )
 

@@ -27,7 +27,7 @@ from raglab.decision.document_names import (
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
 from raglab.decision.score_directions import ScoredCases
-from raglab.decision.scoring import status_only_note
+from raglab.decision.scoring import headline_note
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
 from raglab.decision.trace_view import TracePart, TraceView
@@ -177,7 +177,7 @@ def slices(
     )
     rows = table.loc[order.index, list(COLUMNS)].reset_index(drop=True)
     rows.attrs["basis"] = decisions.basis_text()
-    rows.attrs["headline"] = status_only_note(decisions.status_only)
+    rows.attrs["headline"] = headline_note(decisions.trace, decisions.status_only)
     return rows
 
 

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
+from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import (
-    status_only_note,
-    status_only_sentence,
+    headline_note,
+    headline_sentence,
     trace_basis,
     trace_status_only,
     unretrieved_note,
@@ -217,8 +218,10 @@ class TuneResult:
 
     @property
     def headline(self) -> str:
-        """How many judged cases are scored by status alone, '' where none is."""
-        return status_only_sentence(self.status_only, len(self.judged_on))
+        """How many judged cases are left out or scored by status alone, '' where none is."""
+        return headline_sentence(
+            self.status_only, len(self.judged_on), failed_count(self.judged_on)
+        )
 
     @property
     def comparison(self) -> pd.DataFrame:
@@ -708,7 +711,7 @@ def _judged_result(
     scored = [
         f"Of the cases {name} on, {note}"
         for name, rows in alone.items()
-        if (note := status_only_note(rows))
+        if (note := headline_note(judged_on if name == "judged" else tuned_on, rows))
     ]
     lost = {
         name: unretrieved_note(judged_on if name == "judged" else tuned_on, arm) for name in alone

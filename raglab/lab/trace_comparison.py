@@ -20,7 +20,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.misuse import takes
-from raglab.decision.scoring import status_only_note
+from raglab.decision.scoring import headline_note
 from raglab.decision.signal_values import OVERLAP_AT, arm_order
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
@@ -371,7 +371,7 @@ def _rates(
         names, SIDES, [trace_learned([each], judged[0])[0] for each in policies]
     )
     notes = [f"{name}: {shortfall}." for name, shortfall in missing.items() if shortfall.k]
-    notes += filter(None, [status_only_note(first.status_only)])
+    notes += filter(None, [headline_note(first.trace, first.status_only)])
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
     return table, str(first.basis), in_sample, notes
 

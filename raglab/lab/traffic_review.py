@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.field_rules import read_only
+from raglab.decision.failed_calls import failed_note
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence
@@ -523,6 +524,7 @@ def review_notes(columns: ReviewColumns, by: Sequence[str]) -> Iterator[str]:
 
 def _policy_notes(trace: TraceView, policy: PolicyData, columns: ReviewColumns) -> Iterator[str]:
     """What a trace lacks to judge a policy, and if the policy learned from labels that judge it."""
+    yield from filter(None, [failed_note(trace)])
     yield from unmeasured_note(trace, policy)
     note = in_sample_note(trace_learned([policy], trace)[0]) if columns.is_known.any() else ""
     if note:

@@ -32,6 +32,7 @@ from raglab.answering.metered_client import (
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
+from raglab.decision.failed_calls import FAILED_CALLS, RECORDED, failed_splits, with_failed_calls
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -82,7 +83,7 @@ class MissingAnswersWarning(UserWarning):
         self.missing = missing
 
 
-@takes(trace="trace", policy="policy")
+@takes(every_case=True, trace="trace", policy="policy")
 def record_answers(
     trace: values.TraceData,
     policy: PolicyData,
@@ -101,12 +102,13 @@ def record_answers(
     the question and the hits alone, so that the same set at another depth or arm is answered once.
 
     Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning`
-    counts the reasons. A wrong key, model or address ends the requests with its batch: the rest is
-    missing as not requested, and the warning says what to correct; so does a 403 before any answer,
-    while a later one concerns its own question only. The next run on the returned trace requests
-    these alone: answers of the same generator and scorer stay in the trace, also where they were
-    recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is
-    requested again only with another max_tokens, prompt, model or seed.
+    counts the reasons. Such a case stays in the trace; all that decides leaves it out and states
+    the number of such cases. A wrong key, model or address ends the requests with its batch: the
+    rest is missing as not requested, and the warning says what to correct; so does a 403 before any
+    answer, while a later one concerns its own question only. The next run on the returned trace
+    requests these alone: answers of the same generator and scorer stay in the trace, also where
+    they were recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off
+    is requested again only with another max_tokens, prompt, model or seed.
 
     Args:
       trace: in memory, with the texts of its hits.
@@ -146,7 +148,8 @@ def record_answers(
     meter = _meter(generator, budget, at_once)
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
-    keys = [key for arm in named for key in sets_of(trace, policy, arm)]
+    every = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
+    keys = [key for arm in named for key in sets_of(every, policy, arm)]
     known = _recorded_answers(trace, generator.name, scorer.name)
     _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
     before = len(known)
@@ -170,14 +173,22 @@ def record_answers(
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
     )
-    if isinstance(trace, Trace) and earlier and len(held) == len(earlier):
+    # Of an earlier run that asked for other arms, what failed stays so.
+    requested, lacking = {key.case for key in keys}, {row for row, _ in failed}
+    before_failed = failed_splits(trace.meta)
+    cases = [
+        case
+        for row, case in enumerate(trace.cases)
+        if row in lacking or (row not in requested and case.id in before_failed)
+    ]
+    meta = with_failed_calls(trace.meta, RECORDED, cases)
+    if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
         held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
     )
     # Another generator, or another structure, answers otherwise: the trace with its answers is
     # another trace.
-    meta = dict(trace.meta)
     if "fingerprint" in meta:
         made_of = (
             f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} "

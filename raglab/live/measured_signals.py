@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from raglab.answering.metered_client import SPENT
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import full_sources, known_documents
+from raglab.decision.failed_calls import with_failed_calls
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
@@ -313,7 +314,7 @@ def _number(value: object) -> float | None:
         return np.inf
 
 
-@takes(trace="trace", signals="signals", policy="policy")
+@takes(every_case=True, trace="trace", signals="signals", policy="policy")
 def add_signals(
     trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],
@@ -375,8 +376,19 @@ def add_signals(
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
             _check_rows(function, rows)
             whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
+            n_failed = _failed_rows(function).total()
             known = _fill(function, rows, whose, store)
             out = _with_column(out, function, rows, known)
+            # a row without a value says that the model failed only where some did
+            has_failed = _failed_rows(function).total() > n_failed
+            failed = {
+                place[0]
+                for key, row in known.items()
+                if has_failed and isnan(row.value)
+                for place in rows.places[key]
+            }
+            cases = [trace.cases[row] for row in sorted(failed)]
+            out = replace(out, meta=with_failed_calls(out.meta, function.name, cases))
     return out
 
 

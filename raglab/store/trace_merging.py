@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.failed_calls import FAILED_CALLS, joined_failed_calls
 from raglab.decision.measured_trace import Measured
 from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError, Where, input_error, shown_value
@@ -25,6 +26,7 @@ from raglab.words.canonical import canonical_json, digest
 ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
 # Of a trace's meta, what its cases or its build change.
 OWN = frozenset({"fingerprint", "cases_hash", "command", "columns", ANSWER_REQUESTS})
+FAILED_FACT = f"{FAILED_CALLS} in their meta"  # that may differ, and are joined
 
 
 def merge_traces(parts: Sequence[TraceData]) -> TraceData:
@@ -49,6 +51,7 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     # up.
     numbers = [np.array([place[chunk.chunk_id] for chunk in part.chunks] + [-1]) for part in parts]
     meta = {**first.meta, "cases_hash": hash_cases(cases)}
+    meta |= joined_failed_calls([part.meta for part in parts])
     # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have
     # the same.
     meta["fingerprint"] = joined_fingerprint([part.meta.get("fingerprint") for part in parts])
@@ -144,13 +147,15 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
 def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     """Stop if two traces differ in what a trace holds once, or one holds what the other lacks.
 
+    Calls that failed are of cases, and may differ.
+
     Args:
       first, second: what `shared_facts` says of each.
 
     Raises:
       InputError: names the first difference.
     """
-    for what in (*first, *(what for what in second if what not in first)):
+    for what in sorted({*first, *second} - {FAILED_FACT}, key=[*first, *second].index):
         left, right = first.get(what), second.get(what)
         if left != right:
             _refuse(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
+from raglab.decision.failed_calls import with_splits
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.score_directions import warn_of_directions
@@ -476,7 +477,7 @@ def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Serie
 
 def _partial_meta(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
     """Meta of a trace that keeps some of the cases; as it is where they are all."""
-    part = hash_cases(cases)
+    meta, part = with_splits(meta, cases), hash_cases(cases)
     if "fingerprint" not in meta or part == meta.get("cases_hash"):
         return dict(meta)
     own = digest(f"{meta['fingerprint']} {part}", 16)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.failed_calls import answered_cases, failed_note
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.refusal_warnings import refusal_text
@@ -116,7 +117,7 @@ class CockpitState:
         arm: str | None = None,
     ) -> None:
         check_in_memory(trace, "a cockpit")
-        self._whole = trace
+        self._whole = trace = answered_cases(trace)
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
         self._held = Measured(self.trace)
@@ -681,6 +682,7 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
             "The trace has no split `tune`: what is chosen here is judged on the very cases it "
             "was chosen on."
         )
+    notes += filter(None, [failed_note(trace)])
     known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
     if not known:
         notes.append("No case has a label: decisions are shown, rates and costs need labels.")

@@ -117,7 +117,8 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
     events = tuple(
         (EVALUATION, _assessment(row))
         for row in info.assessments or ()
-        if getattr(row, "value", None) is not None
+        # an expectation is a gold value, and says nothing of the answer
+        if getattr(row, "feedback", None) is not None and row.value is not None
     )
     for number, span in enumerate(trace.data.spans):
         attributes = {
@@ -137,6 +138,7 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             start,
             attributes,
             () if number else events,
+            is_failed=span.status.status_code == "ERROR",
         )
 
 

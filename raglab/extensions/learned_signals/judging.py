@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -101,6 +102,7 @@ statement. Whether the answer is true elsewhere in the world does not count.""",
 }
 _PASSING = frozenset({TIMEOUT, NO_CONNECTION, OVERLOADED, "HTTP 408", "HTTP 409", "HTTP 429"})
 _SHOWN = 90  # characters of a reason beside its remedy
+LEAST_MASS = 0.5  # of yes and no together in the first token; below it a reply is neither
 TOP = 20  # alternatives of the first token among which yes and no are looked for
 YES, NO = frozenset({"yes", "oui", "ja"}), frozenset({"no", "non", "nein"})
 IN_A_ROW = 5  # cases that a model failed for, after which it is taken for broken
@@ -316,15 +318,18 @@ def yes_no_scorer(
     with_answer: bool = False,
     prompt: Prompt = YES_NO,
     max_prompt_tokens: int = MOST_TOKENS,
+    least_mass: float = LEAST_MASS,
 ) -> ModelScorer:
     """P(yes) of a question about a case.
 
-    Of its yes and its no in the first token of the reply, the share of yes.
+    Of its yes and its no in the first token of the reply, the share of yes; missing where the two
+    together are no probable reply.
 
     Args:
       question: about the case, such as `SUFFICES`.
       with_answer: whether the recorded answer is shown.
       max_prompt_tokens: as of `judge_scorer`.
+      least_mass: least probability of yes and no together, in [0, 1].
 
     Raises:
       ValueError: the question is empty. Of `score`: the backend gives no alternatives with
@@ -351,11 +356,16 @@ def yes_no_scorer(
             return None
         data = _case_data(instructions, max_prompt_tokens, query, passages, answer, closing)
         return ScoreRequest(
-            messages(instructions, f"{data}\n\n{closing}"), _yes_probability, 1, TOP
+            messages(instructions, f"{data}\n\n{closing}"),
+            partial(_yes_probability, least_mass),
+            1,
+            TOP,
         )
 
     needs = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
-    name = _name("yes-no", client, instructions, prompt_shape(max_prompt_tokens))
+    name = _name(
+        "yes-no", client, instructions, f"{prompt_shape(max_prompt_tokens)}.mass-{least_mass:g}"
+    )
     return ModelScorer(name, needs, request, client, budget)
 
 
@@ -443,7 +453,7 @@ def _rubric_score(reply: Completion) -> Score:
     )
 
 
-def _yes_probability(reply: Completion) -> Score:
+def _yes_probability(least_mass: float, reply: Completion) -> Score:
     """Share of yes among the yes and the no that stand first in a reply."""
     first = reply.tokens[0].top if reply.tokens else ()
     mass = {
@@ -451,10 +461,8 @@ def _yes_probability(reply: Completion) -> Score:
         for word in (YES, NO)
     }
     total = math.fsum(mass.values())
-    if not total > 0.0:
-        return Score(
-            math.nan, "neither yes nor no stands among the likely first tokens of the reply"
-        )
+    if not total > 0.0 or total < least_mass:
+        return Score(math.nan, f"yes and no are less than {least_mass:g} of the first token")
     return Score(mass[YES] / total)
 
 

@@ -22,6 +22,7 @@ from raglab.answering.support import NliScorer, answer_support
 from raglab.extensions.learned_signals.judging import (
     IS_RIGHT,
     JUDGE,
+    LEAST_MASS,
     LIKELIHOOD,
     RUBRICS,
     SUFFICES,
@@ -267,6 +268,7 @@ def yes_no(
     n_hits: int = N_HITS,
     at_once: int = 1,
     max_prompt_tokens: int = MOST_TOKENS,
+    least_mass: float = LEAST_MASS,
 ) -> SignalFunction:
     """P(yes) of a question about a case, in [0, 1], from the log-probabilities of one token.
 
@@ -284,6 +286,8 @@ def yes_no(
       n_hits: as for `judge`.
       at_once: as for `judge`.
       max_prompt_tokens: as for `judge`.
+      least_mass: least probability of yes and no together, in [0, 1]; a case with less has no
+        score, as where a model begins with its thoughts.
 
     Raises:
       ValueError: the question is empty.
@@ -297,6 +301,7 @@ def yes_no(
         with_answer=answer,
         prompt=prompt,
         max_prompt_tokens=max_prompt_tokens,
+        least_mass=least_mass,
     )
     return _by_model(scorer, name, n_hits, at_once)
 

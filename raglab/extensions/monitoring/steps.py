@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, file_rows
+from raglab.decision.failed_calls import answered_cases, failed_count
 from raglab.decision.measured_trace import Measured
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
@@ -310,7 +311,8 @@ def shard_status(trace: TraceData | Measured, policy: Policy, arm: str | None) -
 
 def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSteps:
     """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
-    certificate = stated_certificate(policy)
+    certificate, failed = stated_certificate(policy), failed_count(trace)
+    trace = answered_cases(trace)
     doubt = check_new_cases(trace, policy, certificate)
     cases = [case for part in cases_by_shard(trace) for case in part]
     stated = np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64)
@@ -349,7 +351,8 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
         stratum=[str(cases[row].extra.get(STRATUM) or "") if is_sampled else "" for row in rows],
     )
     notes = [*notes, *doubt, *check_notes(certificate, trace, str(trace_basis(trace)))]
-    return ordered_steps(columns, "trace", notes)
+    steps = ordered_steps(columns, "trace", notes)
+    return steps._replace(errors=steps.errors + failed)
 
 
 def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()) -> StreamSteps:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
-from raglab.store.trace_merging import TraceError, joined_fingerprint, shared_facts
+from raglab.store.trace_merging import FAILED_FACT, TraceError, joined_fingerprint, shared_facts
 from raglab.store.traces import MANIFEST
 from raglab.values import CaseCounts, count_cases
 from raglab.words.canonical import canonical_json, digest
@@ -55,8 +55,8 @@ def facts_of(trace: Any) -> ShardFacts:  # noqa: ANN401 - a trace
 
 
 def shared_hash(shared: Mapping[str, Any]) -> str:
-    """Hash of what all shards share."""
-    return digest(canonical_json(shared))
+    """Hash of what all shards share; calls that failed are of each."""
+    return digest(canonical_json({key: shared[key] for key in shared if key != FAILED_FACT}))
 
 
 class ShardRow(NamedTuple):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, Type
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.failed_calls import joined_failed_calls
 from raglab.decision.measured_trace import plain_trace
 from raglab.decision.measurement import Evidence
 from raglab.decision.misuse import takes
@@ -47,6 +48,7 @@ from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder
 from raglab.store.signal_columns import signal_column
 from raglab.store.trace_merging import (
+    FAILED_FACT,
     TraceError,
     check_alike,
     joined_fingerprint,
@@ -615,7 +617,9 @@ class ShardedTrace(Generic[Stored]):
                 _cut(traces, shard), self.place, version, ids=ids, shared=known.shared
             )
             rows = (*known.shards, *written.rows)
-            write_manifest(self.place, Manifest(version, known.rows["content"], known.shared, rows))
+            write_manifest(
+                self.place, Manifest(version, known.rows["content"], written.shared, rows)
+            )
         return open_shards(self.place, self.kind)
 
     def _changed(self, parts: Sequence[Shard], what: Sequence[Any]) -> Self:
@@ -828,6 +832,7 @@ def write_shards(
         facts = shared_facts(trace)
         shared = facts if shared is None else shared
         check_alike(shared, facts)
+        shared = {**shared, **joined_failed_calls([shared, facts], FAILED_FACT)}
         _add_ids(known, (case.id for case in trace.cases))
         path = folder / shard_name(version, len(rows))
         trace.save(path)

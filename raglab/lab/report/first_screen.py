@@ -16,7 +16,7 @@ from raglab.decision.answer_text import missing_text
 from raglab.decision.learned_cases import in_sample_note
 from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import is_refusal, refusal_text
-from raglab.decision.scoring import status_only_note, unretrieved_note
+from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.lab.acting_gates import (
     acting_gates,
@@ -476,7 +476,7 @@ def _cases(on: Standing) -> Fact:
         details.append(
             f"Retrieval: arm {judged.arm}, one of {_joined(trace.arms)}; the page judges no other."
         )
-    alone = status_only_note(judged.decisions[judged.subject].status_only)
+    alone = headline_note(judged.replayed, judged.decisions[judged.subject].status_only)
     details += filter(None, [alone, unretrieved_note(judged.replayed, judged.arm)])
     text = f"{len(trace):,} cases{where}: {counts}. {sentence}".strip()
     return Fact(CASES, text, details, "What was judged", mark="bad" if is_doubted else "")

@@ -42,11 +42,21 @@ for question, score in zip(questions[::2], map(float, questions[1::2])):
     names.append(root.trace_id)
 with mlflow.start_span(name="ping"):
     pass
+with mlflow.start_span(name="answer", span_type="CHAIN") as root:
+    root.set_inputs({"question": "is hail covered?"})
+    try:
+        with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
+            search.set_inputs({"query": "is hail covered?"})
+            raise TimeoutError("the store is away")
+    except TimeoutError:
+        pass
 mlflow.flush_trace_async_logging()
 person = AssessmentSource(source_type="HUMAN", source_id="ann")
 judge = AssessmentSource(source_type="LLM_JUDGE", source_id="small")
 mlflow.log_feedback(trace_id=names[0], name="thumb", value=True, source=person)
 mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge)
+mlflow.log_expectation(trace_id=names[1], name="expected_answer", value="yes", source=person)
+mlflow.log_expectation(trace_id=names[2], name="expected_answer", value="yes", source=person)
 """
 
 
@@ -91,6 +101,7 @@ class TestStore:
             ("p2", "policy.md", 2)
         ]
         assert "1 traces have no retriever's span" in text
+        assert "1 traces have a retriever that failed" in text
 
     def test_the_same_of_what_a_search_gives(self, store: str) -> None:
         """A frame or a list of `mlflow.search_traces`, in any order."""

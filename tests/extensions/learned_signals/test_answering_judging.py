@@ -401,6 +401,28 @@ def test_a_yes_is_weighed_against_a_no() -> None:
     assert yes_no_scorer(Fixed([("Yes", -0.1)]), NO_BUDGET, SUFFICES).score("?", PASSAGES) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("yes", "no", "least", "is_scored"),
+    [
+        (math.exp(-9.0), 0.0, 0.5, False),
+        (0.2, 0.29, 0.5, False),
+        (0.2, 0.31, 0.5, True),
+        (math.exp(-9.0), 0.0, 0.0, True),
+        (0.6, 0.2, 0.9, False),
+    ],
+)
+def test_a_sliver_of_mass_is_no_score(
+    yes: float, no: float, least: float, *, is_scored: bool
+) -> None:
+    """A model that begins with its thoughts says neither yes nor no."""
+    rest = [("<think>", math.log(max(1.0 - yes - no, 1e-9)))]
+    top = [*rest, ("Yes", math.log(yes)), *([("No", math.log(no))] if no else [])]
+    made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES, least_mass=least)
+    score = made.score("Who pays?", PASSAGES)
+    assert score == pytest.approx(yes / (yes + no)) if is_scored else math.isnan(score)
+    assert made.counts.missing.total() == (not is_scored)
+
+
 def test_neither_yes_nor_no_is_missing() -> None:
     """And its reason counted."""
     for top in ([("Well", -0.1)], []):
@@ -456,7 +478,7 @@ def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
     asked = client(llama, timeout=3.0 if reply.pause else 10.0)
     for made in (
         judge_scorer(asked, NO_BUDGET, RUBRICS["sufficient"]),
-        yes_no_scorer(asked, NO_BUDGET, SUFFICES),
+        yes_no_scorer(asked, NO_BUDGET, SUFFICES, least_mass=0.0),
     ):
         assert made.score("the first?", PASSAGES) > 0.0
         llama.failing = {"the second?": reply}
