@@ -29,7 +29,7 @@ from raglab.words.claim_words import (
 )
 from raglab.words.languages import LANGUAGES
 from raglab.words.numerals import any_of, currencies, dates_in, tables
-from raglab.words.text import STOP_WORDS
+from raglab.words.text import STOP_WORDS, sentences
 
 # F1 of a gold answer without values: wrong up to, right from, and from for one that is no sentence
 LOWER_F1, UPPER_F1, TERM_F1 = 0.0, 0.4, 0.6
@@ -109,11 +109,13 @@ _UNITS = {
     for factor, words in by_factor.items()
     for word in words.split()
 }
-_CENTS = {"penny": "£", "pence": "£", "cent": "$"}  # by the key of the word
+_CENTS = {"penny": "£", "pence": "£", "p": "£", "cent": "$"}  # by the key of the word
 _YES = {"yes": 1, "oui": 1, "no": -1, "non": -1}
 _MINUS = claim_words("minus")[0].key
 FIRST, PER, EACH = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
 _DAYS = {day[:3]: f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")}
+
+_RATES = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month", "annual": "year"}
 
 _YES_QUESTION = re.compile(
     r"\W*(?:is|are|was|were|do|does|did|can|could|may|must|will|would|should|has|have|est|sont|peut)"
@@ -179,14 +181,14 @@ _NO_NAMES = (
     | frozenset(_NOON)
     | frozenset(tables().months)
     | frozenset(LANGUAGES.words.titles)
-    | {"professor", *(code.lower() for code in currencies().values())}
+    | {"professor", "ltd", "inc", "plc", "mv", *(code.lower() for code in currencies().values())}
 )
 _NO_KEYS = SPEAKER | {"?"}
 _IDLE = frozenset({LITTLE, NEGATION, BREAK, UNIT})
 _REFUSALS = [f"~{name}" for name in ("allow", "cover", "accept", "mandatory", "possible", "able")]
 # poles that bounds of numbers speak of, which `bounds` compares
 _OF_BOUNDS = {f"~{name}" for name in ("more", "early", "maximum")}
-_CLAUSE = re.compile(r"(?<=[.;!?])\s+")
+_BRACKETS = re.compile(r"\([^()]*\)")
 _PART = re.compile(rf"[,;]|\b(?:{any_of([*LANGUAGES.words.joining, *LANGUAGES.words.parting])})\b")
 
 
@@ -275,35 +277,73 @@ def _match_values(
 ) -> AnswerMatch:
     """Whether an answer holds the values of a gold answer and no others in their place."""
     stated, wanted, asked = text_facts(answer), text_facts(gold), text_facts(question)
-    kinds = {value.kind for value in wanted.values}
-    joined = "".join(re.findall(r"\w+", gold)).casefold() if "code" in kinds else ""
-    is_quoted = joined != "" and joined in "".join(re.findall(r"\w+", answer)).casefold()
+    has_codes = any(value.kind == "code" for value in stated.values | wanted.values)
+    joined = _joined(answer) if has_codes else ""
     lacks = {
         value
         for value in values - stated.values
-        if not is_quoted and value.kind not in {PER, EACH} and not _is_named(value, stated)
+        if value.kind not in {PER, EACH}
+        and not _is_named(value, stated)
+        and not (value.key in joined and value.key)
     }
-    further = {
-        value.kind
-        for value in stated.values - wanted.values - asked.values
-        if value.key not in joined and not (_is_named(value, wanted) or _is_named(value, asked))
-    }
-    replaced = {_PLAIN_KIND.get(value.kind, value.kind) for value in lacks}
+    kinds = {_PLAIN_KIND.get(value.kind, value.kind) for value in lacks}
     if lacks and (
-        is_echo or not replaced.isdisjoint(_PLAIN_KIND.get(kind, kind) for kind in further)
+        is_echo or not kinds.isdisjoint(_further(stated, wanted, asked, gold, names=True))
     ):
         return AnswerMatch.wrong
-    wanted_bounds, bounds = wanted.bounds or asked.bounds, stated.bounds
+    bare = text_facts(_BRACKETS.sub(" ", answer))
+    kinds = {PER, *(_PLAIN_KIND.get(value.kind, value.kind) for value in wanted.values)}
+    bounds = wanted.bounds or asked.bounds
     doubts = (
         lacks
-        or not further.isdisjoint({PER, *(_PLAIN_KIND.get(kind, kind) for kind in kinds)})
-        or (wanted_bounds and bounds and wanted_bounds.isdisjoint(bounds))
+        or not kinds.isdisjoint(_further(bare, wanted, asked, gold))
+        or (bounds and stated.bounds and bounds.isdisjoint(stated.bounds))
         or (stated.doubts and not wanted.doubts)
         or _opposes(stated, wanted, _OF_BOUNDS)
         or _swaps(answer, gold)
         or _stands_elsewhere(answer, values, wanted, asked)
     )
     return AnswerMatch.undecided if doubts else AnswerMatch.right
+
+
+def _further(
+    stated: Facts, wanted: Facts, asked: Facts, gold: str, *, names: bool = False
+) -> set[str]:
+    """Kinds of the values that a text states and neither gold answer nor question.
+
+    names: whether names that begin a sentence count.
+    """
+    joined = _joined(gold) if any(value.kind == "code" for value in stated.values) else ""
+    return {
+        _PLAIN_KIND[value.kind] if names and value.kind == FIRST else value.kind
+        for value in stated.values - wanted.values - asked.values
+        if value.key not in joined and not (_is_named(value, wanted) or _is_named(value, asked))
+    }
+
+
+def _joined(text: str) -> str:
+    return "".join(re.findall(r"[^\W_]+", text)).casefold()
+
+
+def _stands_elsewhere(answer: str, values: frozenset[Value], wanted: Facts, asked: Facts) -> bool:
+    """Whether the values stand in a clause of another matter than the question's."""
+    parts = (part for line in sentences(answer) for part in line.split(";"))
+    every = [(facts, len(facts.content & asked.content)) for facts in map(text_facts, parts)]
+    held = [
+        (facts, shared)
+        for facts, shared in every
+        if values & facts.values or any(_is_named(value, facts) for value in values)
+    ]
+    if not held or max(count for _, count in held) < max(count for _, count in every):
+        return bool(held)
+    named = {value.key for value in asked.values if value.kind == "name"}
+    return bool(named) and any(
+        named.isdisjoint(facts.words)
+        and {value.key for value in facts.values if value.kind == "name"}
+        - wanted.words
+        - asked.words
+        for facts, _ in held
+    )
 
 
 _PLAIN_KIND = {FIRST: "name"}
@@ -487,6 +527,7 @@ def _plain_name(word: str) -> str:
     """A word without case, accents and the ending of a genitive or plural; days in full."""
     plain = unaccented(word).casefold().removesuffix("'s").removesuffix("’s")
     plain = plain.removesuffix("s") if len(plain) > 4 else plain
+    plain = _RATES.get(plain, plain)
     day = _DAYS.get(plain[:3], "")
     return day if day.startswith(plain) or plain in {"tues", "thurs"} else plain
 
@@ -531,24 +572,3 @@ def _companions(text: str) -> dict[str, frozenset[str]]:
             if word.kind in {WORD, NAME} and values and word.key not in values:
                 beside[word.key] = beside.get(word.key, frozenset()) | values
     return beside
-
-
-def _stands_elsewhere(answer: str, values: frozenset[Value], wanted: Facts, asked: Facts) -> bool:
-    """Whether the values stand in a clause of another matter than the question's."""
-    every = [text_facts(clause) for clause in _CLAUSE.split(answer)]
-    held = [
-        facts
-        for facts in every
-        if values & facts.values or any(_is_named(value, facts) for value in values)
-    ]
-    shared = [len(facts.content & asked.content) for facts in held]
-    if not held or max(shared) < max(len(facts.content & asked.content) for facts in every):
-        return bool(held)
-    named = {value.key for value in asked.values if value.kind == "name"}
-    return bool(named) and any(
-        named.isdisjoint(facts.words)
-        and {value.key for value in facts.values if value.kind == "name"}
-        - wanted.words
-        - asked.words
-        for facts in held
-    )
