@@ -58,7 +58,7 @@ OLD = Fault(
 )
 HALF_MADE = Fault(
     "a store must have all its tables",
-    "their making was cut off: move the file away, then run this again",
+    "run this again; if that says the same, their making was cut off: move the file away",
 )
 DAMAGED = Fault(
     "the store must be whole",

@@ -63,7 +63,7 @@ class ImportSettings(NamedTuple):
     out: str | Path | None
 
 
-class StoredRows(NamedTuple):
+class SortedRows(NamedTuple):
     """Rows between two steps of an import: in a file, or compressed in memory without `out`.
 
     n: number of rows. content: compressed, empty where they lie in the file `path` from `start` on,
@@ -88,13 +88,13 @@ class StoredRows(NamedTuple):
         return rows
 
 
-def store_rows(rows: Sequence[Any], folder: Path | None, name: str) -> StoredRows:
+def store_rows(rows: Sequence[Any], folder: Path | None, name: str) -> SortedRows:
     """Rows put into a file of a folder, behind those that are there; into memory without one."""
     content = json.dumps(rows).encode()
     if folder is None:
-        return StoredRows(len(rows), zlib.compress(content, 1))
+        return SortedRows(len(rows), zlib.compress(content, 1))
     path = folder / name
-    return StoredRows(len(rows), b"", str(path), append_bytes(content, path), len(content))
+    return SortedRows(len(rows), b"", str(path), append_bytes(content, path), len(content))
 
 
 @takes(cases="cases")
@@ -231,7 +231,7 @@ def _scratch(settings: ImportSettings) -> AbstractContextManager[Path | None]:
 
 def sort_piece(
     numbered: tuple[int, FilePiece], folder: Path | None, n_parts: int, groups: Sequence[str]
-) -> tuple[dict[int, list[StoredRows]], Losses]:
+) -> tuple[dict[int, list[SortedRows]], Losses]:
     """Spans of a piece, written by part; and what was left out of it."""
     number, piece = numbered
     losses = Losses()
@@ -245,8 +245,8 @@ def _sort(
     name: str,
     n_parts: int,
     groups: Sequence[str],
-) -> dict[int, list[StoredRows]]:
-    stored: dict[int, list[StoredRows]] = defaultdict(list)
+) -> dict[int, list[SortedRows]]:
+    stored: dict[int, list[SortedRows]] = defaultdict(list)
     rest = iter(spans)
     while ahead := list(islice(rest, SPANS_AHEAD)):
         waiting: dict[int, list[SpanPart]] = defaultdict(list)
@@ -262,8 +262,8 @@ def _sort(
 
 
 def join_requests(
-    numbered: tuple[int, list[StoredRows]], folder: Path | None, settings: ImportSettings
-) -> tuple[StoredRows, ImportCounts]:
+    numbered: tuple[int, list[SortedRows]], folder: Path | None, settings: ImportSettings
+) -> tuple[SortedRows, ImportCounts]:
     """Requests of a part with their labels, stored in the order of their time.
 
     And what was counted.
@@ -306,13 +306,13 @@ def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) 
 
 
 def _traced(
-    sorted_pieces: Iterable[tuple[dict[int, list[StoredRows]], Losses]],
+    sorted_pieces: Iterable[tuple[dict[int, list[SortedRows]], Losses]],
     folder: Path | None,
     settings: ImportSettings,
 ) -> Any:  # noqa: ANN401 - as `trace_from_spans`
     """Trace of sorted spans, or shards, and what is said of them."""
     counts = ImportCounts()
-    by_part: dict[int, list[StoredRows]] = defaultdict(list)
+    by_part: dict[int, list[SortedRows]] = defaultdict(list)
     for pieces_by_part, losses in sorted_pieces:
         counts.losses.merge(losses)
         for part, stored in pieces_by_part.items():
@@ -357,7 +357,7 @@ def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
 
 
 def trace_of_file(
-    file: StoredRows,
+    file: SortedRows,
     shared: Mapping[str, Any],
     directions: Mapping[str, str],
     settings: ImportSettings,
@@ -367,7 +367,7 @@ def trace_of_file(
 
 
 def trace_of_files(
-    files: Sequence[StoredRows],
+    files: Sequence[SortedRows],
     shared: Mapping[str, Any],
     directions: Mapping[str, str],
     settings: ImportSettings,

@@ -20,6 +20,7 @@ from raglab.lab.label_sampling import sample_for_labels
 from raglab.store.files import InputError
 
 WHOLE = "a sample must have all drawn rows"
+STATED = ["sample", "stratum", "inclusion_probability", "sample_size"]
 NAMED = "the column of inclusion probabilities must be named"
 
 
@@ -68,15 +69,14 @@ def test_without_its_probability(tmp_path: Path) -> None:
         sample.drop(columns=["inclusion_probability", "stratum"]),
     ):
         refused(rows, tmp_path, NAMED)
-    columns = ["inclusion_probability", "stratum", "sample", "sample_size"]
-    assert (stream_steps(sample.drop(columns=columns), None, "p").probability == 1.0).all()
+    assert (stream_steps(sample.drop(columns=STATED), None, "p").probability == 1.0).all()
 
 
 @given(st.integers(1, 12), st.integers(0, 30), st.integers(0, 12), st.booleans())
 def test_a_file_of_an_older_raglab(n: int, more: int, rows: int, rounded: bool) -> None:
     """Without `sample_size`: refused wherever the rows are of no whole number of requests."""
     size, rows = n + more, min(rows, n) or n
-    chance = round(n / size, 7) if rounded else n / size
+    chance = float(f"{n / size:.9g}") if rounded else n / size
     frame = pd.DataFrame(
         {
             "decision": "ok",
@@ -108,7 +108,7 @@ def test_ids_that_a_spreadsheet_would_run(tmp_path: Path, mark: str) -> None:
     """A sample is read once, as CSV, JSON lines or frame, in whichever order."""
     sample = drawn()
     sample["request_id"] = mark + "x" + sample["request_id"]
-    sample = sample.drop(columns=["sample", "stratum", "sample_size", "inclusion_probability"])
+    sample = sample.drop(columns=STATED, errors="ignore")
     forms: list[pd.DataFrame | Path] = [tmp_path / "s.csv", tmp_path / "s.jsonl", sample]
     for form in forms[:2]:
         assert isinstance(form, Path)
