@@ -77,6 +77,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/imports/test_fuzz_imports.py": (
             "test_spans_that_are_none_are_a_trace_or_are_refused",
         ),
+        "extensions/imports/test_import_killed.py": ("test_a_run_that_is_tracked",),
         "extensions/imports/test_mlflow_import.py": (
             "TestStore.test_requests_with_scores_feedback_and_groups",
         ),
@@ -101,6 +102,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/learned_signals/test_signal_models.py": (
             "test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice",
         ),
+        "extensions/monitoring/test_cli_monitor.py": ("test_four_processes_at_one_state",),
         "extensions/monitoring/test_judge_certificates.py": ("test_false_certificates",),
         "extensions/scale/test_cli_scale.py": ("test_an_index_on_disk_of_a_trace",),
         "extensions/scale/test_groups_on_shards.py": ("test_sharded_is_whole",),
@@ -286,6 +288,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_extension_points.py": (
             "test_a_name_of_a_missing_room_says_where_it_belongs",
             "test_every_module_is_an_attribute",
+        ),
+        "test_first_openings.py": (
+            "test_one_study_of_two_processes[sqlite-two]",
+            "test_runs_of_two_notebooks_in_a_fresh_folder[two]",
         ),
         "test_gates_table.py": (
             "test_a_toy_gate_is_one_row",
@@ -631,6 +637,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_experiments_beir.py": ("*",),
         "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
+        "test_first_openings.py": (
+            "test_one_study_of_two_processes[folder-twenty]",
+            "test_one_study_of_two_processes[sqlite-twenty]",
+            "test_runs_of_two_notebooks_in_a_fresh_folder[twenty]",
+        ),
         "test_lab_fresh_tables.py": ("test_differences_of_learners_hold",),
         "test_lab_label_sampling.py": ("test_intervals_hold_the_truth",),
         "test_lab_reward_audit.py": (

@@ -19,6 +19,7 @@ from raglab.lab.store_errors import (
     DAMAGED,
     DELETED,
     FULL,
+    HALF_MADE,
     LOCKED,
     OLD,
     OTHER,
@@ -64,6 +65,10 @@ def of_sqlite(code: int) -> Exception:
             RuntimeError("Detected out-of-date database schema (found version a, but expected b)."),
             OLD,
         ),
+        (RuntimeError("table _alembic_tmp_latest_metrics already exists"), HALF_MADE),
+        (RuntimeError("duplicate column name: step"), HALF_MADE),
+        (RuntimeError("Online migration expected to match one row when updating 'a'"), HALF_MADE),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), LOCKED),
         (RuntimeError("API request to http://h/api failed with exception"), AWAY),
         (RuntimeError("something else"), OTHER),
     ],
@@ -100,6 +105,12 @@ def test_nobody_is_told_to_take_a_whole_store_away(fault: Fault) -> None:
     )
     assert "hunter2" not in text
     assert not {"delete", "remove", "away"} & set(fault.remedy.replace(",", " ").split())
+
+
+def test_the_whole_cause_is_named() -> None:
+    """However long its sentence is."""
+    cause = f"Online migration expected to match one row when updating {'9' * 100} to {'8' * 100}"
+    assert cause in str(store_error("mlruns", RuntimeError(cause)))
 
 
 @contextmanager

@@ -47,6 +47,7 @@ COLUMNS = (
     "request_id",
     "stratum",
     "inclusion_probability",
+    "sample_size",
     "question",
     "decision",
     "answer",
@@ -54,6 +55,7 @@ COLUMNS = (
     "label",
 )
 MOST_BYTES = 64 * 2**20  # of a labelled file
+_NEAR = 1e-6  # of a whole number, relative: probabilities are rounded in files
 Member = TypeVar("Member")
 _CHECKED = ("sample", "request_id", "label")  # columns that are read back
 
@@ -157,8 +159,8 @@ def draw_sample(
       now: time of the draw; the clock's where None.
 
     Returns:
-      A row a request: sample, request_id, stratum, inclusion_probability, question, decision,
-        answer, reason (as far as the log keeps them), and an empty label.
+      A row a request: sample, request_id, stratum, inclusion_probability, sample_size (drawn in
+        all), question, decision, answer, reason (as far as the log keeps them), and an empty label.
 
     Raises:
       ValueError: n below 1, or no request with a decision.
@@ -209,6 +211,7 @@ def draw_sample(
                 "request_id": decision.request_id,
                 "stratum": decision.stratum,
                 "inclusion_probability": shares[decision.stratum] / sizes[decision.stratum],
+                "sample_size": len(drawn),
                 **_request_texts(entries, decision),
                 "label": "",
             }
@@ -374,6 +377,30 @@ def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:
         remedy = "say what the request should have got, or leave it empty"
         raise input_error(where, rule, remedy, shown_value(row["label"]))
     return sample_row
+
+
+def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str) -> None:
+    """Require rows of samples to be all that were drawn, by what they state of themselves.
+
+    A sample has as many rows as its `sample_size`; and n rows of a stratum that were drawn with
+    probability p are of n / p requests, which is a whole number.
+
+    Args:
+      rows: of a labelled file: sample, stratum, probability in (0, 1] and sample_size, texts ''
+        where not stated. The probability is the same within a stratum of a sample.
+      source: of the rows, for messages.
+
+    Raises:
+      InputError: a sample with fewer rows than were drawn, or with more.
+    """
+    sizes = Counter(sample for sample, *_ in rows)
+    for (sample, stratum, chance, size), n in Counter(rows).items():
+        requests = n / chance if sample or stratum else 1.0
+        is_whole = abs(requests - round(requests)) <= _NEAR * requests
+        if not is_whole or size not in {"", str(sizes[sample]), f"{sizes[sample]}.0"}:
+            rule, remedy = "a sample must have all drawn rows", "give the file as it was written"
+            value = f"{sizes[sample]} of {size or 'more'}"
+            raise input_error(Where(source), rule, remedy, value)
 
 
 def drawn_id(request_id: str, drawn: Container[str]) -> str | None:

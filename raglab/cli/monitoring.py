@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,27 +50,34 @@ def monitor(
     as_json: AsJson = False,
 ) -> None:
     """Watch the promises of a certificate on labelled requests, as they come."""
-    from raglab.store.files import write_text
+    from raglab.store.files import locked, write_text
     from raglab.store.traces import MANIFEST
 
     keep_inputs(out, policy, labels, state)
     keep_inputs(state, policy, labels, option="--state")
     watch = extension("monitor", "monitoring", "raglab monitor")
-    if state is not None and not state.exists():
-        say(f"{state} is not there: this monitor begins with these rows and writes it.", err=True)
     is_trace = labels.suffix == ".parquet" or (labels / MANIFEST).is_file()
-    result = watch(
-        load_policy(policy),
-        open_trace(labels) if is_trace else labels,
-        min_probability=min_probability,
-        window=window,
-        arm=arm,
-        after=state if state is not None and state.exists() else None,
-    )
-    if out is not None:
-        write_text(result.metrics_text(), out)
-    if state is not None:
-        result.state.save(state)
+    certified, rows = load_policy(policy), open_trace(labels) if is_trace else labels
+    # From reading to writing: of two at once the second goes on from what the first has written.
+    with nullcontext() if state is None else locked(state.with_name(f"{state.name}.lock")):
+        is_new = state is None or not state.exists()
+        if state is not None and is_new:
+            say(
+                f"{state} is not there: this monitor begins with these rows and writes it.",
+                err=True,
+            )
+        result = watch(
+            certified,
+            rows,
+            min_probability=min_probability,
+            window=window,
+            arm=arm,
+            after=None if is_new else state,
+        )
+        if out is not None:
+            write_text(result.metrics_text(), out)
+        if state is not None:
+            result.state.save(state)
     _print_monitor(result, as_json=as_json)
     if result.verdict != "held":
         raise typer.Exit(NOT_KEPT if result.verdict == "alarm" else OPEN)

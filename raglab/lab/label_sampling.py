@@ -164,8 +164,8 @@ def sample_for_labels(
         (0, 1).
 
     Returns:
-      A row a request: sample, request_id, stratum, inclusion_probability, question, decision,
-        answer, reason, an empty label, policy_id and margin.
+      A row a request: sample, request_id, stratum, inclusion_probability, sample_size (drawn in
+        all), question, decision, answer, reason, an empty label, policy_id and margin.
         `raglab.audit.label_samples.write_sample` writes it as a file that people fill in: the label
         is what the request should have got, `refuse` where the answer is wrong or must not be
         given.
@@ -210,6 +210,7 @@ def sample_for_labels(
         "request_id": ids,
         "stratum": drawn,
         "inclusion_probability": [shares[name] / strata.sizes[name] for name in drawn],
+        "sample_size": len(rows),
         "question": frame["query"].tolist(),
         "decision": frame["status"].tolist(),
         "answer": frame["answer"].fillna("").tolist(),

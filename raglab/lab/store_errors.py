@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from raglab.store.blobs import unsafe_neighbour
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error, locked, shown_value
 from raglab.words.characters import masked_passwords
 
 
@@ -55,6 +56,10 @@ OLD = Fault(
     "make a copy, then bring it up to date with `mlflow db upgrade` or `optuna storage upgrade`; "
     "nothing is damaged",
 )
+HALF_MADE = Fault(
+    "a store must have all its tables",
+    "run this again; if that says the same, their making was cut off: move the file away",
+)
 DAMAGED = Fault(
     "the store must be whole",
     "restore a copy, or keep the damaged file elsewhere and choose another",
@@ -87,6 +92,25 @@ def check_beside(url: str) -> None:
             )
 
 
+@contextmanager
+def opening_lock(*files: Path) -> Iterator[None]:
+    """A block in which one process at a time opens the stores of some files.
+
+    MLflow and Optuna make their tables at the first opening: two that do so at once break them.
+
+    Raises:
+      InputError: a place that cannot be written, or that another process opens for too long.
+    """
+    with ExitStack() as held:
+        for file in files:
+            if file.name != ":memory:":
+                try:
+                    held.enter_context(locked(file.with_name(f"{file.name}.opening")))
+                except InputError as error:
+                    raise store_error(str(file), error) from error
+        yield
+
+
 _OF_SQLITE = {
     sqlite3.SQLITE_BUSY: LOCKED,
     sqlite3.SQLITE_LOCKED: LOCKED,
@@ -98,6 +122,7 @@ _OF_SQLITE = {
     sqlite3.SQLITE_NOTADB: DAMAGED,
 }
 _OF_SYSTEM = {
+    errno.EAGAIN: LOCKED,
     errno.ENOSPC: FULL,
     errno.EDQUOT: FULL,
     errno.EFBIG: FULL,
@@ -124,10 +149,14 @@ _WORDS = (
     ("must be in the 'active' state", DELETED),
     ("out-of-date database schema", OLD),
     ("no longer compatible with the table schema", OLD),
+    ("already exists", HALF_MADE),
+    ("duplicate column", HALF_MADE),
+    ("online migration", HALF_MADE),
     ("malformed", DAMAGED),
     ("not a database", DAMAGED),
     ("api request to", AWAY),
 )
+_LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
 CONNECT_S, ANSWER_S = 10.0, 30.0
 _CONNECTIONS = {
@@ -200,7 +229,8 @@ def store_error(
     cause = list(causes(error))[-1]
     words = " ".join(f"{type(cause).__name__}: {cause}".split())
     remedy = f"{fault.remedy}; {note}" if note else fault.remedy
-    return input_error(Where(place), fault.rule, remedy, shown_value(masked_passwords(words)))
+    value = shown_value(masked_passwords(words), _LONGEST_CAUSE)
+    return input_error(Where(place), fault.rule, remedy, value)
 
 
 def check_server(uri: str) -> None:

@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -28,10 +27,18 @@ from raglab.lab.artifact_places import (
     check_database,
     check_stored_places,
 )
-from raglab.lab.store_errors import check_server, store_error
+from raglab.lab.store_errors import check_server, opening_lock, sqlite_files, store_error
 from raglab.lab.tracked_model import save_model, unstated_signals
 from raglab.metrics import RATES
-from raglab.store.files import InputError, Where, csv_text, input_error, make_folder, write_text
+from raglab.store.files import (
+    InputError,
+    Where,
+    csv_text,
+    input_error,
+    make_folder,
+    scratch_folder,
+    write_text,
+)
 from raglab.words.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -167,10 +174,8 @@ def track(
                 *_study_metrics(result),
             ],
         )
-        # MLflow takes artifacts as files only; here they are of no use once it has them.
-        with tempfile.TemporaryDirectory() as scratch:
-            _log_files(result, Path(scratch))
-            run.log_folder(Path(scratch))
+        with run.logged_files() as scratch:
+            _log_files(result, scratch)
         for file in (*([report] if report is not None else []), *files):
             run.log_page(Path(file))
         # A nested run for each policy, so that the table of MLflow compares them.
@@ -203,23 +208,23 @@ def track_run(
     """
     with _open_run(name, experiment, folder, dict(tags or {}), data) as run:
         run.log(params, [metric for metric in metrics if math.isfinite(metric[1])])
-        with tempfile.TemporaryDirectory() as scratch:
+        with run.logged_files() as scratch:
             for table, frame in tables.items():
-                frame.to_parquet(Path(scratch) / f"{table}.parquet", index=False)
+                frame.to_parquet(scratch / f"{table}.parquet", index=False)
             for file, text in (texts or {}).items():
-                (Path(scratch) / file).write_text(text, encoding="utf-8")
-            run.log_folder(Path(scratch))
+                (scratch / file).write_text(text, encoding="utf-8")
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
 class _OpenRun(NamedTuple):
-    """An open run of MLflow. places: where its files may be written."""
+    """An open run of MLflow. places: where its files may be written. root: folder of its store."""
 
     client: Any
     id: str
     experiment_id: str
     uri: str
     places: ArtifactPlaces
+    root: Path
 
     def check_place(self) -> None:
         """Refuse the place of the run's files as the store names it now, before any is written.
@@ -228,6 +233,16 @@ class _OpenRun(NamedTuple):
           InputError: a place where the store may not have files written.
         """
         self.places.check(str(self.client.get_run(self.id).info.artifact_uri))
+
+    @contextmanager
+    def logged_files(self) -> Iterator[Path]:
+        """Folder whose files are logged at the end of its block.
+
+        MLflow takes artifacts as files only; here they are of no use once it has them.
+        """
+        with scratch_folder(self.root) as folder:
+            yield folder
+            self.log_folder(folder)
 
     def log_folder(self, folder: Path, name: str | None = None) -> None:
         """Log the files of a folder, below a name where one is given."""
@@ -304,7 +319,17 @@ def _open_run(
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         # beside the JSON of a command
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-        yield from _run(name, experiment, _store(folder), tags, data)
+        with _opening(folder) as store:
+            run = _new_run(name, experiment, store, tags)
+        ended = "FAILED"
+        try:
+            run.check_place()
+            if data is not None:
+                run.log_data(data)
+            yield run
+            ended = "FINISHED"
+        finally:
+            run.client.set_terminated(run.id, ended)
 
 
 class _Store(NamedTuple):
@@ -317,23 +342,28 @@ class _Store(NamedTuple):
     root: Path | None
 
 
-def _store(folder: str | Path | None) -> _Store:
+@contextmanager
+def _opening(folder: str | Path | None) -> Iterator[_Store]:
     """The folder that is given, else what MLFLOW_TRACKING_URI names, else `mlruns`.
 
-    Its artifacts its own.
+    Its artifacts its own. While the block lasts no other process of raglab opens it.
     """
     if folder is None and (stated := os.environ.get(VARIABLE)):
-        return _Store(stated, None)
-    root = Path(FOLDER if folder is None else folder).resolve()
+        with opening_lock(*sqlite_files(stated)):
+            yield _Store(stated, None)
+        return
+    root = make_folder(Path(FOLDER if folder is None else folder).resolve())
     database = root / DATABASE
-    if database.exists() and not (database.is_file() and _begins(database) == _SQLITE):
-        rule = "the tracking database must be one of SQLite's, as MLflow makes it"
-        raise input_error(Where(str(database)), rule, "move it away, or name another folder")
-    make_folder(root)
-    if database.exists():
-        check_database(f"sqlite:///{database.as_posix()}")
-        _take_artifacts_home(database)
-    return _Store(f"sqlite:///{database.as_posix()}", root)
+    with opening_lock(database):
+        if database.exists():
+            if not (database.is_file() and _begins(database) == _SQLITE):
+                rule = "the tracking database must be one of SQLite's, as MLflow makes it"
+                raise input_error(
+                    Where(str(database)), rule, "move it away, or name another folder"
+                )
+            check_database(f"sqlite:///{database.as_posix()}")
+            _take_artifacts_home(database)
+        yield _Store(f"sqlite:///{database.as_posix()}", root)
 
 
 def _take_artifacts_home(database: Path) -> None:
@@ -382,9 +412,7 @@ def _take_artifacts_home(database: Path) -> None:
             connection.execute(change, [f"{here}/{ARTIFACTS}/Default"] * 2)
 
 
-def _run(
-    name: str, experiment: str, store: _Store, tags: Mapping[str, str], data: TrackedData | None
-) -> Iterator[_OpenRun]:
+def _new_run(name: str, experiment: str, store: _Store, tags: Mapping[str, str]) -> _OpenRun:
     import mlflow
 
     if _is_server(store.uri):
@@ -401,16 +429,8 @@ def _run(
     places.check(str(known.artifact_location))
     experiment_id = str(known.experiment_id)
     run = client.create_run(experiment_id, tags=dict(tags), run_name=name)
-    opened = _OpenRun(client, run.info.run_id, experiment_id, store.uri, places)
-    ended = "FAILED"
-    try:
-        opened.check_place()
-        if data is not None:
-            opened.log_data(data)
-        yield opened
-        ended = "FINISHED"
-    finally:
-        client.set_terminated(run.info.run_id, ended)
+    root = store.root or Path(FOLDER)
+    return _OpenRun(client, run.info.run_id, experiment_id, store.uri, places, root)
 
 
 def serve(folder: str | Path | None = None, port: int = PORT) -> int:
@@ -427,11 +447,11 @@ def serve(folder: str | Path | None = None, port: int = PORT) -> int:
         the page would show and write to.
     """
     try:
-        store = _store(folder)
-        if _is_server(store.uri):
-            return 0
-        check_database(store.uri)
-        check_stored_places(store.uri, artifact_places(store.uri, store.root))
+        with _opening(folder) as store:
+            if _is_server(store.uri):
+                return 0
+            check_database(store.uri)
+            check_stored_places(store.uri, artifact_places(store.uri, store.root))
     except sqlite3.Error as error:
         raise store_error(str(folder or FOLDER), error) from error
     command = [sys.executable, "-m", "mlflow", *_served(store.uri, port)]

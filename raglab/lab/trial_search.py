@@ -20,7 +20,16 @@ from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
-from raglab.lab.store_errors import DAMAGED, OTHER, Fault, check_beside, fault_of, store_error
+from raglab.lab.store_errors import (
+    DAMAGED,
+    OTHER,
+    Fault,
+    check_beside,
+    fault_of,
+    opening_lock,
+    sqlite_files,
+    store_error,
+)
 from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line
 from raglab.lab.users_trials import QUEUED, outside_space, warn_outside
 from raglab.progress import progress
@@ -489,45 +498,46 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
       InputError: no storage, a damaged one, or a study of another trace, space or setting.
     """
     shown = str(storage)
-    where = Where(shown)
-    try:
-        # A database serves several machines; a folder needs no server.
-        if "://" in shown:
-            place: Any = _database(shown)
-        else:
-            place = _journal(make_folder(Path(storage)) / STUDY_FILE)
-        study = _new_study(place, name)
-        about, search_texts = study.user_attrs.get(ABOUT), settings_texts(settings)
-    except InputError:
-        raise
-    except Exception as error:  # each database has errors of its own
-        raise store_error(shown, error, _fault(error, shown)) from error
-    # Trials of other objectives or settings do not compare with those of this search.
-    if [direction.name.lower() for direction in study.directions] != list(OBJECTIVES.values()):
-        rule = (
-            f"study {name!r} must have the objectives "
-            f"{', '.join(f'{way} {key}' for key, way in OBJECTIVES.items())}"
-        )
-        value = ", ".join(direction.name.lower() for direction in study.directions)
-        raise input_error(where, rule, "choose another study_name", value)
-    if about is None:
-        study.set_user_attr(ABOUT, search_texts)
-    elif about != search_texts:
-        differ = [
-            key
-            for key in search_texts
-            if not isinstance(about, Mapping) or about.get(key) != search_texts[key]
-        ]
-        here, there = (
-            ", ".join(f"{key} {shown_value(texts.get(key))}" for key in differ)
-            if isinstance(texts, Mapping)
-            else "none"
-            for texts in (search_texts, about)
-        )
-        rule = f"study {name!r} must be of this search ({here or 'without more'})"
-        raise input_error(
-            where, rule, "choose another study_name, or none", there or "more settings"
-        )
+    # A database serves several machines; a folder needs no server.
+    is_folder = "://" not in shown
+    files = [make_folder(Path(storage)) / STUDY_FILE] if is_folder else [*sqlite_files(shown)]
+    # Of two processes that begin at once the second reads the settings that the first has stated.
+    with opening_lock(*files):
+        where = Where(shown)
+        try:
+            place: Any = _journal(files[0]) if is_folder else _database(shown)
+            study = _new_study(place, name)
+            about, search_texts = study.user_attrs.get(ABOUT), settings_texts(settings)
+        except InputError:
+            raise
+        except Exception as error:  # each database has errors of its own
+            raise store_error(shown, error, _fault(error, shown)) from error
+        # Trials of other objectives or settings do not compare with those of this search.
+        if [direction.name.lower() for direction in study.directions] != list(OBJECTIVES.values()):
+            rule = (
+                f"study {name!r} must have the objectives "
+                f"{', '.join(f'{way} {key}' for key, way in OBJECTIVES.items())}"
+            )
+            value = ", ".join(direction.name.lower() for direction in study.directions)
+            raise input_error(where, rule, "choose another study_name", value)
+        if about is None:
+            study.set_user_attr(ABOUT, search_texts)
+        elif about != search_texts:
+            differ = [
+                key
+                for key in search_texts
+                if not isinstance(about, Mapping) or about.get(key) != search_texts[key]
+            ]
+            here, there = (
+                ", ".join(f"{key} {shown_value(texts.get(key))}" for key in differ)
+                if isinstance(texts, Mapping)
+                else "none"
+                for texts in (search_texts, about)
+            )
+            rule = f"study {name!r} must be of this search ({here or 'without more'})"
+            raise input_error(
+                where, rule, "choose another study_name, or none", there or "more settings"
+            )
     return StoredStudy(study, place, place.get_study_id_from_name(name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,27 +81,28 @@ def input_error(where: Where, rule: str, remedy: str, value: str | None = None) 
     )
 
 
-def shown_value(value: object) -> str:
-    """The value as a message shows it: its repr, at most 80 characters.
+def shown_value(value: object, most: int = _SHOWN_CHARACTERS) -> str:
+    """The value as a message shows it: its repr, at most 80 characters unless `most` says more.
 
     Example:
       >>> shown_value("x" * 1000)[-6:]
       'xxx...'
     """
     if isinstance(value, str):
-        return _shorten(repr(value[: _SHOWN_CHARACTERS + 1]))
+        return _shorten(repr(value[: most + 1]), most)
     # Python writes no more than 4,300 digits
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return f"a whole number of {value.bit_length()} bits"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    return _shorten(repr(value))
+    return _shorten(repr(value), most)
 
 
 def _shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+SCRATCH = ".scratch"  # in a folder that is written to: files of a run alone
 MAX_LINE_BYTES = 16 * 2**20
 MAX_FILE_BYTES = 256 * 2**20
 _BOM = b"\xef\xbb\xbf"
@@ -348,6 +350,17 @@ def _inert(cell: str) -> str:
     return cell
 
 
+def plain_cell(cell: str) -> str:
+    """Text of a cell of `csv_text`: without the apostrophe that it puts before a formula.
+
+    Example:
+      >>> plain_cell("'-x7"), plain_cell("'tis"), plain_cell("-7")
+      ('-x7', "'tis", '-7')
+    """
+    text = cell.removeprefix("'")
+    return text if _inert(text) == cell else cell
+
+
 def _write(parts: Iterable[bytes], path: Path) -> None:
     with replacing(path) as partial, partial.open("xb") as file:
         for part in parts:
@@ -444,6 +457,37 @@ def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
     with file:
         _lock(file, path, wait_s)
         yield
+
+
+@contextmanager
+def scratch_folder(place: Path) -> Iterator[Path]:
+    """Folder for files of one block alone: `.scratch` in a place, made if missing, empty at first.
+
+    What a kill left there is deleted by the next block, and nothing of it lies elsewhere. One block
+    at a time has the folder; others wait for its lock.
+
+    Raises:
+      InputError: the place cannot be written, or its folder is held for too long.
+    """
+    folder = make_folder(place) / SCRATCH
+    with locked(place / f"{SCRATCH}.lock"):
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            yield make_folder(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def append_bytes(content: bytes, path: Path) -> int:
+    """Append bytes to a file, made if missing; position of the first.
+
+    Raises:
+      InputError: the file cannot be written, or the disk is full.
+    """
+    with _writing(path), path.open("ab") as file:
+        start = file.tell()
+        file.write(content)
+    return start
 
 
 class LineLog:

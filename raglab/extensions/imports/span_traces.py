@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.store.case_labels import plain_question
 from raglab.store.case_records import hash_cases
-from raglab.store.files import Where, input_error, replacing, shown_value, write_text
+from raglab.store.files import Where, append_bytes, input_error, scratch_folder, shown_value
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
@@ -63,19 +63,38 @@ class ImportSettings(NamedTuple):
     out: str | Path | None
 
 
-class SortedPart(NamedTuple):
-    """Where the spans of a part lie: in a file, from a byte, so many bytes."""
+class SortedRows(NamedTuple):
+    """Rows between two steps of an import: in a file, or compressed in memory without `out`.
 
-    path: str
-    start: int
-    size: int
+    n: number of rows. content: compressed, empty where they lie in the file `path` from `start` on,
+    so many bytes.
+    """
 
-
-class RequestFile(NamedTuple):
-    """A file of the requests of a part, in the order of time."""
-
-    path: str
     n: int
+    content: bytes
+    path: str = ""
+    start: int = 0
+    size: int = 0
+
+    def rows(self) -> list[Any]:
+        """The rows, as JSON has them."""
+        if self.path:
+            with Path(self.path).open("rb") as stream:
+                stream.seek(self.start)
+                content = stream.read(self.size)
+        else:
+            content = zlib.decompress(self.content)
+        rows: list[Any] = json.loads(content)
+        return rows
+
+
+def store_rows(rows: Sequence[Any], folder: Path | None, name: str) -> SortedRows:
+    """Rows put into a file of a folder, behind those that are there; into memory without one."""
+    content = json.dumps(rows).encode()
+    if folder is None:
+        return SortedRows(len(rows), zlib.compress(content, 1))
+    path = folder / name
+    return SortedRows(len(rows), b"", str(path), append_bytes(content, path), len(content))
 
 
 @takes(cases="cases")
@@ -111,8 +130,9 @@ def trace_from_spans(
         rankings show.
       groups: attributes whose values are kept with the case, such as `tenant.id`.
       name: of the collection and of the arm.
-      out: folder of shards, where the spans are more than the memory holds; None keeps the trace in
-        memory.
+      out: folder of shards, where the spans are more than the memory holds: they are sorted in its
+        folder `.scratch`, which the next import clears after a kill. None keeps spans and trace in
+        memory, and writes no file.
 
     Returns:
       a `raglab.Trace` of Q cases, with `extra` of each: `at` (time), `logged_answer`, `groups`; a
@@ -136,7 +156,7 @@ def trace_from_spans(
         piece.path.stat().st_size for piece in {piece.path: piece for piece in parts}.values()
     )
     number = min(MOST_PARTS, size // PART_BYTES + 1)
-    with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
+    with _scratch(settings) as folder:
         numbered = list(enumerate(parts))
         rows = run_each(sort_piece, numbered, folder, number, settings.groups, what="read")
         return _traced(chain([({}, losses)], rows), folder, settings)
@@ -196,71 +216,62 @@ def import_settings(
 # as `trace_from_spans`
 def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401
     """Trace of spans from anywhere; see `trace_from_spans`."""
-    with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
-        rows = _sort(spans, Path(folder) / "spans", PARTS_OF_STORE, settings.groups)
+    with _scratch(settings) as folder:
+        rows = _sort(spans, folder, "spans", PARTS_OF_STORE, settings.groups)
         return _traced([(rows, Losses())], folder, settings)
+
+
+def _scratch(settings: ImportSettings) -> AbstractContextManager[Path | None]:
+    """Folder for spans while they are sorted; None, where they stay in memory, without `out`."""
+    return nullcontext() if settings.out is None else scratch_folder(Path(settings.out))
 
 
 # --- spans sorted by the hash of their trace's id
 
 
 def sort_piece(
-    numbered: tuple[int, FilePiece], folder: str, n_parts: int, groups: Sequence[str]
-) -> tuple[dict[int, list[SortedPart]], Losses]:
+    numbered: tuple[int, FilePiece], folder: Path | None, n_parts: int, groups: Sequence[str]
+) -> tuple[dict[int, list[SortedRows]], Losses]:
     """Spans of a piece, written by part; and what was left out of it."""
     number, piece = numbered
     losses = Losses()
-    rows = _sort(read_spans(piece, losses), Path(folder) / f"spans-{number:05d}", n_parts, groups)
+    rows = _sort(read_spans(piece, losses), folder, f"spans-{number:05d}", n_parts, groups)
     return rows, losses
 
 
 def _sort(
-    spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequence[str]
-) -> dict[int, list[SortedPart]]:
-    written: dict[int, list[SortedPart]] = defaultdict(list)
-    waiting: dict[int, list[SpanPart]] = defaultdict(list)
-    n = 0
-    with replacing(path) as target, target.open("wb") as stream:
-
-        def write() -> None:
-            for part, rows in sorted(waiting.items()):
-                start = stream.tell()
-                stream.write(json.dumps(rows).encode())
-                written[part].append(SortedPart(str(path), start, stream.tell() - start))
-            waiting.clear()
-
-        for span in spans:
-            waiting[zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts].append(
-                span_part(span, groups)
-            )
-            n += 1
-            if n % SPANS_AHEAD == 0:
-                write()
-        write()
-    return dict(written)
-
-
-def _read_part(rows: Sequence[SortedPart]) -> Iterator[SpanPart]:
-    for row in rows:
-        with Path(row.path).open("rb") as stream:
-            stream.seek(row.start)
-            yield from map(part_of_row, json.loads(stream.read(row.size)))
+    spans: Iterable[LoggedSpan],
+    folder: Path | None,
+    name: str,
+    n_parts: int,
+    groups: Sequence[str],
+) -> dict[int, list[SortedRows]]:
+    stored: dict[int, list[SortedRows]] = defaultdict(list)
+    rest = iter(spans)
+    while ahead := list(islice(rest, SPANS_AHEAD)):
+        waiting: dict[int, list[SpanPart]] = defaultdict(list)
+        for span in ahead:
+            part = zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts
+            waiting[part].append(span_part(span, groups))
+        for part, rows in sorted(waiting.items()):
+            stored[part].append(store_rows(rows, folder, name))
+    return dict(stored)
 
 
 # --- requests of a part
 
 
-def write_requests(
-    rows: tuple[int, list[SortedPart]], folder: str, settings: ImportSettings
-) -> tuple[RequestFile, ImportCounts]:
-    """Requests of a part with their labels, written in the order of their time.
+def join_requests(
+    numbered: tuple[int, list[SortedRows]], folder: Path | None, settings: ImportSettings
+) -> tuple[SortedRows, ImportCounts]:
+    """Requests of a part with their labels, stored in the order of their time.
 
     And what was counted.
     """
-    number, places = rows
+    number, stored = numbered
     counts = ImportCounts()
     by_trace: dict[str, list[SpanPart]] = {}
-    for part in _read_part(places):
+    for part in (part_of_row(row) for piece in stored for row in piece.rows()):
         by_trace.setdefault(part.trace_id, []).append(part)
     requests = (
         request for parts in by_trace.values() for request in joined_requests(parts, counts.losses)
@@ -269,9 +280,7 @@ def write_requests(
     for request in listed:
         counts.add_request(request)
         _case(request, settings, counts)
-    path = Path(folder) / f"requests-{number:05d}"
-    write_text(json.dumps(listed), path)
-    return RequestFile(str(path), len(listed)), counts
+    return store_rows(listed, folder, f"requests-{number:05d}"), counts
 
 
 def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> Case:
@@ -297,20 +306,20 @@ def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) 
 
 
 def _traced(
-    sorted_pieces: Iterable[tuple[dict[int, list[SortedPart]], Losses]],
-    folder: str,
+    sorted_pieces: Iterable[tuple[dict[int, list[SortedRows]], Losses]],
+    folder: Path | None,
     settings: ImportSettings,
 ) -> Any:  # noqa: ANN401 - as `trace_from_spans`
     """Trace of sorted spans, or shards, and what is said of them."""
     counts = ImportCounts()
-    by_part: dict[int, list[SortedPart]] = defaultdict(list)
-    for rows, losses in sorted_pieces:
+    by_part: dict[int, list[SortedRows]] = defaultdict(list)
+    for pieces_by_part, losses in sorted_pieces:
         counts.losses.merge(losses)
-        for part, places in rows.items():
-            by_part[part] += places
+        for part, stored in pieces_by_part.items():
+            by_part[part] += stored
     files = []
     for file, more in run_each(
-        write_requests, sorted(by_part.items()), folder, settings, what="join"
+        join_requests, sorted(by_part.items()), folder, settings, what="join"
     ):
         counts.merge(more)
         files += [file] if file.n else []
@@ -348,7 +357,7 @@ def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
 
 
 def trace_of_file(
-    file: RequestFile,
+    file: SortedRows,
     shared: Mapping[str, Any],
     directions: Mapping[str, str],
     settings: ImportSettings,
@@ -358,13 +367,13 @@ def trace_of_file(
 
 
 def trace_of_files(
-    files: Sequence[RequestFile],
+    files: Sequence[SortedRows],
     shared: Mapping[str, Any],
     directions: Mapping[str, str],
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
-    rows = (row for file in files for row in json.loads(Path(file.path).read_bytes()))
+    rows = (row for file in files for row in file.rows())
     requests = sorted(map(request_of_row, rows), key=lambda request: (request.start, request.id))
     name, counted = settings.name, ImportCounts()  # they were counted when they were written
     cases = tuple(_case(request, settings, counted) for request in requests)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import is_missing
-from raglab.audit.label_samples import LABEL_NAMES, file_rows
+from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, file_rows
 from raglab.decision.failed_calls import answered_cases, failed_count
 from raglab.decision.measured_trace import Measured
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
@@ -31,7 +31,7 @@ from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_c
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
 from raglab.metrics import CELLS, STATUS_OF_CELL
 from raglab.replay import cases_by_shard, decide_policies, each_shard, join_columns, shard_codes
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import Where, input_error, plain_cell, shown_value
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import Status, TraceData
@@ -245,20 +245,21 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
             f"{int(is_ungraded.sum()):,} answers have no value in column correct: they count as "
             "not labelled."
         )
-    steps = ordered_steps(
-        StreamColumns(
-            decision=codes,
-            cell=np.where(label >= 0, codes * CELLS + label * 2 + right, -1).astype(np.int8),
-            probability=np.array(
-                [_number(row[PROBABILITY]) if PROBABILITY in names else 1.0 for row in records]
-            ),
-            ids=[row.get("request_id", "") for row in records],
-            at=[row.get("at", "") for row in records],
-            sample=[row.get("sample", "") for row in records],
-            stratum=[row.get("stratum", "") for row in records],
+    columns = StreamColumns(
+        decision=codes,
+        cell=np.where(label >= 0, codes * CELLS + label * 2 + right, -1).astype(np.int8),
+        probability=np.array(
+            [_number(row[PROBABILITY]) if PROBABILITY in names else 1.0 for row in records]
         ),
-        source,
+        ids=[plain_cell(row.get("request_id", "")) for row in records],
+        at=[row.get("at", "") for row in records],
+        sample=[row.get("sample", "") for row in records],
+        stratum=[row.get("stratum", "") for row in records],
     )
+    steps = ordered_steps(columns, source)
+    sizes = [row.get("sample_size", "") for row in records]
+    drawn = zip(columns.sample, columns.stratum, columns.probability.tolist(), sizes, strict=True)
+    check_whole_samples(list(drawn), source)
     return steps._replace(notes=(*steps.notes, *notes))
 
 
@@ -282,7 +283,8 @@ def _checked_records(
             for row in texts.to_dict("records")
         ]
         names = set(map(str, rows.columns))
-    if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names)):
+    drawn = [name for name in (STRATUM, "sample_size") if any(row.get(name) for row in records)]
+    if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names) + drawn):
         rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
         raise input_error(
             Where(source), rule, "rename it, or give it another name where it is none", near[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from labelled import free_policy, labelled
 from labelled_streams import answers
+from processes import at_once
 from raglab.cli import app
 from raglab.extensions.monitoring.monitoring import monitor
 from raglab.extensions.monitoring.states import MonitorState
@@ -92,3 +94,22 @@ def test_no_label_yet(certified: Path) -> None:
     assert "No row has a label yet." in result.notes
     assert "raglab_promise_rate{" not in result.metrics_text()
     assert "raglab_promise_labelled{" in result.metrics_text()
+
+
+def test_four_processes_at_one_state(certified: Path, tmp_path: Path) -> None:
+    """Ten runs of each, of one row to nine: no row is lost, and none is read twice."""
+    state = tmp_path / "state.json"
+
+    def runs(process: int) -> None:
+        for number in range(10):
+            labels = tmp_path / f"{process}-{number}.csv"
+            size = 1 + (process + number) % 9
+            ids = [f"{process}-{number}-{row}" for row in range(size)]
+            answers([False] * size, request_id=ids).to_csv(labels, index=False)
+            code, text = called(certified, labels, "--state", state)
+            assert code in {0, 4}, text
+
+    assert at_once([partial(runs, process) for process in range(4)]) == [0] * 4
+    sizes = [1 + (process + number) % 9 for process in range(4) for number in range(10)]
+    after = MonitorState.load(state)
+    assert (after.labelled, after.steps, len(set(after.latest))) == (sum(sizes),) * 3

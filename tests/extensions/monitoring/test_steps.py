@@ -115,7 +115,8 @@ def test_rows_are_sorted_by_time_and_that_is_said() -> None:
     assert samples.ids == ("c", "b", "a", "d")
     assert samples.ends.tolist() == [0, 1, 3]
     assert samples.samples == ("", "", "s")
-    together = stream_steps(rows.drop(columns="at").assign(stratum="ok"), None, "p")
+    drawn = rows.drop(columns="at").assign(stratum="ok", inclusion_probability=1.0)
+    together = stream_steps(drawn, None, "p")
     assert together.ends.tolist() == [3]
 
 
