@@ -559,14 +559,12 @@ def _noted_look(
     key_at: Callable[[float, int], str],
 ) -> tuple[Look, str, int, CertificationSettings]:
     """This look, its key, policies these cases may have chosen with it, settings at its level."""
-    known = known_certificate(offered, cases.held_out_hash)
     queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
+    known = known_certificate(offered, cases.held_out_hash, queries)
     with held_looks(terms.looks, cases.held_out_hash, queries) as held:
         if terms.reuse is None:
             key = key_at(terms.delta, 1)
-            look = record_look(
-                known, held.before, cases.held_out_hash, key, terms.delta, again=terms.again
-            )
+            look = record_look(known, held.before, key, terms.delta, again=terms.again)
             # A candidate that these cases chose before is still one of as many.
             earlier = (record.hypotheses for record in held.before.values())
             hypotheses = max(n_tried * chosen_among(known), *earlier, 1)

@@ -11,13 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
-    REPEATED,
+    PLAIN,
     code_text,
     hash_queries,
+    is_repeated_set,
     question_codes,
     text_codes,
 )
@@ -64,7 +63,7 @@ class LookRecord(NamedTuple):
 
 
 def recorded_looks(
-    path: Path, cases_hash: str, queries: Iterable[str] = ()
+    path: Path, cases_hash: str, queries: Sequence[str] = ()
 ) -> dict[str, LookRecord]:
     """Key -> record of the certifications made on these cases, in their order.
 
@@ -77,7 +76,7 @@ def recorded_looks(
     Raises:
       InputError: the file is damaged.
     """
-    lines, sets = list[tuple[str, str, LookRecord]](), dict[str, NDArray[np.uint64]]()
+    lines, sets = list[tuple[str, str, LookRecord]](), dict[str, str]()
     for where, record in logged_lines(path):
         key, delta, m = (
             required_text(record, "key", where),
@@ -97,20 +96,24 @@ def recorded_looks(
         if "codes" in record:
             sets[of] = _line_codes(record["codes"], where)
     own = question_codes(queries)
-    shared = {
-        of for of, codes in sets.items() if np.isin(own, codes).sum() > REPEATED * len(own)
-    } | {cases_hash}
+    shared = {of for of, codes in sets.items() if is_repeated_set(own, codes)} | {cases_hash}
+    if any(not sets[of].startswith(PLAIN) for of in sets.keys() - shared):
+        warn_user(
+            f"{path} holds looks of raglab 0.1.0, which know questions as they were written: "
+            "written otherwise, they are not seen."
+        )
     return {key: record for of, key, record in lines if of in shared}
 
 
-def _line_codes(codes: object, where: Where) -> NDArray[np.uint64]:
-    """Codes of the questions in a line."""
+def _line_codes(codes: object, where: Where) -> str:
+    """Codes of the questions in a line, which can be read."""
     try:
-        return text_codes(str(codes))
+        text_codes(str(codes))
     except ValueError as error:
         raise input_error(
             where, "codes must be in base 64", "put the line back", shown_value(codes)
         ) from error
+    return str(codes)
 
 
 _OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
@@ -126,7 +129,6 @@ class Look(NamedTuple):
 def record_look(
     known: Mapping[str, Any] | None,
     before: Mapping[str, LookRecord],
-    found_on: str,
     key: str,
     delta: float,
     *,
@@ -134,7 +136,7 @@ def record_look(
 ) -> Look:
     """This look at the cases, after those that a file or the policy's own certificate remembers."""
     deltas = {earlier: record.delta for earlier, record in before.items()}
-    if known is not None and known.get("cases_hash") == found_on:
+    if known is not None:
         own = Look(int(known.get("looks", 1)), float(known.get("spent", known["delta"])))
         if known.get("key") == key:
             return own
@@ -153,10 +155,16 @@ def record_look(
     return Look(len(deltas) + 1, sum(deltas.values()) + delta)
 
 
-def known_certificate(policies: Iterable[PolicyData], cases_hash: str) -> Mapping[str, Any] | None:
+def known_certificate(
+    policies: Iterable[PolicyData], cases_hash: str, queries: Sequence[str]
+) -> Mapping[str, Any] | None:
     """Of the certificates that policies hold, made on these cases, the one with most looks."""
-    held = (policy.certificate for policy in policies)
-    own = [rows for rows in held if rows is not None and rows.get("cases_hash") == cases_hash]
+    codes, own = question_codes(queries), []
+    for policy in policies:
+        rows = policy.certificate or {}
+        of = str(rows.get("cases_hash"))
+        if of == cases_hash or is_repeated_set(codes, policy.learned_cases.get(of, "")):
+            own.append(rows)
     return max(own, key=lambda rows: int(rows.get("looks", 1)), default=None)
 
 
@@ -275,7 +283,7 @@ def held_looks(
         return
     with locked_lines(path, _OPENING) as log:
         known = any(
-            record.get("cases_hash") == cases_hash and "codes" in record
+            record.get("cases_hash") == cases_hash and str(record.get("codes")).startswith(PLAIN)
             for _, record in logged_lines(path)
         )
         codes = {} if known or not queries else {"codes": code_text(queries)}

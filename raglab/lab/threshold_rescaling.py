@@ -21,7 +21,6 @@ from raglab.decision.learned_cases import (
     REPEATED,
     hash_queries,
     learned_cases,
-    union_hashes,
     with_further_cases,
 )
 from raglab.decision.measured_trace import held_trace
@@ -51,6 +50,7 @@ from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Case, Status, TraceData
+from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell, Fold, display
 
 if TYPE_CHECKING:
@@ -347,7 +347,12 @@ def _check_method(policy: Policy, method: str, promised: Promised) -> None:
 def _sort_key(case: Case) -> tuple[str, ...]:
     """What tells a case from others in both traces, for a pairing that row order cannot change."""
     named = "\n".join(sorted(case.selected_sources))
-    return f"{case.query}\n{named}", case.split or "", repr(label_key(case)), case.id
+    return (
+        f"{plain_question(case.query)}\n{named}",
+        case.split or "",
+        repr(label_key(case)),
+        case.id,
+    )
 
 
 def _sorted_rows(cases: Sequence[Case]) -> list[int]:
@@ -799,9 +804,10 @@ def _reuse(
     if old.decision.model is not None and old.decision.model.fitted_on is not None:
         learned_on.add(old.decision.model.fitted_on)
     pilot = None if stated is None else stated["pilot_hash"]
-    if any(
-        "certify" in names and hashed == pilot for names, hashed in union_hashes(by_split).items()
-    ):
+    (of_pilot,) = learned_cases(
+        [old.model_copy(update={"tuned_on": pilot})], by_split, ("certify",)
+    )
+    if pilot is not None and "policy" in of_pilot.parts:
         return (
             "The certify cases are the pilot of the old certificate, on which the policy was "
             "chosen: take others, or "

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -104,6 +104,7 @@ class Baseline:
     costs: matrix, [3, 5]. retrieval: settings that the trace states. corpus_hash: of the documents,
     None where the trace states none. status_only: cases scored by status alone. missing_answers:
     answers that are not recorded and count as not correct. cases: in the order of their ids.
+    first_forms: id -> fingerprint of the question as raglab 0.1.0 wrote it; of a file none.
     """
 
     policy_id: str
@@ -116,6 +117,7 @@ class Baseline:
     status_only: int
     missing_answers: int
     cases: tuple[BaselineCase, ...]
+    first_forms: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
