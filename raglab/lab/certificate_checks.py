@@ -15,10 +15,18 @@ from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
-from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
+from raglab.lab.certified_losses import (
+    COST,
+    asking_note,
+    count_rates,
+    lower_bound,
+    question_losses,
+    repeat_note,
+)
 from raglab.lab.looks import split_queries
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
+from raglab.store.case_labels import question_fingerprint
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -226,7 +234,9 @@ def retest(
     """
     import pandas as pd
 
-    counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
+    names, rows = list(targets), []
+    counts = count_rates(trace, [policy], names, arm, costs)
+    counts = question_losses(counts, trace, [policy], names, arm, costs)
     missing = {policy.policy_id: counts.missing_answers[0]}
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
@@ -241,7 +251,12 @@ def retest(
         "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     )
     over_ask = float(counts.over_ask[0])
-    optional_notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
+    n_questions = len({question_fingerprint(case) for case in trace.cases})
+    optional_notes = (
+        repeat_note(len(trace), n_questions),
+        status_only_note(trace_status_only(trace)),
+        asking_note(over_ask, ()),
+    )
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 

@@ -60,6 +60,8 @@ from raglab.lab.certified_losses import (
     count_split,
     free_policies,
     nearest_target,
+    question_losses,
+    repeat_note,
 )
 from raglab.lab.looks import (
     Look,
@@ -293,7 +295,7 @@ def certify_best(
         # are looked at.
         order = candidate_order(pilot, cases, offered, terms)
     n_tests = len(offered) if order.method == "holm" else 1
-    missing = missing_cases(len(cases.held_out), terms.targets, terms.costs, terms.level, n_tests)
+    missing = missing_cases(cases.n_questions, terms.targets, terms.costs, terms.level, n_tests)
     if missing:
         return _untested(cases, offered, order, terms, missing)
     notes = _depth_note(trace, listed) if listed else _warn_of_refusals(replayed, start, arm)
@@ -361,10 +363,9 @@ def _certification(
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     # In the order that the pilot fixed: these cases must not choose what is tested first.
     tried = [offered[place] for place in order.places]
-    held = count_split(
-        held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs
-    )
-    counts = held.losses
+    measured: TraceView = held_out if replayed is None else replayed
+    held = count_split(measured, tried, offered[0], names, terms.arm, terms.costs)
+    counts = question_losses(held.losses, measured, tried, names, terms.arm, terms.costs)
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
     key_at = partial(certification_key, tried, counts, targets, arm=arm_name, costs=costs)
@@ -375,9 +376,9 @@ def _certification(
     near = _nearest(order, targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone = trace_status_only(held_out)
+    alone = np.bincount(cases.questions, trace_status_only(held_out)) > 0
     first, untested = (
-        _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
+        _first_tested(offered, tried, order, terms, cases.n_questions) if is_family else ("", ())
     )
     judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)
     tests = tested.failed or tested.promises
@@ -397,7 +398,7 @@ def _certification(
         method=order.method,
         tested=tested.n_tested,
         candidates=len(offered),
-        cases=len(held_out),
+        cases=cases.n_questions,
         reason=reason,
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
@@ -422,11 +423,11 @@ def _certification(
         notes=(
             *(() if tested.certified else untested),
             *(
-                need_note(name, need, len(held_out))
+                need_note(name, need, cases.n_questions)
                 for name, need in needs.items()
                 if not tested.certified
             ),
-            *filter(None, [status_only_note(alone)]),
+            *filter(None, [repeat_note(len(held_out), cases.n_questions), status_only_note(alone)]),
             *certificate_notes(
                 certificate,
                 near,
@@ -501,7 +502,7 @@ def _untested(
     """
     import pandas as pd
 
-    targets, n_cases = terms.targets, len(cases.held_out)
+    targets, n_cases = terms.targets, cases.n_questions
     n_tests = len(offered) if order.method == "holm" else 1
     text = missing_sentence(missing, n_cases, targets, terms.level, n_tests)
     certificate = Certificate(
@@ -544,6 +545,7 @@ def _untested(
                 "new ones go to split certify."
             ),
             *certificate_notes(certificate, near, order.free_rate, targets, unsplit=False),
+            *filter(None, [repeat_note(len(cases.held_out), n_cases)]),
             *order.notes,
             *doubt_notes(offered, cases),
         ),

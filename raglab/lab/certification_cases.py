@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from raglab.decision.learned_cases import Queries, check_unlearned, hash_queries, learned_cases
 from raglab.decision.trace_view import TraceView
 from raglab.lab.label_sampling import PROBABILITY
 from raglab.lab.looks import split_queries
 from raglab.replay import cases_by_shard
-from raglab.store.case_labels import check_split_names
+from raglab.store.case_labels import check_split_names, question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 
@@ -29,7 +32,8 @@ class CertifyCases(NamedTuple):
 
     Hashes of the latter and of all.
 
-    by_split: questions of all cases. tested: the split to certify on, None where there is none.
+    by_split: questions of all cases. questions: number of the question of each case to certify on,
+    from 0, [Q]. tested: the split to certify on, None where there is none.
     """
 
     pilot: StudyTrace | None
@@ -37,7 +41,13 @@ class CertifyCases(NamedTuple):
     held_out_hash: str
     trace_hash: str
     by_split: Queries
+    questions: NDArray[np.int64]
     tested: tuple[str | None, ...] = (None,)
+
+    @property
+    def n_questions(self) -> int:
+        """Distinct questions to certify on, the n of the certificate."""
+        return int(self.questions.max()) + 1
 
 
 def _check_drawn_alike(trace: TraceView) -> None:
@@ -74,7 +84,8 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         of_tested = hash_queries(by_split[held_out])
         tested = trace.split(held_out)
         _check_drawn_alike(tested)
-        return CertifyCases(learned_on, tested, of_tested, of_all, by_split, (held_out,))
+        questions = question_numbers(chain.from_iterable(cases_by_shard(tested)))
+        return CertifyCases(learned_on, tested, of_tested, of_all, by_split, questions, (held_out,))
     if by_split.keys() - {None}:
         split_names = ", ".join(sorted(map(str, by_split)))
         # Where the names came from is not kept: loaders read train and test as tune and report
@@ -89,7 +100,8 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
     _check_drawn_alike(trace)
-    return CertifyCases(None, trace, of_all, of_all, by_split)
+    questions = question_numbers(chain.from_iterable(cases_by_shard(trace)))
+    return CertifyCases(None, trace, of_all, of_all, by_split, questions)
 
 
 def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> list[Policy]:

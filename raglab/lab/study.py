@@ -39,7 +39,6 @@ from raglab.lab.candidates import (
     REPEATS,
     Cases,
     chain_paths,
-    question_numbers,
 )
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import (
@@ -96,6 +95,7 @@ from raglab.lab.trial_search import (
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
+from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
 from raglab.words.characters import visible

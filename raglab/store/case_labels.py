@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from difflib import get_close_matches
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
 from raglab.store.files import InputError, JsonLine, Where, input_error, shown_value
@@ -556,6 +559,14 @@ def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question
     """
     words, named, context = _question_key(case, form)
     return digest(canonical_json([words, sorted(named), context]), 16)
+
+
+def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
+    """Number of each case's question, from 0, [Q].
+
+    Equal questions have one, whatever the order of the cases.
+    """
+    return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
 
 
 def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,24 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
         alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE), alone)
         assert alone.policy is not None
         assert check_policy(parts, alone.policy, again=True).verdict
+
+
+def test_a_question_in_several_shards_is_one(tmp_path: Path) -> None:
+    """Its cases count once, wherever they lie."""
+    base = labelled(2, {"": 60})
+    numbers = np.arange(60) % 25
+    cases = (
+        case._replace(query=f"What of {number}")
+        for case, number in zip(base.cases, numbers, strict=True)
+    )
+    trace = replace(base, cases=tuple(cases))
+    shards = sharded(trace, tmp_path / "shards", 16)
+    found = same(
+        lambda: certify_policy(trace, POLICY, targets=TARGET),
+        lambda: certify_policy(shards, POLICY, targets=TARGET),
+    )
+    assert found is not None
+    assert found.certificate.cases == 25
 
 
 def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
