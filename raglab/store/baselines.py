@@ -40,6 +40,7 @@ from raglab.store.record_fields import (
     required_records,
     required_text,
 )
+from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -237,6 +238,9 @@ class Baseline:
             cases=_cases(record, where),
             **{key: _count(record, key, where) for key in COUNTS},
         )
+        if baseline.schema_version > SCHEMA_VERSION:
+            rule = f"schema_version must be at most {SCHEMA_VERSION}, of this raglab"
+            raise input_error(where, rule, REMEDY, str(baseline.schema_version))
         _check_agreement(baseline, record, where)
         return baseline
 
