@@ -305,10 +305,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     def _of_known_schema(cls, stated: dict[str, Any] | None) -> dict[str, Any] | None:
         version = (stated or {}).get("schema_version", SCHEMA_VERSION)
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-            msg = (
-                f"schema_version must be from 1 to {SCHEMA_VERSION}, of this raglab, not "
-                f"{version!r}; certify again"
-            )
+            msg = f"schema_version must be 1 to {SCHEMA_VERSION}, not {version!r}; certify again"
             raise ValueError(msg)
         return stated
 
@@ -337,8 +334,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         if certified == policy.policy_id:
             return policy
         warn_user(
-            f"{where}: a certificate must be that of its policy {policy.policy_id}, got that of "
-            f"{visible(str(certified))[:SHOWN]}, which is dropped; certify again."
+            f"{where}: the certificate of {visible(str(certified))[:SHOWN]} is dropped from policy "
+            f"{policy.policy_id}; certify again."
         )
         return policy.replace("certificate", None)
 

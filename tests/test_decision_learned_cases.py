@@ -267,7 +267,7 @@ def test_a_report_declares_no_winner_on_learned_cases(
     page = _opening(
         write_report(report, {"defaults": start, "tuned": old} | free, out=tmp_path / "d.html")
     )
-    assert "is not seen: the policy keeps the hash of the whole set alone" in page
+    assert "is not seen: the policy keeps no code of each plain question" in page
     assert "Use tuned" not in page
 
 

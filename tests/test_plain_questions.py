@@ -155,7 +155,7 @@ def test_files_of_raglab_0_1_0_are_read_in_both_forms(
     assert (known.k, known.doubt) == (60, "")
     (unseen,) = learned_cases([policy], {None: [text.upper() for text in queries[:60]]})
     assert (unseen.k, unseen.unknown) == (0, ("policy",))
-    assert "0.1.0" in unseen.doubt
+    assert unseen.doubt
     looks = tmp_path / "looks.jsonl"
     looks.write_text(
         f'{{"cases_hash": "{hash_queries(queries)}", "codes": "{codes}", '

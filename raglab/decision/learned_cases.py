@@ -207,9 +207,8 @@ class Learned(NamedTuple):
             return ""
         return (
             f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} "
-            "cases is not "
-            "seen: the policy keeps the hash of the whole set alone, or of questions as they were "
-            "written (raglab 0.1.0). Fit it again to count the cases."
+            "cases is not seen: the policy keeps no code of each plain question. Fit it again to "
+            "count the cases."
         )
 
 

@@ -47,7 +47,6 @@ class _CaseColumns(NamedTuple):
 
     ids: NDArray[np.object_]
     questions: NDArray[np.object_]
-    first_forms: NDArray[np.object_]
     labels: NDArray[np.int8]
     judged_by: NDArray[np.object_]
     by_text: NDArray[np.bool_]
@@ -109,7 +108,7 @@ def baseline_of(
         status_only=int(columns.status_only.sum()),
         missing_answers=missing.k,
         cases=baseline_rows([BaselineCase(*row) for row in rows], Where("trace")),
-        first_forms=dict(zip(columns.ids.tolist(), columns.first_forms.tolist(), strict=True)),
+        first_forms={case.id: question_fingerprint(case, first_form) for case in trace.cases},
     )
 
 
@@ -127,9 +126,6 @@ def shard_columns(trace: TraceData, policy: Policy, arm: str | None) -> _CaseCol
     return _CaseColumns(
         ids=np.array([case.id for case in trace.cases], dtype=object),
         questions=np.array([question_fingerprint(case) for case in trace.cases], dtype=object),
-        first_forms=np.array(
-            [question_fingerprint(case, first_form) for case in trace.cases], dtype=object
-        ),
         labels=labels,
         judged_by=np.array(judged_by, dtype=object),
         by_text=by_text,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
-from raglab.decision.learned_cases import check_unlearned, learned_cases
+from raglab.decision.learned_cases import check_unlearned, learned_cases, trace_queries
 from raglab.decision.misuse import takes
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
@@ -21,12 +21,10 @@ from raglab.lab.certified_losses import (
     count_rates,
     lower_bound,
     question_losses,
-    repeat_note,
 )
-from raglab.lab.looks import split_queries
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
-from raglab.store.case_labels import question_fingerprint
+from raglab.store.case_labels import counted_questions
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -197,7 +195,7 @@ def check_new_cases(
     if not len(trace):
         msg = "a check needs at least one case, got none."
         raise ValueError(msg)
-    by_split = split_queries(trace)
+    by_split = trace_queries(trace)
     (learned,) = learned_cases([policy], by_split)
     check_unlearned(learned)
     (certified,) = learned_cases(
@@ -236,7 +234,8 @@ def retest(
 
     names, rows = list(targets), []
     counts = count_rates(trace, [policy], names, arm, costs)
-    counts = question_losses(counts, trace, [policy], names, arm, costs)
+    questions = counted_questions(trace.cases)
+    counts = question_losses(counts, trace, [policy], questions, names, arm, costs)
     missing = {policy.policy_id: counts.missing_answers[0]}
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
@@ -251,12 +250,7 @@ def retest(
         "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     )
     over_ask = float(counts.over_ask[0])
-    n_questions = len({question_fingerprint(case) for case in trace.cases})
-    optional_notes = (
-        repeat_note(len(trace), n_questions),
-        status_only_note(trace_status_only(trace)),
-        asking_note(over_ask, ()),
-    )
+    optional_notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 

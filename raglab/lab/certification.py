@@ -61,7 +61,6 @@ from raglab.lab.certified_losses import (
     free_policies,
     nearest_target,
     question_losses,
-    repeat_note,
 )
 from raglab.lab.looks import (
     Look,
@@ -365,7 +364,9 @@ def _certification(
     tried = [offered[place] for place in order.places]
     measured: TraceView = held_out if replayed is None else replayed
     held = count_split(measured, tried, offered[0], names, terms.arm, terms.costs)
-    counts = question_losses(held.losses, measured, tried, names, terms.arm, terms.costs)
+    counts = question_losses(
+        held.losses, measured, tried, cases.questions, names, terms.arm, terms.costs
+    )
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
     key_at = partial(certification_key, tried, counts, targets, arm=arm_name, costs=costs)
@@ -427,7 +428,7 @@ def _certification(
                 for name, need in needs.items()
                 if not tested.certified
             ),
-            *filter(None, [repeat_note(len(held_out), cases.n_questions), status_only_note(alone)]),
+            *filter(None, [status_only_note(alone)]),
             *certificate_notes(
                 certificate,
                 near,
@@ -545,7 +546,6 @@ def _untested(
                 "new ones go to split certify."
             ),
             *certificate_notes(certificate, near, order.free_rate, targets, unsplit=False),
-            *filter(None, [repeat_note(len(cases.held_out), n_cases)]),
             *order.notes,
             *doubt_notes(offered, cases),
         ),

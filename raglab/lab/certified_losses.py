@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
 from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
-from raglab.decision.measured_trace import Measured
 from raglab.decision.outcome_codes import Tally
 from raglab.decision.trace_view import TraceView
 from raglab.lab.decision_fitting import held_out_cells
@@ -22,10 +20,9 @@ from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.replay import cases_by_shard, each_shard, join_columns, shard_cells, tally
-from raglab.store.case_labels import question_fingerprint
+from raglab.replay import each_shard, join_columns, shard_cells, tally
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from raglab.words.decimals import percent
 
 COST, RISK = "expected_cost", "hallucination_rate"
@@ -132,6 +129,7 @@ def question_losses(
     losses: RateCounts,
     trace: TraceView,
     policies: Sequence[PolicyData],
+    questions: NDArray[np.int64],
     names: Sequence[str],
     arm: str | None = None,
     costs: metrics.Costs | None = None,
@@ -143,19 +141,16 @@ def question_losses(
     Args:
       losses: of the cases, see `count_rates`.
       trace, policies, names, arm, costs: that they are of.
+      questions: number of each case's question, from 0, [Q].
 
     Source: rule S6.4.
     """
-    questions = [question_fingerprint(case) for cases in cases_by_shard(trace) for case in cases]
-    repeated = frozenset(name for name, count in Counter(questions).items() if count > 1)
-    if not repeated:
+    order = np.argsort(questions, kind="stable")
+    order = order[(np.bincount(questions) > 1)[questions[order]]]
+    if not len(order):
         return losses
-    cells = join_columns(
-        each_shard(repeated_cells, trace, list(policies), arm, repeated, what="replay")
-    )
-    numbers = np.unique([name for name in questions if name in repeated], return_inverse=True)[1]
-    order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    starts = np.flatnonzero(np.diff(questions[order], prepend=-1))
+    cells = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
     # What one case of a cell loses and counts, of each target.
     cell = counted_losses(np.eye(metrics.N_CELLS, dtype=np.int64), names, costs)
     k, n = losses.k.copy(), losses.n.copy()
@@ -164,27 +159,6 @@ def question_losses(
             of_case = by_cell[of_policy]
             total[row] += np.maximum.reduceat(of_case, starts).sum(axis=0) - of_case.sum(axis=0)
     return losses._replace(k=k, n=n)
-
-
-def repeated_cells(
-    trace: TraceData | Measured,
-    policies: Sequence[PolicyData],
-    arm: str | None,
-    repeated: Container[str],
-) -> NDArray[np.int8]:
-    """Cells of the cases of some questions, [P, R]; pure, so that any worker may decide a shard."""
-    rows = [question_fingerprint(case) in repeated for case in trace.cases]
-    return shard_cells(trace, policies, arm)[:, rows]
-
-
-def repeat_note(n_cases: int, n_questions: int) -> str:
-    """That cases repeat questions; empty where none does."""
-    if n_cases == n_questions:
-        return ""
-    return (
-        f"{n_cases:,} cases ask {n_questions:,} distinct questions: each counts once, wrong where "
-        "one of its cases is."
-    )
 
 
 class SplitCounts(NamedTuple):

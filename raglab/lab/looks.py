@@ -19,37 +19,17 @@ from raglab.decision.learned_cases import (
     is_repeated_set,
     question_codes,
     text_codes,
+    trace_queries,
 )
-from raglab.decision.trace_view import TracePart, TraceView
+from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
-from raglab.replay import each_part
 from raglab.store.files import LineLog, Where, input_error, locked_lines, logged_lines, shown_value
 from raglab.store.record_fields import required_text
 
 
-def split_queries(trace: TraceView) -> dict[str | None, list[str]]:
-    """Questions of a trace by split, held whole: about 150 bytes a case.
-
-    Of shards the cases are read, no hits.
-    """
-    queries_by_split: dict[str | None, list[str]] = {}
-    for part in each_part(part_queries, trace, what="read"):
-        for split, queries in part.items():
-            queries_by_split.setdefault(split, []).extend(queries)
-    return queries_by_split
-
-
-def part_queries(part: TracePart) -> dict[str | None, list[str]]:
-    """Questions of one part of a trace by split; pure, so that any worker may read it."""
-    by_split: dict[str | None, list[str]] = {}
-    for case in part.cases:
-        by_split.setdefault(case.split, []).append(case.query)
-    return by_split
-
-
 def trace_hash(trace: TraceView) -> str:
     """`queries_hash` of all cases of a trace."""
-    return hash_queries(chain.from_iterable(split_queries(trace).values()))
+    return hash_queries(chain.from_iterable(trace_queries(trace).values()))
 
 
 class LookRecord(NamedTuple):
@@ -98,10 +78,7 @@ def recorded_looks(
     own = question_codes(queries)
     shared = {of for of, codes in sets.items() if is_repeated_set(own, codes)} | {cases_hash}
     if any(not sets[of].startswith(PLAIN) for of in sets.keys() - shared):
-        warn_user(
-            f"{path} holds looks of raglab 0.1.0, which know questions as they were written: "
-            "written otherwise, they are not seen."
-        )
+        warn_user(f"{path}: looks of raglab 0.1.0 know questions only as they were written.")
     return {key: record for of, key, record in lines if of in shared}
 
 

@@ -21,6 +21,7 @@ from raglab.decision.learned_cases import (
     REPEATED,
     hash_queries,
     learned_cases,
+    trace_queries,
     with_further_cases,
 )
 from raglab.decision.measured_trace import held_trace
@@ -41,7 +42,7 @@ from raglab.lab.certification_settings import CertificationSettings, checked_set
 from raglab.lab.certified_losses import COST, pilot_counts
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks, split_queries
+from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks
 from raglab.lab.trace_comparison import paired_arms
 from raglab.metrics.robustness import quantile_map
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -745,7 +746,7 @@ def _tested(
 ) -> LookResult:
     """Certification on split certify of the new trace, a further look if certified on before."""
     view: Any = to
-    by_split = split_queries(to)
+    by_split = trace_queries(to)
     if "certify" not in by_split:
         return LookResult(
             None, ("No case of the new trace is of split certify: nothing can be promised of it.",)

@@ -239,7 +239,7 @@ class Baseline:
             **{key: _count(record, key, where) for key in COUNTS},
         )
         if baseline.schema_version > SCHEMA_VERSION:
-            rule = f"schema_version must be at most {SCHEMA_VERSION}, of this raglab"
+            rule = f"schema_version must be at most {SCHEMA_VERSION}"
             raise input_error(where, rule, REMEDY, str(baseline.schema_version))
         _check_agreement(baseline, record, where)
         return baseline

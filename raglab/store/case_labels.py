@@ -569,6 +569,19 @@ def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
     return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
 
 
+def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
+    """`question_numbers` of cases to promise on.
+
+    Warns:
+      UserWarning: several cases ask one question.
+    """
+    numbers = question_numbers(cases)
+    n = len(np.unique(numbers))
+    if n < len(numbers):
+        warn_user(f"{len(numbers):,} cases ask {n:,} questions, which count once each.")
+    return numbers
+
+
 def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
     """First 16 hex digits of the SHA-256 of what a case is judged by.
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import raglab
 from labelled import free_policy, labelled
-from raglab.decision.learned_cases import queries_hash
+from raglab.decision.learned_cases import queries_hash, trace_queries
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, certify_policy
 from raglab.lab.certification_families import grid, observed_values
 from raglab.lab.certified_losses import RISK
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
-from raglab.lab.looks import split_queries, trace_hash
+from raglab.lab.looks import trace_hash
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_store_traces import stored
@@ -110,7 +110,7 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
         == trace_hash(parts.split("certify"))
     )
     assert trace_hash(parts) == queries_hash(trace.cases) == trace_hash(trace)
-    assert {name: len(queries) for name, queries in split_queries(parts).items()} == SPLITS
+    assert {name: len(queries) for name, queries in trace_queries(parts).items()} == SPLITS
 
 
 @settings(deadline=None, derandomize=True, max_examples=6)
