@@ -334,7 +334,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         if certified == policy.policy_id:
             return policy
         warn_user(
-            f"{where}: the certificate of {visible(str(certified))[:SHOWN]} is dropped from policy "
+            f"{where}: the certificate of {certified!r:.40} is dropped from policy "
             f"{policy.policy_id}; certify again."
         )
         return policy.replace("certificate", None)

@@ -90,7 +90,7 @@ def is_repeated_set(codes: NDArray[np.uint64], text: str) -> bool:
       text: codes of the set, see `code_text`.
     """
     known = np.isin(codes, text_codes(text)).any(axis=0)
-    return bool(known.sum() > REPEATED * len(known))
+    return int(known.sum()) > REPEATED * codes.shape[1]
 
 
 def code_text(queries: Iterable[str]) -> str:

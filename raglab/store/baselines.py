@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -118,7 +118,7 @@ class Baseline:
     status_only: int
     missing_answers: int
     cases: tuple[BaselineCase, ...]
-    first_forms: Mapping[str, str] = field(default_factory=dict)
+    first_forms: Mapping[str, str]
 
     def __repr__(self) -> str:
         return (
@@ -236,6 +236,7 @@ class Baseline:
             retrieval=_object(record, "retrieval", where),
             corpus_hash=optional_text(record, "corpus_hash", where),
             cases=_cases(record, where),
+            first_forms={},
             **{key: _count(record, key, where) for key in COUNTS},
         )
         if baseline.schema_version > SCHEMA_VERSION:

@@ -85,7 +85,7 @@ def test_a_damaged_store_is_named(store: str, damage: str, tmp_path: Path) -> No
     file = tmp_path / "store.db"
     file.write_bytes(Path(store.removeprefix("sqlite:///")).read_bytes())
     DAMAGES[damage](file)
-    with pytest.raises(InputError, match="the store must be whole, got .*; restore a copy"):
+    with pytest.raises(InputError, match=r"the store must be whole, got .*; restore a copy"):
         trace_from_mlflow(EXPERIMENT, tracking_uri=f"sqlite:///{file}")
 
 
