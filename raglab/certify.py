@@ -379,7 +379,7 @@ class Certificate:
       method: of the test.
       tested: number of candidates that were tested.
       candidates: number of candidates there were.
-      cases: number of cases that were certified on.
+      cases: number of cases that were certified on; of a trace, of distinct questions.
       reason: the promise in words, or the reason why nothing could be certified.
       pilot: number of cases that the order was learned on.
       cases_hash: fingerprint of the cases certified on, None without one.

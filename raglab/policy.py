@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from raglab import gates
+from raglab.arguments.user_warnings import warn_user
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import OWN
@@ -55,6 +56,7 @@ from raglab.policy_parts.sections import (
 from raglab.signals import (
     is_name,
 )
+from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display
@@ -298,6 +300,15 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             raise ValueError(msg)
         return stated
 
+    @field_validator("certificate")
+    @classmethod
+    def _of_known_schema(cls, stated: dict[str, Any] | None) -> dict[str, Any] | None:
+        version = (stated or {}).get("schema_version", SCHEMA_VERSION)
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+            msg = f"schema_version must be 1 to {SCHEMA_VERSION}, not {version!r}; certify again"
+            raise ValueError(msg)
+        return stated
+
     @classmethod
     def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
         """Policy of what a file states, the rest filled in from the published defaults.
@@ -309,13 +320,24 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         Raises:
           ValueError: an unknown key, a value out of range or a bad pattern; names key, value and
             rule.
+
+        Warns:
+          UserWarning: the certificate is of another policy, and is dropped (rule S6.10).
         """
         if stated is not None and not isinstance(stated, Mapping):
             rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
             msg = f"{rule}; write section: {{key: value}}, as `raglab policy` prints one."
             raise ValueError(msg)
         rows = _merge_sections(_published_defaults(), stated or {})
-        return _validate_section(lambda: cls.model_validate(rows), where)
+        policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
+        certified = (policy.certificate or {}).get("policy_id", policy.policy_id)
+        if certified == policy.policy_id:
+            return policy
+        warn_user(
+            f"{where}: the certificate of {certified!r:.40} is dropped from policy "
+            f"{policy.policy_id}; certify again."
+        )
+        return policy.replace("certificate", None)
 
     def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
         """Policy with some values changed.

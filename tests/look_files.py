@@ -20,6 +20,6 @@ def take_look(
 ) -> Look:
     """Count and record a look under the lock, as a certification does."""
     with held_looks(path, found_on) as held:
-        look = record_look(known, held.before, found_on, key, delta, again=again)
+        look = record_look(known, held.before, key, delta, again=again)
         held.note(key, delta, 0)
     return look

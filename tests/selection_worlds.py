@@ -9,9 +9,10 @@ import numpy as np
 from labelled import free_policy
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.lab.candidates import Cases, question_numbers
+from raglab.lab.candidates import Cases
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.search_space import Goal, full_space, published_policy
+from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case

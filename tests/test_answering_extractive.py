@@ -297,7 +297,7 @@ print(Extractive().answer("storm and flood excess basis in May", [Chunk("a", {TA
 def test_it_is_a_value() -> None:
     """Two are equal, none can be changed, and its name says which answers it gives."""
     assert Extractive() == Extractive()
-    assert Extractive().name == "extractive-2"
+    assert Extractive().name == "extractive-3"
     with pytest.raises(FrozenInstanceError):
         Extractive().name = "other"  # type: ignore[misc]
 
@@ -444,3 +444,39 @@ def test_what_cannot_be_fitted_is_refused(raw: list[float], right: list[int], ru
     """One outcome only, a confidence that is no share, one that is missing."""
     with pytest.raises(ValueError, match=rule):
         fit_answer_confidence(raw, right)
+
+
+CODE = "```python\n# the flood excess\nflood_excess = 999\n```"
+ASKING = (
+    "What is the flood excess?",
+    "How much is the flood excess?",
+    "Quelle est la franchise flood excess ?",
+)
+FOR_CODE = (
+    "Which command sets the flood excess?",
+    "How do I set the flood excess?",
+    "What does flood_excess hold?",
+    "Comment regler flood excess ?",
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{CODE}\n\nThe flood excess is £250.",
+        f"The flood excess is £250.\n\nOther rules hold.\n\nThe flood excess:\n{CODE}",
+    ],
+)
+@pytest.mark.parametrize("question", [*ASKING, *FOR_CODE])
+def test_prose_answers_before_code_unless_code_is_asked_for(text: str, question: str) -> None:
+    """Wherever the code stands, and whatever leads on to it."""
+    answer = Extractive().answer(question, [Chunk("a#1", f"# Excess\n\n{text}", "a.md")]).text
+    assert ("999" in answer) <= (question in FOR_CODE)
+    assert ("250" in answer) >= (question in ASKING)
+    assert "999" in answer or question in ASKING or not text.startswith(CODE)
+
+
+def test_code_answers_where_no_prose_has_a_word_of_the_question() -> None:
+    """It is all that there is."""
+    passage = Chunk("a#1", f"{CODE}\n\nClaims are paid in May.", "a.md")
+    assert "999" in Extractive().answer("What is the flood excess?", [passage]).text

@@ -1110,9 +1110,12 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
     line = f"min_similarity: {certified.similarity.min_similarity}"
     (tmp_path / "c.yaml").write_text(text.replace(line, "min_similarity: 0.01"), encoding="utf-8")
     rows = dict(certified.certificate or {})
+    with pytest.warns(UserWarning, match="dropped"):
+        loaded = Policy.load(tmp_path / "c.yaml")
     cases = [
         (POLICY, "must hold a certificate to be checked, got none"),
-        (Policy.load(tmp_path / "c.yaml"), "must be that of its policy, got that of"),
+        (loaded, "must hold a certificate to be checked, got none"),
+        (POLICY.replace("certificate", rows), "must be that of its policy, got that of"),
         (
             certified.replace("certificate", rows | {"promises": []}),
             "must be whole, got promises of none",

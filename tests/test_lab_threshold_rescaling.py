@@ -170,7 +170,7 @@ def test_a_retest_upholds_breaks_or_leaves_open() -> None:
 
     At most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds.
     """
-    rows = [(ask("q", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
+    rows = [(ask(f"q{n}", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
     policy = PolicyData.from_mapping(
         {"similarity": {"enabled": False}, "confidence": {"enabled": False}}
     )

@@ -40,6 +40,7 @@ def baseline(cases: Sequence[BaselineCase], costs: Any = None, **more: Any) -> B
         0,
         0,
         rows,
+        {},
     )
     return replace(made, **more)
 

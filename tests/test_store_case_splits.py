@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab.store.case_labels import SPLITS, plain_question
+from raglab.store.case_labels import SPLITS
 from raglab.store.case_splits import NEAR, near_duplicates
 from raglab.values import Case
+from raglab.words.characters import plain_question
 from raglab.words.text import jaccard
 from raglab.words.tokeniser import split_words
 

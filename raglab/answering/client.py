@@ -86,6 +86,9 @@ def calls_end() -> float:
     return _ends.get()
 
 
+LOWEST = 1e300  # log-probabilities below its negative are it, so that their sum has no overflow
+
+
 class TokenScore(NamedTuple):
     """A token of a reply.
 
@@ -120,7 +123,9 @@ class Completion(NamedTuple):
     def mean_probability(self) -> float:
         """Geometric mean of the tokens' probabilities; NaN without log-probabilities."""
         return (
-            math.exp(math.fsum(token.logprob for token in self.tokens) / len(self.tokens))
+            math.exp(
+                math.fsum(max(token.logprob, -LOWEST) for token in self.tokens) / len(self.tokens)
+            )
             if self.tokens
             else math.nan
         )

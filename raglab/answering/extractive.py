@@ -31,6 +31,7 @@ NEVER = "(?!)"  # an expression that matches nothing
 AMOUNTS = tuple(
     sorted(set(re.findall(r"AMOUNTS_[A-Z]+", " ".join(chain.from_iterable(_ASKS.asked.values())))))
 )
+_ASKS_CODE = re.compile(expression(_ASKS.asked.get("code", [NEVER])))  # of a folded question
 _NUMERALS = tables()
 
 
@@ -148,7 +149,8 @@ class PassageLine(NamedTuple):
     together, for either. stems: what it says. pairs: its neighbouring stems. heading: stems of the
     headings above it. before: stems of the line before it, of a row or code those of the last
     sentence before. is_answer: whether it can be one: hygiene leaves something to give, and what
-    ends in a question mark or a colon is answered by what follows.
+    ends in a question mark or a colon is answered by what follows. is_code: whether it is code, or
+    what only leads on to code.
     """
 
     text: str
@@ -157,6 +159,7 @@ class PassageLine(NamedTuple):
     heading: frozenset[str]
     before: frozenset[str]
     is_answer: bool
+    is_code: bool = False
 
 
 def line_stems(text: str) -> tuple[str, ...]:
@@ -212,13 +215,21 @@ def passage_lines(text: str, section: tuple[str, ...] = ()) -> tuple[PassageLine
                 bool(own) and not cleaned.refused and not shown.rstrip(_CLOSING).endswith(_LEADS_ON)
             )
             line = PassageLine(
-                cleaned.text, frozenset(own), frozenset(pairwise(own)), heading, before, is_answer
+                cleaned.text,
+                frozenset(own),
+                frozenset(pairwise(own)),
+                heading,
+                before,
+                is_answer,
+                piece.kind == "code",
             )
             if piece.kind == "code" and last == "prose":  # the sentence right above introduces it
                 both = clean(f"{lead}\n{shown}")
                 line = line._replace(text=both.text, is_answer=bool(own) and not both.refused)
                 lines[-1] = lines[-1]._replace(
-                    text=both.text, is_answer=bool(lines[-1].stems) and not both.refused
+                    text=both.text,
+                    is_answer=bool(lines[-1].stems) and not both.refused,
+                    is_code=not lines[-1].is_answer,
                 )
             lines.append(line)
             if piece.kind == "prose":
@@ -525,7 +536,8 @@ class Extractive:
     Support of a line is the sum of its own share of the question's content, of what the lines
     beside it and the headings add, of neighbouring words kept together, of the expected kind of
     answer, and of its passage's rank. A word weighs the more, the fewer lines have it. A second
-    line comes along where it is nearly as well supported and adds words of the question. Nothing in
+    line comes along where it is nearly as well supported and adds words of the question. Fenced
+    code answers where the question asks for it, or no prose has a word of the question. Nothing in
     a passage is an instruction: whatever it says is one more sentence.
 
     confidence = 1 / (1 + exp(−(ln(s / (1 − s)) + 4 c + k − 4) / 2)), which rises with each of
@@ -540,7 +552,7 @@ class Extractive:
     """
 
     gives_confidence: ClassVar[bool] = True
-    name: str = "extractive-2"
+    name: str = "extractive-3"
     pack: Pack = field(default=GENERIC, repr=False)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
@@ -561,6 +573,9 @@ class Extractive:
         candidates = tuple(score_lines(parsed_question, weight, read))
         if not candidates:
             return Generation("", nan, (), "the passages have no sentence to answer with")
+        prose = tuple(line for line in candidates if line.own and not line.line.is_code)
+        if prose and not _ASKS_CODE.search(fold_case(question)):
+            candidates = prose
         best = max(candidates, key=lambda candidate: candidate.support)
         if not best.near:
             return Generation(

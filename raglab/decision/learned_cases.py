@@ -1,9 +1,10 @@
 """Cases a policy learned from (algebra): whether judged on fitted or tuned ones (S6.4, S6.5).
 
 Cases are known by their questions. A policy names each set that a part of it learned from by one
-hash of the whole set (`fused.fitted_on`, `decision.model.fitted_on`, `tuned_on`) and keeps a hash a
-question beside it (`learned_cases`), so that an overlap is counted case by case. A policy file of
-an older raglab keeps the hash of the whole set alone.
+hash of the whole set as it was written (`fused.fitted_on`, `decision.model.fitted_on`, `tuned_on`)
+and keeps a hash of the plain form of each question beside it (`learned_cases`), so that an overlap
+is counted case by case, however the questions are written. A file of raglab 0.1.0 keeps hashes of
+the questions as they were written, or of the whole set alone.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Case
 from raglab.words.canonical import digest
+from raglab.words.characters import plain_question
 
 # of what was fitted or selected on the cases that it is judged on
 IN_SAMPLE = "in sample, not comparable"
 MOST_CODES = 32_768  # questions of a set that a policy keeps: 256 KiB of a policy file
+PLAIN = "A" * 8  # code 0, with which a set of codes of plain forms begins
 CODE_BYTES = 6  # of a question: two of 20,000 questions agree by chance once in a million sets
 # share of cases up to which equal questions are taken for repeats: users ask some things twice
 REPEATED = 0.05
@@ -70,20 +73,36 @@ def trace_queries(trace: TraceView) -> dict[str | None, list[str]]:
 
 
 def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
-    """The first 48 bits of the SHA-256 of each question, [Q]."""
-    return np.array([int(digest(query, 2 * CODE_BYTES), 16) for query in queries], dtype=np.uint64)
+    """The first 48 bits of the SHA-256 of each question: of its plain form, and as written, [2, Q].
+
+    Files of raglab 0.1.0 hold the latter.
+    """
+    forms = [(plain_question(query), query) for query in queries]
+    codes = [[int(digest(text, 2 * CODE_BYTES), 16) for text in pair] for pair in forms]
+    return np.array(codes, dtype=np.uint64).reshape(-1, 2).T
+
+
+def is_repeated_set(codes: NDArray[np.uint64], text: str) -> bool:
+    """Whether a set holds more than `REPEATED` of some questions, in either form.
+
+    Args:
+      codes: of the questions, [2, Q].
+      text: codes of the set, see `code_text`.
+    """
+    known = np.isin(codes, text_codes(text)).any(axis=0)
+    return int(known.sum()) > REPEATED * codes.shape[1]
 
 
 def code_text(queries: Iterable[str]) -> str:
-    """Codes of the distinct questions, ascending, in base 64.
+    """`PLAIN` and the codes of the distinct plain questions, ascending, in base 64.
 
     Of more than `MOST_CODES` the least, a fixed sample.
 
     Example:
-      >>> code_text(["b", "a", "b"])
-      'PiPoFgA5ypeBEsob'
+      >>> code_text(["b", "a", "B?"])
+      'AAAAAAAAPiPoFgA5ypeBEsob'
     """
-    return _joined_codes(question_codes(queries))
+    return _joined_codes(np.append(text_codes(PLAIN), question_codes(queries)[0]))
 
 
 def _joined_codes(codes: NDArray[np.uint64]) -> str:
@@ -128,7 +147,7 @@ def with_further_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKi
     if policy.tuned_on is None:
         return with_tuned_cases(policy, queries)
     known = text_codes(policy.learned_cases.get(policy.tuned_on, ""))
-    joined = _joined_codes(np.concatenate([known, question_codes(queries)]))
+    joined = _joined_codes(np.append(known, question_codes(queries)[0]))
     return policy.model_copy(
         update={"learned_cases": {**policy.learned_cases, policy.tuned_on: joined}}
     )
@@ -149,10 +168,10 @@ class Learned(NamedTuple):
     """What a policy learned from some cases.
 
     parts: of the policy, that learned from any of them. k: of the `n` cases, from which it learned.
-    unknown: parts of which the policy keeps no code of each case, so that an overlap with a part of
-    their cases is not seen. repeated: cases with a question that it learned from where they are at
-    most `REPEATED` of all: they do not count in k, since users ask some things twice, and are
-    stated.
+    unknown: parts of which the policy keeps no code of the plain form of each case, so that an
+    overlap with a part of their cases is not seen. repeated: cases with a question that it learned
+    from where they are at most `REPEATED` of all: they do not count in k, since users ask some
+    things twice, and are stated.
     """
 
     parts: tuple[str, ...]
@@ -188,16 +207,15 @@ class Learned(NamedTuple):
             return ""
         return (
             f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} "
-            "cases is not "
-            "seen: the policy keeps the hash of the whole set alone. Fit it again to count the "
-            "cases."
+            "cases is not seen: the policy keeps no code of each plain question. Fit it again to "
+            "count the cases."
         )
 
 
 class KnownQuestions(NamedTuple):
     """Questions that a policy is judged on.
 
-    Codes [Q], and by the hash of a union of splits who of them is in it.
+    Codes of both forms [2, Q], and by the hash of a union of splits who of them is in it.
     """
 
     codes: NDArray[np.uint64]
@@ -270,16 +288,17 @@ def _learned_row(parts: Iterable[tuple[str, str, str]], known: KnownQuestions) -
 
     Parts: name, hash of the set, and its codes as text.
     """
-    hits, unknown, any_part, is_whole = [], [], np.zeros(len(known.codes), dtype=bool), False
+    hits, unknown, any_part, is_whole = [], [], np.zeros(known.codes.shape[1], dtype=bool), False
     for name, fitted_on, text in parts:
         is_whole |= fitted_on in known.unions
-        mask = np.isin(known.codes, text_codes(text)) | known.unions.get(fitted_on, False)
+        mask = np.isin(known.codes, text_codes(text)).any(axis=0)
+        mask |= known.unions.get(fitted_on, False)
         if mask.any():
             hits.append(name)
             any_part |= mask
-        elif not text:
+        elif not text.startswith(PLAIN):
             unknown.append(name)
-    k, n = int(any_part.sum()), len(known.codes)
+    k, n = int(any_part.sum()), len(any_part)
     if not is_whole and 0 < k <= REPEATED * n:
         return Learned((), 0, n, tuple(unknown), repeated=k)
     return Learned(tuple(hits), k, n, tuple(unknown))

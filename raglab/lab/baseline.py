@@ -26,7 +26,7 @@ from raglab.lab.answer_basis import check_compared
 from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, join_columns, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
-from raglab.store.case_labels import label_fingerprint, question_fingerprint
+from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
 from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, label_codes
@@ -108,6 +108,7 @@ def baseline_of(
         status_only=int(columns.status_only.sum()),
         missing_answers=missing.k,
         cases=baseline_rows([BaselineCase(*row) for row in rows], Where("trace")),
+        first_forms={case.id: question_fingerprint(case, first_form) for case in trace.cases},
     )
 
 
@@ -323,7 +324,17 @@ OTHER_QUESTION, OTHER_LABEL = "another question under the same id", "another lab
 def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
     """Cases that both have with one question and label, and how many are left out, by reason."""
     first, second = ({case.id: case for case in baseline.cases} for baseline in (before, after))
-    both = [(case, second[name]) for name, case in first.items() if name in second]
+    # A file of raglab 0.1.0 knows its questions by their first form.
+    both = [
+        (
+            case._replace(question=second[name].question)
+            if case.question == after.first_forms.get(name)
+            else case,
+            second[name],
+        )
+        for name, case in first.items()
+        if name in second
+    ]
     pairs = [pair for pair in both if pair[0][:4] == pair[1][:4]]
     same_question = sum(
         case_before.question == case_after.question for case_before, case_after in both

@@ -60,7 +60,7 @@ def candidate_order(
     if cases.pilot is None:
         return TestOrder("holm", np.arange(len(offered)), None)
     counts = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
-    size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
+    size, alphas = cases.n_questions / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(counts.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
     return TestOrder(

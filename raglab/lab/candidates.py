@@ -42,9 +42,8 @@ from raglab.lab.search_space import (
 from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
 from raglab.replaying.breakpoints import StepCells, sum_moves
-from raglab.store.case_labels import question_fingerprint
 from raglab.store.policies import Policy
-from raglab.values import Case, Status, TraceData
+from raglab.values import Status, TraceData
 
 FOLDS, REPEATS = 5, 4
 POOL = 400  # configurations of the chain that a fold chooses among before its line search
@@ -140,14 +139,6 @@ class Cases(NamedTuple):
         Without one the resolver stays out and no threshold asks.
         """
         return bool((self.label == Status.ambiguous).any())
-
-
-def question_numbers(cases: Sequence[Case]) -> NDArray[np.int64]:
-    """Number of each case's question, from 0, [Q].
-
-    Equal questions have one, whatever the order of the cases.
-    """
-    return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from raglab.decision.trace_view import TraceView
 from raglab.replay import cases_by_shard, each_shard
 from raglab.values import Case, Hits, TraceData, document_path
 from raglab.words.canonical import digest
+from raglab.words.characters import plain_question
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,14 +131,14 @@ class KnownChunks(NamedTuple):
     """What one trace knows of its corpus, or of one part of it.
 
     documents: paths. paged: those of which some chunk has a page. texts: digest of the text of
-    chunks that some label names, by their id. hits: digest of the hits of each question whose label
-    is a position among options.
+    chunks that some label names, by their id. hits: question and digest of the hits of each case
+    whose label is a position among options, by its id.
     """
 
     documents: set[str]
     paged: set[str]
     texts: dict[str, str]
-    hits: dict[str, str]
+    hits: dict[str, tuple[str, str]]
 
 
 def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
@@ -167,7 +168,14 @@ def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
     verdicts = _source_verdicts(sources, before, after)
     if is_same_corpus:
         verdicts = {source: (kind, Validity.valid) for source, (kind, _) in verdicts.items()}
-    kept_hits = {query for query, hashed in before.hits.items() if after.hits.get(query) == hashed}
+    # A case is known by its id, else by its question.
+    by_question = dict(before.hits.values())
+    kept_hits = {
+        case_id
+        for case_id, (question, hashed) in after.hits.items()
+        if before.hits.get(case_id) == (question, hashed)
+        or (before.hits.get(case_id, ("",))[0] != question and by_question.get(question) == hashed)
+    }
     by_case = [
         _case_labels(case, verdicts, kept_hits, is_same_corpus=is_same_corpus) for case in cases
     ]
@@ -206,7 +214,7 @@ def _case_labels(
     if case.min_sources:
         labels["number of sources"] = Validity.valid if is_same_corpus else Validity.uncertain
     if case.expect_option is not None:
-        labels["option"] = Validity.valid if case.query in kept_hits else Validity.uncertain
+        labels["option"] = Validity.valid if case.id in kept_hits else Validity.uncertain
     return labels
 
 
@@ -255,7 +263,7 @@ def _known_chunks(trace: TraceView, names: Iterable[str]) -> KnownChunks:
         documents=set().union(*(part.documents for part in parts)),
         paged=set().union(*(part.paged for part in parts)),
         texts={name: text for part in parts for name, text in part.texts.items()},
-        hits={query: hashed for part in parts for query, hashed in part.hits.items()},
+        hits={name: known for part in parts for name, known in part.hits.items()},
     )
 
 
@@ -274,7 +282,7 @@ def shard_chunks(trace: TraceData, named: frozenset[str]) -> KnownChunks:
             if chunk.chunk_id in named
         },
         hits={
-            case.query: _hits_digest(trace, row)
+            case.id: (plain_question(case.query), _hits_digest(trace, row))
             for row, case in enumerate(trace.cases)
             if case.expect_option is not None
         },

@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
-from raglab.decision.learned_cases import check_unlearned, learned_cases
+from raglab.decision.learned_cases import check_unlearned, learned_cases, trace_queries
 from raglab.decision.misuse import takes
+from raglab.decision.outcome_codes import Tally
 from raglab.decision.scoring import headline_note, trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
-from raglab.lab.certified_losses import COST, asking_note, lower_bound, tally_losses
-from raglab.lab.looks import split_queries
+from raglab.lab.certified_losses import (
+    COST,
+    RateCounts,
+    asking_note,
+    certified_tally,
+    lower_bound,
+    question_losses,
+    tally_losses,
+)
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
 from raglab.replay import tally
+from raglab.store.case_labels import counted_questions
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -189,7 +198,7 @@ def check_new_cases(
     if not len(trace):
         msg = "a check needs at least one case, got none."
         raise ValueError(msg)
-    by_split = split_queries(trace)
+    by_split = trace_queries(trace)
     (learned,) = learned_cases([policy], by_split)
     check_unlearned(learned)
     (certified,) = learned_cases(
@@ -226,11 +235,16 @@ def retest(
     """
     import pandas as pd
 
-    counted, names, rows = tally(trace, [policy], arm), list(targets), []
-    counts = tally_losses(counted, names, costs)
-    # what is undecided neither upholds a promise nor breaks it
-    right = counted._replace(cells=metrics.settled_cells(counted.cells, metrics.RIGHT_CELL))
-    at_best = tally_losses(right, names, costs)
+    names, rows, questions = list(targets), [], counted_questions(trace.cases)
+
+    def losses(counted: Tally, cell: int) -> RateCounts:
+        of_cases = counted._replace(cells=metrics.settled_cells(counted.cells, cell))
+        of_rates = tally_losses(of_cases, names, costs)
+        return question_losses(of_rates, trace, [policy], questions, names, arm, costs, cell)
+
+    counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
+    # what is undecided or failed breaks no promise
+    at_best = losses(tally(trace, [policy], arm), metrics.RIGHT_CELL)
     missing = {policy.policy_id: counts.missing_answers[0]}
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):

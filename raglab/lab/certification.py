@@ -61,6 +61,7 @@ from raglab.lab.certified_losses import (
     count_split,
     free_policies,
     nearest_target,
+    question_losses,
 )
 from raglab.lab.looks import (
     Look,
@@ -295,7 +296,7 @@ def certify_best(
         # are looked at.
         order = candidate_order(pilot, cases, offered, terms)
     n_tests = len(offered) if order.method == "holm" else 1
-    missing = missing_cases(len(cases.held_out), terms.targets, terms.costs, terms.level, n_tests)
+    missing = missing_cases(cases.n_questions, terms.targets, terms.costs, terms.level, n_tests)
     if missing:
         return _untested(cases, offered, order, terms, missing)
     notes = _depth_note(trace, listed) if listed else _warn_of_refusals(replayed, start, arm)
@@ -363,10 +364,11 @@ def _certification(
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     # In the order that the pilot fixed: these cases must not choose what is tested first.
     tried = [offered[place] for place in order.places]
-    held = count_split(
-        held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs
+    measured: TraceView = held_out if replayed is None else replayed
+    held = count_split(measured, tried, offered[0], names, terms.arm, terms.costs)
+    counts = question_losses(
+        held.losses, measured, tried, cases.questions, names, terms.arm, terms.costs
     )
-    counts = held.losses
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
     key_at = partial(certification_key, tried, counts, targets, arm=arm_name, costs=costs)
@@ -377,9 +379,10 @@ def _certification(
     near = _nearest(order, targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone, failed = trace_status_only(held_out), failed_count(held_out)
+    alone = np.bincount(cases.questions, trace_status_only(held_out)) > 0
+    failed = failed_count(held_out)
     first, untested = (
-        _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
+        _first_tested(offered, tried, order, terms, cases.n_questions) if is_family else ("", ())
     )
     judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)._replace(
         failed=failed
@@ -401,7 +404,7 @@ def _certification(
         method=order.method,
         tested=tested.n_tested,
         candidates=len(offered),
-        cases=len(held_out),
+        cases=cases.n_questions,
         reason=reason,
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
@@ -428,7 +431,7 @@ def _certification(
         notes=(
             *(() if tested.certified else untested),
             *(
-                need_note(name, need, len(held_out) + failed)
+                need_note(name, need, cases.n_questions + failed)
                 for name, need in needs.items()
                 if not tested.certified
             ),
@@ -508,7 +511,7 @@ def _untested(
     """
     import pandas as pd
 
-    targets, n_cases = terms.targets, len(cases.held_out)
+    targets, n_cases = terms.targets, cases.n_questions
     n_tests = len(offered) if order.method == "holm" else 1
     text = missing_sentence(missing, n_cases, targets, terms.level, n_tests)
     certificate = Certificate(
@@ -566,14 +569,12 @@ def _noted_look(
     key_at: Callable[[float, int], str],
 ) -> tuple[Look, str, int, CertificationSettings]:
     """This look, its key, policies these cases may have chosen with it, settings at its level."""
-    known = known_certificate(offered, cases.held_out_hash)
     queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
+    known = known_certificate(offered, cases.held_out_hash, queries)
     with held_looks(terms.looks, cases.held_out_hash, queries) as held:
         if terms.reuse is None:
             key = key_at(terms.delta, 1)
-            look = record_look(
-                known, held.before, cases.held_out_hash, key, terms.delta, again=terms.again
-            )
+            look = record_look(known, held.before, key, terms.delta, again=terms.again)
             # A candidate that these cases chose before is still one of as many.
             earlier = (record.hypotheses for record in held.before.values())
             hypotheses = max(n_tried * chosen_among(known), *earlier, 1)

@@ -6,12 +6,20 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from raglab.decision.learned_cases import Queries, check_unlearned, hash_queries, learned_cases
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.decision.learned_cases import (
+    Queries,
+    check_unlearned,
+    hash_queries,
+    learned_cases,
+    trace_queries,
+)
 from raglab.decision.trace_view import TraceView
 from raglab.lab.label_sampling import PROBABILITY
-from raglab.lab.looks import split_queries
 from raglab.replay import cases_by_shard
-from raglab.store.case_labels import check_split_names
+from raglab.store.case_labels import check_split_names, counted_questions
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 
@@ -29,7 +37,8 @@ class CertifyCases(NamedTuple):
 
     Hashes of the latter and of all.
 
-    by_split: questions of all cases. tested: the split to certify on, None where there is none.
+    by_split: questions of all cases. questions: number of the question of each case to certify on,
+    from 0, [Q]. tested: the split to certify on, None where there is none.
     """
 
     pilot: StudyTrace | None
@@ -37,15 +46,22 @@ class CertifyCases(NamedTuple):
     held_out_hash: str
     trace_hash: str
     by_split: Queries
+    questions: NDArray[np.int64]
     tested: tuple[str | None, ...] = (None,)
 
+    @property
+    def n_questions(self) -> int:
+        """Distinct questions to certify on, the n of the certificate."""
+        return int(self.questions.max()) + 1
 
-def _check_drawn_alike(trace: TraceView) -> None:
-    """Refuse cases that were drawn with different probabilities.
 
-    A certificate counts each of them once.
+def _checked_questions(trace: TraceView) -> NDArray[np.int64]:
+    """Number of each case's question; cases drawn with different probabilities are refused.
+
+    A certificate counts each question once.
     """
-    drawn = {case.extra.get(PROBABILITY) for cases in cases_by_shard(trace) for case in cases}
+    cases = list(chain.from_iterable(cases_by_shard(trace)))
+    drawn = {case.extra.get(PROBABILITY) for case in cases}
     if len(drawn) > 1:
         known = [float(value) for value in drawn if value is not None]
         some = ", and cases that nobody drew" if None in drawn else ""
@@ -57,6 +73,7 @@ def _check_drawn_alike(trace: TraceView) -> None:
             "`raglab.review`, which weighs it."
         )
         raise ValueError(msg)
+    return counted_questions(cases)
 
 
 def certify_splits(trace: StudyTrace) -> CertifyCases:
@@ -65,7 +82,7 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
     Raises:
       ValueError: splits without `certify`, no case, or cases drawn with several probabilities.
     """
-    by_split = split_queries(trace)
+    by_split = trace_queries(trace)
     check_split_names(by_split)
     pilot, held_out = SPLITS
     of_all = hash_queries(chain.from_iterable(by_split.values()))
@@ -73,8 +90,8 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         learned_on = trace.split(pilot) if pilot in by_split else None
         of_tested = hash_queries(by_split[held_out])
         tested = trace.split(held_out)
-        _check_drawn_alike(tested)
-        return CertifyCases(learned_on, tested, of_tested, of_all, by_split, (held_out,))
+        questions = _checked_questions(tested)
+        return CertifyCases(learned_on, tested, of_tested, of_all, by_split, questions, (held_out,))
     if by_split.keys() - {None}:
         split_names = ", ".join(sorted(map(str, by_split)))
         # Where the names came from is not kept: loaders read train and test as tune and report
@@ -88,8 +105,7 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
     if not len(trace):
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
-    _check_drawn_alike(trace)
-    return CertifyCases(None, trace, of_all, of_all, by_split)
+    return CertifyCases(None, trace, of_all, of_all, by_split, _checked_questions(trace))
 
 
 def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> list[Policy]:

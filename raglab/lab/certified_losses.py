@@ -21,7 +21,7 @@ from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.replay import tally
+from raglab.replay import each_shard, join_columns, shard_cells, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
 from raglab.words.decimals import percent
@@ -125,6 +125,45 @@ def count_rates(
 ) -> RateCounts:
     """Losses and cases of some rates or of expected cost, and a case's cost, for each policy."""
     return tally_losses(certified_tally(trace, policies, arm), names, costs)
+
+
+def question_losses(
+    losses: RateCounts,
+    trace: TraceView,
+    policies: Sequence[PolicyData],
+    questions: NDArray[np.int64],
+    names: Sequence[str],
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+    cell: int = metrics.WRONG_CELL,
+) -> RateCounts:
+    """Losses of which each question counts once, with the largest loss of its cases.
+
+    Cases of one question are no independent draws.
+
+    Args:
+      losses: of the cases, see `count_rates`.
+      trace, policies, names, arm, costs: that they are of.
+      questions: number of each case's question, from 0, [Q].
+      cell: of the undecided answers, `metrics.WRONG_CELL` or `metrics.RIGHT_CELL`.
+
+    Source: rule S6.4.
+    """
+    order = np.argsort(questions, kind="stable")
+    order = order[(np.bincount(questions) > 1)[questions[order]]]
+    if not len(order):
+        return losses
+    starts = np.flatnonzero(np.diff(questions[order], prepend=-1))
+    cells = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
+    # What one case of a cell loses and counts, of each target.
+    every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
+    of_cell = counted_losses(every, names, costs)
+    k, n = losses.k.copy(), losses.n.copy()
+    for row, of_policy in enumerate(cells[:, order]):
+        for total, by_cell in ((k, of_cell.k), (n, of_cell.n)):
+            of_case = by_cell[of_policy]
+            total[row] += np.maximum.reduceat(of_case, starts).sum(axis=0) - of_case.sum(axis=0)
+    return losses._replace(k=k, n=n)
 
 
 class SplitCounts(NamedTuple):

@@ -11,46 +11,25 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
-    REPEATED,
+    PLAIN,
     code_text,
     hash_queries,
+    is_repeated_set,
     question_codes,
     text_codes,
+    trace_queries,
 )
-from raglab.decision.trace_view import TracePart, TraceView
+from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
-from raglab.replay import each_part
 from raglab.store.files import LineLog, Where, input_error, locked_lines, logged_lines, shown_value
 from raglab.store.record_fields import required_text
 
 
-def split_queries(trace: TraceView) -> dict[str | None, list[str]]:
-    """Questions of a trace by split, held whole: about 150 bytes a case.
-
-    Of shards the cases are read, no hits.
-    """
-    queries_by_split: dict[str | None, list[str]] = {}
-    for part in each_part(part_queries, trace, what="read"):
-        for split, queries in part.items():
-            queries_by_split.setdefault(split, []).extend(queries)
-    return queries_by_split
-
-
-def part_queries(part: TracePart) -> dict[str | None, list[str]]:
-    """Questions of one part of a trace by split; pure, so that any worker may read it."""
-    by_split: dict[str | None, list[str]] = {}
-    for case in part.cases:
-        by_split.setdefault(case.split, []).append(case.query)
-    return by_split
-
-
 def trace_hash(trace: TraceView) -> str:
     """`queries_hash` of all cases of a trace."""
-    return hash_queries(chain.from_iterable(split_queries(trace).values()))
+    return hash_queries(chain.from_iterable(trace_queries(trace).values()))
 
 
 class LookRecord(NamedTuple):
@@ -64,7 +43,7 @@ class LookRecord(NamedTuple):
 
 
 def recorded_looks(
-    path: Path, cases_hash: str, queries: Iterable[str] = ()
+    path: Path, cases_hash: str, queries: Sequence[str] = ()
 ) -> dict[str, LookRecord]:
     """Key -> record of the certifications made on these cases, in their order.
 
@@ -77,7 +56,7 @@ def recorded_looks(
     Raises:
       InputError: the file is damaged.
     """
-    lines, sets = list[tuple[str, str, LookRecord]](), dict[str, NDArray[np.uint64]]()
+    lines, sets = list[tuple[str, str, LookRecord]](), dict[str, str]()
     for where, record in logged_lines(path):
         key, delta, m = (
             required_text(record, "key", where),
@@ -97,20 +76,21 @@ def recorded_looks(
         if "codes" in record:
             sets[of] = _line_codes(record["codes"], where)
     own = question_codes(queries)
-    shared = {
-        of for of, codes in sets.items() if np.isin(own, codes).sum() > REPEATED * len(own)
-    } | {cases_hash}
+    shared = {of for of, codes in sets.items() if is_repeated_set(own, codes)} | {cases_hash}
+    if any(not sets[of].startswith(PLAIN) for of in sets.keys() - shared):
+        warn_user(f"{path}: looks of raglab 0.1.0 know questions only as they were written.")
     return {key: record for of, key, record in lines if of in shared}
 
 
-def _line_codes(codes: object, where: Where) -> NDArray[np.uint64]:
-    """Codes of the questions in a line."""
+def _line_codes(codes: object, where: Where) -> str:
+    """Codes of the questions in a line, which can be read."""
     try:
-        return text_codes(str(codes))
+        text_codes(str(codes))
     except ValueError as error:
         raise input_error(
             where, "codes must be in base 64", "put the line back", shown_value(codes)
         ) from error
+    return str(codes)
 
 
 _OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
@@ -126,7 +106,6 @@ class Look(NamedTuple):
 def record_look(
     known: Mapping[str, Any] | None,
     before: Mapping[str, LookRecord],
-    found_on: str,
     key: str,
     delta: float,
     *,
@@ -134,7 +113,7 @@ def record_look(
 ) -> Look:
     """This look at the cases, after those that a file or the policy's own certificate remembers."""
     deltas = {earlier: record.delta for earlier, record in before.items()}
-    if known is not None and known.get("cases_hash") == found_on:
+    if known is not None:
         own = Look(int(known.get("looks", 1)), float(known.get("spent", known["delta"])))
         if known.get("key") == key:
             return own
@@ -153,10 +132,16 @@ def record_look(
     return Look(len(deltas) + 1, sum(deltas.values()) + delta)
 
 
-def known_certificate(policies: Iterable[PolicyData], cases_hash: str) -> Mapping[str, Any] | None:
+def known_certificate(
+    policies: Iterable[PolicyData], cases_hash: str, queries: Sequence[str]
+) -> Mapping[str, Any] | None:
     """Of the certificates that policies hold, made on these cases, the one with most looks."""
-    held = (policy.certificate for policy in policies)
-    own = [rows for rows in held if rows is not None and rows.get("cases_hash") == cases_hash]
+    codes, own = question_codes(queries), []
+    for policy in policies:
+        rows = policy.certificate or {}
+        of = str(rows.get("cases_hash"))
+        if of == cases_hash or is_repeated_set(codes, policy.learned_cases.get(of, "")):
+            own.append(rows)
     return max(own, key=lambda rows: int(rows.get("looks", 1)), default=None)
 
 
@@ -275,7 +260,7 @@ def held_looks(
         return
     with locked_lines(path, _OPENING) as log:
         known = any(
-            record.get("cases_hash") == cases_hash and "codes" in record
+            record.get("cases_hash") == cases_hash and str(record.get("codes")).startswith(PLAIN)
             for _, record in logged_lines(path)
         )
         codes = {} if known or not queries else {"codes": code_text(queries)}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
 from raglab.decision.failed_calls import failed_count
-from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
+from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.misuse import takes
@@ -41,7 +41,6 @@ from raglab.lab.candidates import (
     REPEATS,
     Cases,
     chain_paths,
-    question_numbers,
 )
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import (
@@ -56,7 +55,6 @@ from raglab.lab.competition import (
 )
 from raglab.lab.decision_fitting import decision_cases, direction_notes
 from raglab.lab.group_fitting import CaseGroups, check_groups
-from raglab.lab.looks import split_queries
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.search_space import (
     Goal,
@@ -97,6 +95,7 @@ from raglab.lab.trial_search import (
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
+from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
 from raglab.words.characters import visible
@@ -587,7 +586,7 @@ def tune(
     )
     check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
     cases = _measured_cases(of, folds, repeats, group)
-    by_split = split_queries(trace) if named else None
+    by_split = trace_queries(trace) if named else None
     # before the search: what cannot compete is said at once
     entry = competition(cases, rule, named, by_split)
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
@@ -829,7 +828,7 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
     # any.
     fixed = {policies[name].policy_id for name in FIXED}
     learned = {TUNED, BY_HAND, *RECIPES}
-    queries = list(chain.from_iterable(split_queries(tuned_on).values()))
+    queries = list(chain.from_iterable(trace_queries(tuned_on).values()))
     return {
         name: with_tuned_cases(policy, queries)
         if name in learned and policy.policy_id not in fixed

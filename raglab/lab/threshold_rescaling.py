@@ -23,7 +23,7 @@ from raglab.decision.learned_cases import (
     REPEATED,
     hash_queries,
     learned_cases,
-    union_hashes,
+    trace_queries,
     with_further_cases,
 )
 from raglab.decision.measured_trace import held_trace
@@ -45,7 +45,7 @@ from raglab.lab.certification_settings import CertificationSettings, checked_set
 from raglab.lab.certified_losses import COST, pilot_counts
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks, split_queries
+from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks
 from raglab.lab.trace_comparison import paired_arms
 from raglab.metrics.robustness import quantile_map
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -54,6 +54,7 @@ from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Case, Status, TraceData, label_codes
+from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell, Fold, display
 
 if TYPE_CHECKING:
@@ -352,7 +353,12 @@ def _check_method(policy: Policy, method: str, promised: Promised) -> None:
 def _sort_key(case: Case) -> tuple[str, ...]:
     """What tells a case from others in both traces, for a pairing that row order cannot change."""
     named = "\n".join(sorted(case.selected_sources))
-    return f"{case.query}\n{named}", case.split or "", repr(label_key(case)), case.id
+    return (
+        f"{plain_question(case.query)}\n{named}",
+        case.split or "",
+        repr(label_key(case)),
+        case.id,
+    )
 
 
 def _sorted_rows(cases: Sequence[Case]) -> list[int]:
@@ -763,7 +769,7 @@ def _tested(
 ) -> LookResult:
     """Certification on split certify of the new trace, a further look if certified on before."""
     view: Any = to
-    by_split = split_queries(to)
+    by_split = trace_queries(to)
     if "certify" not in by_split:
         return LookResult(
             None, ("No case of the new trace is of split certify: nothing can be promised of it.",)
@@ -822,9 +828,10 @@ def _reuse(
     if old.decision.model is not None and old.decision.model.fitted_on is not None:
         learned_on.add(old.decision.model.fitted_on)
     pilot = None if stated is None else stated["pilot_hash"]
-    if any(
-        "certify" in names and hashed == pilot for names, hashed in union_hashes(by_split).items()
-    ):
+    (of_pilot,) = learned_cases(
+        [old.model_copy(update={"tuned_on": pilot})], by_split, ("certify",)
+    )
+    if pilot is not None and "policy" in of_pilot.parts:
         return (
             "The certify cases are the pilot of the old certificate, on which the policy was "
             "chosen: take others, or "

@@ -45,7 +45,7 @@ from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_va
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import UNLABELLED, Case, Status, TraceData, counted, label_codes
-from raglab.words.characters import visible
+from raglab.words.characters import plain_question, visible
 from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
     """
 
     def question(case: Case) -> tuple[str, tuple[str, ...]]:
-        return case.query, tuple(sorted(case.selected_sources))
+        return plain_question(case.query), tuple(sorted(case.selected_sources))
 
     by_id = {(question(case), case.id): row for row, case in enumerate(new)}
     rows = {row: by_id.pop((question(case), case.id), None) for row, case in enumerate(old)}

@@ -40,6 +40,7 @@ from raglab.store.record_fields import (
     required_records,
     required_text,
 )
+from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Baseline:
     costs: matrix, [3, 5]. retrieval: settings that the trace states. corpus_hash: of the documents,
     None where the trace states none. status_only: cases scored by status alone. missing_answers:
     answers that are not recorded and count as not correct. cases: in the order of their ids.
+    first_forms: id -> fingerprint of the question as raglab 0.1.0 wrote it; of a file none.
     """
 
     policy_id: str
@@ -123,6 +125,7 @@ class Baseline:
     status_only: int
     missing_answers: int
     cases: tuple[BaselineCase, ...]
+    first_forms: Mapping[str, str]
 
     def __repr__(self) -> str:
         return (
@@ -240,8 +243,12 @@ class Baseline:
             retrieval=_object(record, "retrieval", where),
             corpus_hash=optional_text(record, "corpus_hash", where),
             cases=_cases(record, where),
+            first_forms={},
             **{key: _count(record, key, where) for key in COUNTS},
         )
+        if baseline.schema_version > SCHEMA_VERSION:
+            rule = f"schema_version must be at most {SCHEMA_VERSION}"
+            raise input_error(where, rule, REMEDY, str(baseline.schema_version))
         _check_agreement(baseline, record, where)
         return baseline
 

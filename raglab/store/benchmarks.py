@@ -42,7 +42,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import plain_question
 from raglab.store.csv_tables import table_text
 from raglab.store.files import JsonLine, Where, input_error, json_lines, read_json, shown_value
 from raglab.store.folders import check_link
@@ -57,7 +56,7 @@ from raglab.store.record_fields import (
 )
 from raglab.values import SOURCE_GRADES, Case, Chunk
 from raglab.words.canonical import digest
-from raglab.words.characters import visible
+from raglab.words.characters import plain_question, visible
 from raglab.words.text import content_words
 
 

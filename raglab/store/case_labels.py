@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
@@ -13,7 +16,7 @@ from raglab.store.files import InputError, JsonLine, Where, input_error, shown_v
 from raglab.store.record_fields import check_size, note_place
 from raglab.values import SOURCE_GRADES, STATUS_NAMES, Case
 from raglab.words.canonical import canonical_json, digest
-from raglab.words.characters import visible
+from raglab.words.characters import plain_question, visible
 
 SPLITS = ("tune", "certify", "report")
 OTHER_SPLITS = {
@@ -405,11 +408,6 @@ def check_split_names(names: Iterable[str | None]) -> None:
         raise ValueError(msg)
 
 
-def plain_question(text: str) -> str:
-    """A question without regard to case and white space."""
-    return " ".join(text.casefold().split())
-
-
 def _unique_cases(placed: PlacedCases, name: str) -> list[tuple[Where, Case]]:
     first: dict[str, Where] = {}
     cases = []
@@ -522,11 +520,13 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
 
 
-def _question_key(case: Case) -> tuple[str, frozenset[str], str]:
+def _question_key(
+    case: Case, form: Callable[[str], str] = plain_question
+) -> tuple[str, frozenset[str], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
     context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
     return (
-        plain_question(case.query),
+        form(case.query),
         frozenset(case.selected_sources),
         canonical_json(context) if context else "",
     )
@@ -537,19 +537,49 @@ def _label_key(case: Case) -> tuple[str | None, frozenset[str], frozenset[str], 
     return case.expect_status, every, some, case.min_sources, case.expect_option
 
 
-def question_fingerprint(case: Case) -> str:
+def first_form(text: str) -> str:
+    """A question without regard to case and white space: its plain form in raglab 0.1.0."""
+    return " ".join(text.casefold().split())
+
+
+def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question) -> str:
     """First 16 hex digits of the SHA-256 of what makes two questions one.
 
     Words, named documents, earlier turns.
 
+    Args:
+      case: with its question.
+      form: of the words.
+
     Example:
       >>> question_fingerprint(Case("a", "Who  pays?")) == question_fingerprint(
-      ...     Case("b", "who pays?", "ok")
+      ...     Case("b", "who pays", "ok")
       ... )
       True
     """
-    words, named, context = _question_key(case)
+    words, named, context = _question_key(case, form)
     return digest(canonical_json([words, sorted(named), context]), 16)
+
+
+def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
+    """Number of each case's question, from 0, [Q].
+
+    Equal questions have one, whatever the order of the cases.
+    """
+    return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
+
+
+def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
+    """`question_numbers` of cases to promise on.
+
+    Warns:
+      UserWarning: several cases ask one question.
+    """
+    numbers = question_numbers(cases)
+    n = len(np.unique(numbers))
+    if n < len(numbers):
+        warn_user(f"{len(numbers):,} cases ask {n:,} questions, which count once each.")
+    return numbers
 
 
 def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:

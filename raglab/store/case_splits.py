@@ -15,10 +15,11 @@ import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.misuse import kind_of, takes
-from raglab.store.case_labels import SPLITS, plain_question
+from raglab.store.case_labels import SPLITS, first_form
 from raglab.store.traces import Trace, dealt_trace
 from raglab.values import Case
 from raglab.words.canonical import digest
+from raglab.words.characters import plain_question
 from raglab.words.text import jaccard
 from raglab.words.tokeniser import split_words
 
@@ -254,8 +255,9 @@ def _deal(
     dealt = [""] * len(cases)
 
     def order(group: Sequence[int]) -> tuple[int, str]:
+        # by the form of raglab 0.1.0, so that a seed deals as it did
         return -len(group), digest(
-            f"{seed}\n{min(plain_question(cases[place].query) for place in group)}"
+            f"{seed}\n{min(first_form(cases[place].query) for place in group)}"
         )
 
     for group in sorted(groups, key=order):

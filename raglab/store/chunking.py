@@ -122,6 +122,7 @@ def chunk_blocks(document: DocumentBlocks, source: str, *, limit: TokenLimit) ->
       ('a.md#1-1', ('Excess',), 'It is £250.')
     """
     measure = _measure(limit)
+    tags = dict(document.tags)  # which can be pickled
     chunks = [
         Chunk(
             "",
@@ -129,7 +130,7 @@ def chunk_blocks(document: DocumentBlocks, source: str, *, limit: TokenLimit) ->
             source,
             section.page,
             section.label,
-            document.tags,
+            tags,
             document.entities,
             section.path,
         )

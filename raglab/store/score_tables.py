@@ -24,7 +24,7 @@ from raglab.store.files import (
     shown_value,
 )
 from raglab.values import TraceData
-from raglab.words.characters import visible
+from raglab.words.characters import plain_question, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -406,11 +406,12 @@ def _cases(trace: TraceData, rows: Sequence[ScoreRow], name: str) -> list[str]:
     ids = {case.id for case in trace.cases}
     asking: dict[str, list[str]] = {}
     for case in trace.cases:
-        asking.setdefault(_bare(case.query), []).append(case.id)
+        asking.setdefault(plain_question(case.query), []).append(case.id)
     matches: list[list[str]] = []
     for row in rows:
         named = [case_id for case_id in row.ids if case_id in ids][:1]
-        question_matches = [asking[_bare(text)] for text in row.questions if _bare(text) in asking]
+        plain_texts = map(plain_question, row.questions)
+        question_matches = [asking[text] for text in plain_texts if text in asking]
         matches.append(named or (question_matches[0] if question_matches else []))
     remedy = "add a column case_id, give the DataFrame itself, or take the row away"
     for fits, rule, value in (
@@ -433,11 +434,6 @@ def _cases(trace: TraceData, rows: Sequence[ScoreRow], name: str) -> list[str]:
         value = f"a case that an earlier row has in {_rows_shown(rows, twice)}"
         raise input_error(Where(name), "a case must have one row", remedy, value)
     return cases
-
-
-def _bare(text: str) -> str:
-    """Text without the white space around it and what is double."""
-    return " ".join(text.split())
 
 
 def _rows_shown(rows: Sequence[ScoreRow], wrong: Sequence[bool]) -> str:

@@ -38,6 +38,29 @@ def usual_forms(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
+# Characters that nobody sees: soft hyphen, joiners, zero width blanks, marks of direction, fillers,
+# selectors of a form.
+_HIDDEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
+)
+_END = " ?!.,:;‽؟،؛۔।॥。、"
+
+
+def plain_question(text: str) -> str:
+    """A question by which it is known, however it is written (rule S6.1).
+
+    Usual forms of characters (NFKC), no case, single blanks, no character that nobody sees, no
+    punctuation at the end.
+
+    Example:
+      >>> plain_question("Who  pays?"), plain_question(" ＷＨＯ pays\u200b ?!"), plain_question("?")
+      ('who pays', 'who pays', '?')
+    """
+    plain = " ".join(usual_forms(usual_forms(_HIDDEN.sub("", text)).casefold()).split())
+    return plain.rstrip(_END) or plain
+
+
 def unaccented(text: str) -> str:
     """Text without accents, its case kept.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from raglab.decision.misuse import takes
@@ -11,8 +12,15 @@ from raglab.extensions.imports.span_parts import EVALUATION
 from raglab.extensions.imports.span_traces import import_settings, trace_of_spans
 from raglab.extensions.imports.spans import LoggedSpan
 from raglab.lab.artifact_places import check_database
-from raglab.lab.store_errors import check_server, sqlite_files
-from raglab.store.files import Where, input_error, shown_value
+from raglab.lab.store_errors import (
+    DAMAGED,
+    OTHER,
+    check_server,
+    fault_of,
+    sqlite_files,
+    store_error,
+)
+from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.values import Case
 
 if TYPE_CHECKING:
@@ -56,17 +64,31 @@ def trace_from_mlflow(
     settings = import_settings(
         cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out
     )
-    traces = (
-        _stored(experiment, tracking_uri) if isinstance(experiment, str) else _listed(experiment)
+    spans = (
+        _stored(experiment, tracking_uri)
+        if isinstance(experiment, str)
+        else chain.from_iterable(map(_spans, _listed(experiment)))
     )
-    return trace_of_spans((span for trace in traces for span in _spans(trace)), settings)
+    return trace_of_spans(spans, settings)
 
 
-def _stored(experiment: str, tracking_uri: str | None) -> Iterator[Any]:
-    """Traces of an experiment, a page at a time."""
-    from mlflow import MlflowClient, get_tracking_uri
+def _stored(experiment: str, tracking_uri: str | None) -> Iterator[LoggedSpan]:
+    """Spans of an experiment, a page of traces at a time."""
+    from mlflow import get_tracking_uri
 
     uri = tracking_uri or get_tracking_uri()
+    try:
+        yield from _store_spans(experiment, uri)
+    except InputError:
+        raise
+    except Exception as error:
+        fault = fault_of(error)
+        raise store_error(uri, error, DAMAGED if fault is OTHER else fault) from error
+
+
+def _store_spans(experiment: str, uri: str) -> Iterator[LoggedSpan]:
+    from mlflow import MlflowClient
+
     for file in sqlite_files(uri):
         if not file.is_file():  # MLflow would make a new store
             rule, remedy = "a store of MLflow must be there", "correct tracking_uri"
@@ -90,7 +112,7 @@ def _stored(experiment: str, tracking_uri: str | None) -> Iterator[Any]:
         page = client.search_traces(
             locations=[known.experiment_id], max_results=PAGE, page_token=token
         )
-        yield from page
+        yield from chain.from_iterable(map(_spans, page))
         token = page.token
         if not token:
             return

@@ -31,7 +31,6 @@ from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, piece
 from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
-from raglab.store.case_labels import plain_question
 from raglab.store.case_records import hash_cases
 from raglab.store.files import Where, append_bytes, input_error, scratch_folder, shown_value
 from raglab.store.record_fields import flat_name
@@ -39,6 +38,7 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData
 from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import plain_question
 
 PART_BYTES = 64 << 20  # of the input whose requests are in memory together
 MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id

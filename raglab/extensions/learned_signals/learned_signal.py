@@ -57,6 +57,7 @@ from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import plain_question
 from raglab.words.html_display import display
 
 if TYPE_CHECKING:
@@ -237,7 +238,12 @@ class LearnedSignal:
         """
         x = self.reader.features(rows)
         fold = np.array(
-            [self.fold_of.get(query_key(query), -1) for query in rows["query"]], dtype=np.int64
+            [
+                # files of raglab 0.1.0 know questions as they were written
+                self.fold_of.get(query_key(query), self.fold_of.get(digest(query, 16), -1))
+                for query in rows["query"]
+            ],
+            dtype=np.int64,
         )
         p = self.model.probabilities(x, FEATURES)
         for number, model in enumerate(self.fold_models):
@@ -368,8 +374,8 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
 
 
 def query_key(query: str) -> str:
-    """What a question is known by in the file: a digest, not its text."""
-    return digest(query, 16)
+    """What a question is known by in the file: a digest of its plain form, not its text."""
+    return digest(plain_question(query), 16)
 
 
 @cache
@@ -482,7 +488,8 @@ def case_groups(
         msg = f"groups must have one value a case, got {len(groups)} for {len(trace)} cases."
         raise ValueError(msg)
     shared, query_numbers = (
-        np.unique(texts, return_inverse=True)[1] for texts in (of, [case.query for case in cases])
+        np.unique(texts, return_inverse=True)[1]
+        for texts in (of, [plain_question(case.query) for case in cases])
     )
     width = int(shared.max(initial=0)) + 1
     size = width + int(query_numbers.max(initial=0)) + 1

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from pydantic import TypeAdapter, ValidationError
+
+from raglab.extensions.monitoring.betting import FRACTIONS
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
 from raglab.words.canonical import canonical_json, digest
 
 FORMAT = 2
 MOST_IDS = 10_000  # latest requests and samples that are known again
 MOST_BYTES = 64 * 2**20
+MOST_ROWS = 2**53
+_WRITTEN = "a state must be as it was written"
+_REMEDY = "take a copy that nobody changed, or begin without one"
 
 
 class AlarmProcess(NamedTuple):
@@ -106,6 +112,22 @@ class MonitorState:
     held_since: tuple[int | None, ...] = ()
     latest: tuple[str, ...] = ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every column has a row a promise, and its numbers could have been counted."""
+        logs = (self.held_logs, *(process.logs for process in self.processes))
+        sums = (self.sums, *(process.sums for process in self.processes))
+        columns = {*map(len, (*logs, *sums, self.alarms, self.held_since))}
+        bets, totals = ({len(row) for table in of for row in table} for of in (logs, sums))
+        counts = [self.steps, self.labelled, self.unlabelled, self.errors, self.restarts]
+        counts += [number for of in self.processes for number in (of.restart, of.first, of.step)]
+        return (
+            (columns, bets, totals) == ({len(self.promises)}, {len(FRACTIONS)}, {3})
+            and bool(self.processes)
+            and 0.0 < self.min_probability <= 1.0
+            and 0 <= min(counts) <= max(counts) < MOST_ROWS
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the state as JSON, whole or not at all; numbers keep every bit.
 
@@ -137,19 +159,15 @@ class MonitorState:
             rule, remedy = "a state must be of a monitor of this raglab", "begin without a state"
             raise input_error(Where(str(path)), rule, remedy, shown_value(rows))
         if rows.get("digest") != digest(canonical_json(content), 16):
-            rule, remedy = (
-                "a state must be as it was written",
-                "take a copy that nobody changed, or begin without one",
-            )
             raise input_error(
-                Where(str(path)), rule, remedy, "another content than its digest says"
+                Where(str(path)), _WRITTEN, _REMEDY, "another content than its digest says"
             )
-        alarms = tuple(None if row is None else RaisedAlarm(*row) for row in content["alarms"])
-        processes = tuple(AlarmProcess(*map(_tuples, row)) for row in content["processes"])
-        plain = {name: _tuples(value) for name, value in content.items()}
-        return cls(**plain | {"alarms": alarms, "processes": processes})
-
-
-def _tuples(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Lists of JSON as tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+        try:
+            state: Self = TypeAdapter(cls).validate_json(canonical_json(content), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            value = f"{shown_value(first['input'])} at {'.'.join(map(str, first['loc']))}"
+            raise input_error(Where(str(path)), _WRITTEN, _REMEDY, value) from error
+        if not state.is_whole:
+            raise input_error(Where(str(path)), _WRITTEN, _REMEDY, "numbers that disagree")
+        return state

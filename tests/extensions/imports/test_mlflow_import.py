@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,31 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         [sys.executable, "-c", APPLICATION, uri, EXPERIMENT, *about], check=True, cwd=folder
     )
     return uri
+
+
+DAMAGES = {
+    "of another kind": lambda file: file.write_bytes(b"no database " * 999),
+    "cut off": lambda file: file.write_bytes(file.read_bytes()[:40_000]),
+    "emptied": lambda file: file.write_bytes(file.read_bytes()[:8_192] + bytes(400_000)),
+    "without spans": lambda file: _changed(file, "DROP TABLE spans"),
+    "spans of no JSON": lambda file: _changed(file, "UPDATE spans SET content = '{oops'"),
+    "spans of nothing": lambda file: _changed(file, "UPDATE spans SET content = '{}'"),
+}
+
+
+def _changed(file: Path, statement: str) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_store_is_named(store: str, damage: str, tmp_path: Path) -> None:
+    """With what was said and what helps, not by an error of a library."""
+    file = tmp_path / "store.db"
+    file.write_bytes(Path(store.removeprefix("sqlite:///")).read_bytes())
+    DAMAGES[damage](file)
+    with pytest.raises(InputError, match=r"the store must be whole, got .*; restore a copy"):
+        trace_from_mlflow(EXPERIMENT, tracking_uri=f"sqlite:///{file}")
 
 
 def imported(experiment: Any, **options: Any) -> tuple[Any, str]:

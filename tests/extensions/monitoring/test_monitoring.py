@@ -25,6 +25,7 @@ from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
+from raglab.words.canonical import canonical_json, digest
 from test_lab_traffic_review import unlabelled
 
 PAIR = {"hallucination_rate": 0.1, "false_refusal_rate": 0.3}
@@ -206,6 +207,53 @@ def test_a_state_is_a_file(tmp_path: Path) -> None:
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(InputError, match="of a monitor of this raglab"):
         MonitorState.load(path)
+
+
+ODD = (None, -1, 10**30, 1.5, "x", [], {}, [1], 1e308)
+PLACES = (
+    ("steps",),
+    ("labelled",),
+    ("restarts",),
+    ("min_probability",),
+    ("sums",),
+    ("sums", 0),
+    ("sums", 0, 1),
+    ("processes",),
+    ("processes", 0),
+    ("processes", 0, 0),
+    ("processes", 0, 2),
+    ("processes", 0, 5, 1),
+    ("held_logs", 0),
+    ("alarms",),
+    ("held_since",),
+    ("promises", 0),
+    ("latest", 0),
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_state_that_was_edited_and_signed_again_is_refused(
+    place: tuple[str | int, ...], tmp_path: Path
+) -> None:
+    """Or it is read as what it says; nothing of it ends in another error."""
+    rows, path = mixed_rows(3, 80), tmp_path / "state.json"
+    monitor(certificate(PAIR), rows[:50], window=9).state.save(path)
+    written, refused = json.loads(path.read_text()), 0
+    for value in ODD:
+        content = json.loads(json.dumps(written))
+        at = content["state"]
+        for key in place[:-1]:
+            at = at[key]
+        at[place[-1]] = value
+        content["digest"] = digest(canonical_json(content["state"]), 16)
+        path.write_text(json.dumps(content))
+        try:
+            monitor(certificate(PAIR), rows[50:], after=MonitorState.load(path))
+        except InputError as error:
+            refused += "as it was written" in str(error)
+        except ValueError as error:
+            assert ";" in str(error)  # noqa: PT017 - a rule with its remedy
+    assert refused >= 5
 
 
 def test_a_state_is_of_one_certificate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from hypothesis import strategies as st
 
 import raglab
 from labelled import free_policy, labelled
-from raglab.decision.learned_cases import queries_hash
+from raglab.decision.learned_cases import queries_hash, trace_queries
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, certify_policy
 from raglab.lab.certification_families import grid, observed_values
 from raglab.lab.certified_losses import RISK
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
-from raglab.lab.looks import split_queries, trace_hash
+from raglab.lab.looks import trace_hash
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_store_traces import stored
@@ -109,7 +110,7 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
         == trace_hash(parts.split("certify"))
     )
     assert trace_hash(parts) == queries_hash(trace.cases) == trace_hash(trace)
-    assert {name: len(queries) for name, queries in split_queries(parts).items()} == SPLITS
+    assert {name: len(queries) for name, queries in trace_queries(parts).items()} == SPLITS
 
 
 @settings(deadline=None, derandomize=True, max_examples=6)
@@ -180,6 +181,24 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
         alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE), alone)
         assert alone.policy is not None
         assert check_policy(parts, alone.policy, again=True).verdict
+
+
+def test_a_question_in_several_shards_is_one(tmp_path: Path) -> None:
+    """Its cases count once, wherever they lie."""
+    base = labelled(2, {"": 60})
+    numbers = np.arange(60) % 25
+    cases = (
+        case._replace(query=f"What of {number}")
+        for case, number in zip(base.cases, numbers, strict=True)
+    )
+    trace = replace(base, cases=tuple(cases))
+    shards = sharded(trace, tmp_path / "shards", 16)
+    found = same(
+        lambda: certify_policy(trace, POLICY, targets=TARGET),
+        lambda: certify_policy(shards, POLICY, targets=TARGET),
+    )
+    assert found is not None
+    assert found.certificate.cases == 25
 
 
 def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:

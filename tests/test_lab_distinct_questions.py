@@ -1,0 +1,125 @@
+"""A certificate counts distinct questions: one with several cases is wrong where one of them is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelled import free_policy, labelled
+from raglab.lab.certificate_checks import retest
+from raglab.lab.certification import certify_best, certify_policy
+from raglab.lab.certified_losses import COST, count_rates, question_losses
+from raglab.lab.comparison import policies_case_cells
+from raglab.metrics import RATES, cell_costs, cost_matrix, denominators, label_counts
+from raglab.metrics import rate_counts as counts_of
+from raglab.store.case_labels import question_numbers
+from raglab.store.traces import Trace
+
+POLICIES = [free_policy(), free_policy(similarity={"min_similarity": 0.6})]
+NAMES = ["hallucination_rate", "false_refusal_rate", "over_ask_rate", COST]
+TARGETS = {"hallucination_rate": 0.4}
+
+
+def asking(trace: Trace, numbers: Any) -> Trace:
+    """The cases with the questions of these numbers, in various writing."""
+    forms = ("What of {}?", "what of  {}", "WHAT OF {} ")
+    return replace(
+        trace,
+        cases=tuple(
+            case._replace(query=forms[row % 3].format(number))
+            for row, (case, number) in enumerate(zip(trace.cases, numbers, strict=True))
+        ),
+    )
+
+
+def by_hand(trace: Trace) -> tuple[Any, Any]:
+    """Losses and cases of each policy and target, question by question."""
+    numbers = question_numbers(trace.cases)
+    k, n = np.zeros((2, len(POLICIES), len(NAMES)))
+    for row, cells in enumerate(policies_case_cells(trace, POLICIES)):
+        for number in set(numbers.tolist()):
+            worst = np.zeros((2, len(NAMES)))
+            for cell in cells[numbers == number]:
+                one = np.eye(18, dtype=np.int64)[cell]
+                every = counts_of(one)
+                sizes = denominators(every, label_counts(one))
+                costs = cell_costs(cost_matrix(None))
+                for place, name in enumerate(NAMES):
+                    at = -1 if name == COST else RATES.index(name)
+                    pair = (
+                        (costs[cell] / costs.max(), 1) if name == COST else (every[at], sizes[at])
+                    )
+                    worst[:, place] = np.maximum(worst[:, place], pair)
+            k[row] += worst[0]
+            n[row] += worst[1]
+    return k, n
+
+
+@pytest.mark.parametrize("n_questions", [1, 2, 30, 59, 60])
+def test_counts_are_those_of_each_question(n_questions: int) -> None:
+    """Against a count by hand, for questions of one case, of some and of all cases."""
+    numbers = np.random.default_rng(n_questions).permutation(np.arange(60) % n_questions)
+    trace = asking(labelled(3, {"": 60}), numbers)
+    losses = question_losses(
+        count_rates(trace, POLICIES, NAMES),
+        trace,
+        POLICIES,
+        question_numbers(trace.cases),
+        NAMES,
+    )
+    k, n = by_hand(trace)
+    np.testing.assert_allclose(losses.k, k)
+    np.testing.assert_array_equal(losses.n, n)
+    assert losses.n[0, NAMES.index(COST)] == n_questions
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_a_repetition_proves_nothing(times: int) -> None:
+    """Each case several times gives the certificate of each case once."""
+    trace = labelled(1, {"": 80})
+    rows = np.tile(np.arange(80), times)
+    many = asking(trace.subset(rows), rows)
+    many = replace(
+        many, cases=tuple(case._replace(id=f"c{row}") for row, case in enumerate(many.cases))
+    )
+    single = asking(trace, range(80))
+    for certify in (certify_policy, certify_best):
+        tried: Any = POLICIES[1] if certify is certify_policy else POLICIES
+        once = certify(single, tried, targets=TARGETS)
+        with pytest.warns(UserWarning, match="ask 80 questions") as said:
+            again = certify(many, tried, targets=TARGETS)
+        assert again.certificate.promises == once.certificate.promises
+        assert again.certificate.cases == once.certificate.cases == 80
+        assert sum("ask 80" in str(warning.message) for warning in said) == 1
+    with pytest.warns(UserWarning, match="ask 80 questions"):
+        checked = retest(POLICIES[1], many, TARGETS).table
+    assert checked.equals(retest(POLICIES[1], single, TARGETS).table)
+
+
+def test_two_questions_certify_nothing() -> None:
+    """A hundred right cases of two questions are two."""
+    trace = asking(labelled(0, {"certify": 100}, wrong=0.0), np.arange(100) % 2)
+    with pytest.warns(UserWarning, match="ask 2 questions"):
+        result = certify_best(trace, POLICIES[:1], targets=TARGETS)
+    assert (result.policy, result.certificate.cases) == (None, 2)
+
+
+def test_one_wrong_case_makes_its_question_wrong() -> None:
+    """Of a question with a right and a wrong answer."""
+    name = ["hallucination_rate"]
+    trace = labelled(0, {"": 200}, wrong=0.5, refusable=0.0)
+    alone = [count_rates(trace.subset([row]), POLICIES[:1], name) for row in range(200)]
+    answered = [(row, one.k[0, 0]) for row, one in enumerate(alone) if one.n[0, 0]]
+    pair = [next(row for row, wrong in answered if wrong == value) for value in (0, 1)]
+    both = asking(trace.subset(pair), [7, 7])
+    losses = question_losses(
+        count_rates(both, POLICIES[:1], name),
+        both,
+        POLICIES[:1],
+        np.zeros(2, dtype=np.int64),
+        name,
+    )
+    assert (losses.k[0, 0], losses.n[0, 0]) == (1, 1)

@@ -1,0 +1,197 @@
+"""One question, however it is written: the same in looks, policies, baselines and imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from labelled import labelled
+from raglab.decision.learned_cases import (
+    PLAIN,
+    code_text,
+    hash_queries,
+    learned_cases,
+    with_tuned_cases,
+)
+from raglab.lab.baseline import baseline_of, compare_baselines
+from raglab.lab.carried_labels import label_validity
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_policy
+from raglab.lab.trace_comparison import pair_cases
+from raglab.store.case_labels import first_form, question_fingerprint
+from raglab.store.policies import Policy
+from raglab.store.score_tables import ScoreRow, _cases
+from raglab.store.traces import Trace
+from raglab.values import Case
+from raglab.words.characters import plain_question
+
+_WIDE = {number: number + 0xFEE0 for number in range(ord("A"), ord("z") + 1)}
+WAYS: tuple[Callable[[str], str], ...] = (
+    lambda text: text,
+    lambda text: f"{text} ",
+    lambda text: f"\t{text}\n",
+    lambda text: text.replace(" ", "  "),
+    lambda text: text.replace(" ", "\u00a0"),
+    lambda text: text.upper(),
+    lambda text: text.removesuffix("?"),
+    lambda text: text.replace("?", " ?!"),
+    lambda text: text.replace("?", "？"),
+    lambda text: f"\ufeff{text}\u200b",
+    lambda text: text[:2] + "\u00ad\u200d" + text[2:],
+    lambda text: text.translate(_WIDE),
+)
+every_way = pytest.mark.parametrize("way", WAYS[1:])
+POLICY = Policy.load()
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Cases to certify on, whose questions end in a question mark."""
+    return rewritten(labelled(0, {"certify": 120}), lambda text: f"{text}?")
+
+
+def rewritten(trace: Trace, way: Callable[[str], str]) -> Trace:
+    """The same cases with their questions written in another way."""
+    return replace(trace, cases=tuple(case._replace(query=way(case.query)) for case in trace.cases))
+
+
+@pytest.mark.parametrize(
+    "text", ["Who pays?", "Straße 5 m² …", "ﬁle ID no. 7:", "?", "", "e\u200b\u0301"]
+)
+def test_the_plain_form_is_its_own(text: str) -> None:
+    """It is the same for all ways to write a question, and its own plain form."""
+    assert len({plain_question(way(f"{text.strip('?')} Yes?")) for way in WAYS}) == 1
+    assert plain_question(plain_question(text)) == plain_question(text)
+
+
+@pytest.mark.parametrize(
+    "pair", [("Is it 5 %?", "Is it 5?"), ("What is C#", "What is C"), ("1.2?", "12?"), ("?", "")]
+)
+def test_other_questions_stay_apart(pair: tuple[str, str]) -> None:
+    """Signs that mean something are kept."""
+    assert plain_question(pair[0]) != plain_question(pair[1])
+
+
+@every_way
+def test_a_case_is_known_however_it_is_written(
+    trace: Trace, way: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What a policy learned from, a look in a file and in a certificate, a case of a check."""
+    again = rewritten(trace, way)
+    queries, others = ([case.query for case in of.cases] for of in (trace, again))
+    tuned = with_tuned_cases(POLICY, queries)
+    (learned,) = learned_cases([tuned], {"certify": others})
+    assert (learned.k, learned.n) == (120, 120)
+    with pytest.raises(ValueError, match="fitted on"):
+        certify_policy(again, tuned, targets={"hallucination_rate": 0.4})
+    looks = tmp_path / "looks.jsonl"
+    certified = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
+    assert certified.policy is not None
+    for file in (looks, None):
+        with pytest.raises(ValueError, match="certified on once"):
+            certify_policy(again, certified.policy, targets={"hallucination_rate": 0.3}, looks=file)
+    with pytest.raises(ValueError, match="new cases"):
+        check_policy(again, certified.policy)
+
+
+@every_way
+def test_pairs_are_of_the_same_questions(trace: Trace, way: Callable[[str], str]) -> None:
+    """In baselines, between traces, in labels that are carried, and in tables of scores."""
+    again = rewritten(trace, way)
+    pairs = compare_baselines(baseline_of(trace, POLICY), baseline_of(again, POLICY))
+    assert (pairs.cases, sum(pairs.unpaired.values())) == (120, 0)
+    renamed = [case._replace(id=f"new {case.id}") for case in again.cases]
+    assert pair_cases(trace.cases, renamed).new == list(range(120))
+
+
+@every_way
+def test_an_option_stays_valid_with_the_same_hits(trace: Trace, way: Callable[[str], str]) -> None:
+    """By the id of the case, else by its question."""
+    asked = replace(
+        trace,
+        cases=tuple(
+            case._replace(expect_status="ambiguous", expect_option=1, expect_sources=())
+            for case in trace.cases
+        ),
+    )
+    named = rewritten(asked, way)
+    named = replace(named, cases=tuple(case._replace(id=f"new {case.id}") for case in named.cases))
+    table = label_validity(asked, named).frame().set_index("kind")
+    assert table.loc["option", ["valid", "uncertain"]].tolist() == [120, 0]
+
+
+def test_two_cases_of_one_question_keep_their_own_hits(trace: Trace) -> None:
+    """The id tells them apart."""
+    cases = tuple(
+        case._replace(
+            query="Who pays?", expect_status="ambiguous", expect_option=1, expect_sources=()
+        )
+        for case in trace.cases
+    )
+    asked = replace(trace, cases=cases)
+    assert label_validity(asked, asked).frame().set_index("kind").loc["option", "valid"] == 120
+
+
+def _first_codes(queries: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Codes as raglab 0.1.0 wrote them."""
+    with monkeypatch.context() as first:
+        first.setattr("raglab.decision.learned_cases.plain_question", lambda text: text)
+        return code_text(queries).removeprefix(PLAIN)
+
+
+def test_files_of_raglab_0_1_0_are_read_in_both_forms(
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same text is known; of another one the doubt is said, once a set."""
+    queries = [case.query for case in trace.cases]
+    codes = _first_codes(queries, monkeypatch)
+    policy = POLICY.replace(
+        "tuned_on", hash_queries(queries), "learned_cases", {hash_queries(queries): codes}
+    )
+    (known,) = learned_cases([policy], {None: queries[:60]})
+    assert (known.k, known.doubt) == (60, "")
+    (unseen,) = learned_cases([policy], {None: [text.upper() for text in queries[:60]]})
+    assert (unseen.k, unseen.unknown) == (0, ("policy",))
+    assert unseen.doubt
+    looks = tmp_path / "looks.jsonl"
+    looks.write_text(
+        f'{{"cases_hash": "{hash_queries(queries)}", "codes": "{codes}", '
+        '"key": "k", "delta": 0.1}\n'
+    )
+    part = trace.subset(list(range(60)))
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(part, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
+    with pytest.warns(UserWarning, match=r"0\.1\.0") as said:
+        certify_policy(
+            rewritten(part, str.upper), POLICY, targets={"hallucination_rate": 0.4}, looks=looks
+        )
+    assert sum("0.1.0" in str(warning.message) for warning in said) == 1
+
+
+def test_a_baseline_of_raglab_0_1_0_is_paired(trace: Trace) -> None:
+    """By the form that it was written with."""
+    now = baseline_of(trace, POLICY)
+    former = replace(
+        now,
+        cases=tuple(
+            case._replace(question=question_fingerprint(of, first_form))
+            for case, of in zip(now.cases, sorted(trace.cases), strict=True)
+        ),
+    )
+    assert former.cases != now.cases
+    assert compare_baselines(former, now).cases == 120
+
+
+@every_way
+def test_a_table_of_scores_is_matched_by_question(trace: Trace, way: Callable[[str], str]) -> None:
+    """A row whose question is written otherwise is of the case."""
+    rows = [ScoreRow(ids=(), questions=(way(case.query),), scores={}) for case in trace.cases]
+    assert _cases(trace, rows, "scores") == [case.id for case in trace.cases]
+
+
+def test_cases_of_one_question_share_a_fingerprint() -> None:
+    """Fits and folds keep them together."""
+    assert len({question_fingerprint(Case("a", way("Who pays?"))) for way in WAYS}) == 1
