@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -27,7 +27,7 @@ from raglab.decision.chain import (
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
-from raglab.decision.measured_trace import Measured, plain_trace
+from raglab.decision.measured_trace import Measured, held_trace, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import (
@@ -54,7 +54,7 @@ from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each
 from raglab.metrics import CELLS
-from raglab.policy import PolicyData
+from raglab.policy import PolicyData, warn_idle
 from raglab.progress import progress, waiting
 from raglab.replaying.breakpoints import (
     NOTHING,
@@ -65,6 +65,7 @@ from raglab.replaying.breakpoints import (
     sum_moves,
     swept_paths,
     swept_threshold,
+    threshold_at,
     user_gates,
 )
 from raglab.replaying.case_codes import (
@@ -80,6 +81,7 @@ from raglab.replaying.case_codes import (
 from raglab.replaying.step_functions import (
     all_step_cells,
     closest_flip,
+    idle_thresholds,
     moves_of_paths,
     path_moves,
     piece_codes,
@@ -549,6 +551,9 @@ def sweep(
         compiled kernel could not; `attrs["headline"]`, as a warning does, how many cases are scored
         by status alone (rule S6.3). Where a policy was fitted or tuned on some of the cases, a
         column `note` states it, with their number, and a warning too (rule S6.11).
+
+    Warns:
+      IdleThresholdWarning: policies differ in a threshold of which no value changes a decision.
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
     names = (
@@ -556,13 +561,64 @@ def sweep(
         if isinstance(policies, Mapping)
         else [f"Policy {policy.policy_id}" for policy in listed]
     )
-    table = rate_table(tally(trace, listed, arm, engine=engine), listed, level=level, costs=costs)
+    counts = tally(trace, listed, arm, engine=engine)
+    table = rate_table(counts, listed, level=level, costs=costs)
+    warn_idle(_idle_in_sweep(trace, listed, counts, arm))
     notes = warn_of_learned(names, trace_learned(listed, trace))
     if any(notes):
         table.insert(1, "note", notes)
     if isinstance(policies, Mapping):
         table = table.set_axis(names, axis=0).rename_axis("policy")
     return with_headline(table, trace_status_only(trace))
+
+
+def idle_paths(
+    trace: TraceView, policy: PolicyData, paths: Sequence[str], arm: str | None = None
+) -> tuple[str, ...]:
+    """Those of some thresholds of which no value changes a decision on a trace.
+
+    All other thresholds stay as in the policy; see `step_functions.idle_thresholds`.
+    """
+    parts = list(each_shard(shard_idle, trace, policy, paths, arm, what="thresholds"))
+    return tuple(path for path in paths if all(path in part for part in parts))
+
+
+def shard_idle(
+    trace: TraceData | Measured, policy: PolicyData, paths: Sequence[str], arm: str | None
+) -> tuple[str, ...]:
+    """Thresholds that decide nothing on one trace in memory.
+
+    Pure, so that any worker may find them.
+    """
+    return idle_thresholds(measured_tables(trace, policy, arm).evidence, policy, paths)
+
+
+def _idle_in_sweep(
+    trace: TraceView, policies: Sequence[PolicyData], counts: Tally, arm: str | None
+) -> Iterator[tuple[PolicyData, str]]:
+    """Thresholds that alone tell policies apart and change no decision, each with such a policy."""
+    # Where a threshold acts the counts differ as a rule: nothing is asked until some do not.
+    if len(np.unique(counts.cells, axis=0)) == len(policies):
+        return
+    held = held_trace(trace)
+    paths = dict.fromkeys((*SWEPT, *(path for path in policies[0].settings if threshold_at(path))))
+    values = {path: [policy.value(path) for policy in policies] for path in paths}
+    varied = [path for path, column in values.items() if len(set(column)) > 1]
+    for path in varied:
+        others = zip(*(values[other] for other in varied if other != path), strict=True)
+        alike: dict[Any, list[int]] = {}
+        for place, key in enumerate(others if len(varied) > 1 else [()] * len(policies)):
+            alike.setdefault(key, []).append(place)
+        groups = [places for places in alike.values() if len(places) > 1]
+        if not groups or any(np.ptp(counts.cells[places], axis=0).any() for places in groups):
+            continue
+        firsts = [policies[places[0]] for places in groups]
+        if all(
+            policies[place].diff(first).keys() <= {path}
+            for first, places in zip(firsts, groups, strict=True)
+            for place in places
+        ) and all(idle_paths(held, first, [path], arm) for first in firsts):
+            yield firsts[0], path
 
 
 def rate_table(
@@ -639,7 +695,11 @@ def steps(
       A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all
         thresholds one after the other, with `path` as the first column. A step of an upper
         threshold holds on [low, high), of a lower one on (low, high]; the outermost end at the
-        threshold's range. `attrs["units"]` names the unit of each path.
+        threshold's range. `attrs["units"]` names the unit of each path; `attrs["idle"]` the
+        thresholds, of those asked for, that have no step.
+
+    Warns:
+      IdleThresholdWarning: the path has no step: no value of it changes a decision.
 
     Raises:
       ValueError: the path cannot be swept, or resolution is below 2.
@@ -664,9 +724,22 @@ def steps(
     table = pd.DataFrame(
         {"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)}
     )
-    table = table if path is None else table.drop(columns="path")
+    moving = {name for name, curve in curves.items() if len(curve.low) > 1}
+    if path is not None:
+        table = table.drop(columns="path")
+        warn_idle((policy, name) for name in curves if name not in moving)
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
+    table.attrs["idle"] = _idle_of(policy, moving) if path is None else tuple({path} - moving)
     return with_headline(table, trace_status_only(trace))
+
+
+def _idle_of(policy: PolicyData, acting: Container[str]) -> tuple[str, ...]:
+    """Thresholds that a policy sets and that are not among those that act."""
+    return tuple(
+        path
+        for path in policy.settings
+        if threshold_at(path) and policy.value(path) is not None and path not in acting
+    )
 
 
 def _step_curves(
@@ -728,7 +801,7 @@ def flips(
     Returns:
       A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and
         the status is another), `change`, `share` (its size over the threshold's range), `status`,
-        `becomes`.
+        `becomes`. `attrs["idle"]`: thresholds of the policy that are compared with nothing here.
     """
     import pandas as pd
 
@@ -742,9 +815,8 @@ def flips(
     evidence = decisions.tables.evidence
     current = Status(int(decisions.status[0]))
     rows = []
-    for path, (points, codes) in piece_codes(
-        evidence, thresholds, acting_paths(evidence, policy)
-    ).items():
+    acting = acting_paths(evidence, policy)
+    for path, (points, codes) in piece_codes(evidence, thresholds, acting).items():
         value, swept = policy.value(path), swept_paths(evidence.known, user_gates(thresholds))[path]
         width = float(evidence.l2.shape[1]) if swept.whole else swept.high - swept.low
         # a cost has no greatest value: its change counts beside itself
@@ -773,9 +845,10 @@ def flips(
                 )
             )
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
-    return pd.DataFrame(rows, columns=columns).sort_values(
-        "share", kind="stable", ignore_index=True
-    )
+    table = pd.DataFrame(rows, columns=columns)
+    table = table.sort_values("share", kind="stable", ignore_index=True)
+    table.attrs["idle"] = _idle_of(policy, acting)
+    return table
 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:

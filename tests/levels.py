@@ -303,7 +303,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_decision_follows_from_its_checks",
         ),
         "test_input_remedies.py": ("TestScale.test_a_bound_of_another_scale_is_told",),
-        "test_lab_acting_gates.py": (
+        "test_lab_dropped_gates.py": (
             "TestNotes.test_a_policy_that_keeps_its_gates_has_no_such_note",
             "TestNotes.test_the_command_line_prints_it_and_the_report_begins_with_it",
             "TestNotes.test_the_gates_that_are_off_are_named_right_after_the_selection",

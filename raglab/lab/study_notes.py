@@ -14,10 +14,10 @@ from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.gating.expected_cost import CLASSES
-from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
 from raglab.lab.decision_fitting import DecisionCases
+from raglab.lab.dropped_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.group_fitting import CaseGroups, group_sentences
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.report.verdicts import target_met

@@ -90,6 +90,21 @@ def piece_status(
     }
 
 
+def idle_thresholds(
+    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of some thresholds of which no value changes a decision of any case.
+
+    All other thresholds stay as in the policy. Exact; a decision is a case's status and, where it
+    has a label, whether it is right.
+    """
+    code = evidence.label_code
+    judged = evidence._replace(label_code=np.where(code < 0, np.int8(Status.ambiguous), code))
+    pieces = piece_codes(judged, policy_thresholds([policy]), paths)
+    cells = {path: CELL_OF_CODE[codes] for path, (_, codes) in pieces.items()}
+    return tuple(path for path in paths if (cells[path] == cells[path][:1]).all())
+
+
 def _end_codes(
     evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]
 ) -> dict[str, NDArray[np.int16]]:
