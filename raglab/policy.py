@@ -29,7 +29,7 @@ from raglab.arguments.user_warnings import IdleThresholdWarning, is_called_insid
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import OWN
-from raglab.policy_parts.acting import check_order_names, check_points, threshold_need
+from raglab.policy_parts.acting import check_order_names, threshold_need
 from raglab.policy_parts.own_gates import REGISTERED
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (
@@ -311,6 +311,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         Raises:
           ValueError: an unknown key, a value out of range, a bad pattern, or an order that names a
             gate which the policy has not; names key, value and rule.
+
+        Warns:
+          IdleThresholdWarning: a number keeps a threshold from acting.
         """
         if stated is not None and not isinstance(stated, Mapping):
             rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
@@ -318,12 +321,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             raise ValueError(msg)
         rows = _merge_sections(_published_defaults(), stated or {})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
-        try:
-            check_order_names(policy)
-            check_points(policy)
-        except ValueError as error:
-            msg = f"{where}: {error}"
-            raise ValueError(msg) from None
+        check_order_names(policy, f"{where}: ")
+        if not is_called_inside():
+            policy.warn_of_values()
         return policy
 
     def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
@@ -376,9 +376,17 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             policy = self.model_copy(update=_replaced_sections(touched) | certificate)
         check_order_names(policy)
         if not is_called_inside():  # the toolkit tries values of thresholds that are off
-            check_points(policy)
             warn_idle((policy, path) for path in changes[::2] if threshold_need(policy, path))
         return policy
+
+    def warn_of_values(self) -> None:
+        """Warn of values that keep a threshold from acting.
+
+        A soft bound below the hard one, a share on a scale of 0 to 100. Of a switch, a rule or an
+        order that does so nothing is said, for it says so itself.
+        """
+        idle = ((path, threshold_need(self, path)) for path in self.diff())
+        warn_idle((self, path) for path, need in idle if need and need.is_number)
 
     def without_gates(self) -> Self:
         """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""
@@ -689,13 +697,17 @@ def idle_text(policy: PolicyData, path: str) -> str:
     """Why a threshold that cannot act does not, and what would make it act."""
     if need := threshold_need(policy, path):
         now = cut_value(str(policy.value(need.path)), 60)
-        return f"{path} cannot act while {need.path} is {now}; set that to {need.value}."
-    return f"No value of {path} changes a decision on these cases; label cases that reach it."
+        return f"cannot act while {need.path} is {now}; set that to {need.value}."
+    return "cannot act on these cases: no value changes a decision; add cases that reach it."
 
 
 def warn_idle(idle: Iterable[tuple[PolicyData, str]]) -> None:
     """Warn of thresholds that cannot act in a policy, once for all of them."""
-    if text := " ".join(idle_text(policy, path) for policy, path in idle):
+    reasons: dict[str, list[str]] = {}
+    for policy, path in idle:
+        reasons.setdefault(idle_text(policy, path), []).append(path)
+    if reasons:
+        text = " ".join(f"{', '.join(paths)} {reason}" for reason, paths in reasons.items())
         warn_user(text, IdleThresholdWarning)
 
 

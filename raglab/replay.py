@@ -605,10 +605,10 @@ def _idle_in_sweep(
     values = {path: [policy.value(path) for policy in policies] for path in paths}
     varied = [path for path, column in values.items() if len(set(column)) > 1]
     for path in varied:
-        others = zip(*(values[other] for other in varied if other != path), strict=True)
         alike: dict[Any, list[int]] = {}
-        for place, key in enumerate(others if len(varied) > 1 else [()] * len(policies)):
-            alike.setdefault(key, []).append(place)
+        for place in range(len(policies)):
+            fixed = tuple(values[name][place] for name in varied if name != path)
+            alike.setdefault(fixed, []).append(place)
         groups = [places for places in alike.values() if len(places) > 1]
         if not groups or any(np.ptp(counts.cells[places], axis=0).any() for places in groups):
             continue

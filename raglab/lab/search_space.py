@@ -163,9 +163,9 @@ def idle_in_space(
         return inside and (need is None or need.path in space)
 
     idle |= {path for path, extent in space.items() if not decides(path, extent)}
-    left = [path for path in space if path not in idle]
-    if len(left) == 1 and not space[left[0]].is_switch:
-        idle |= set(idle_thresholds(evidence, policy, left))
+    acting = [path for path in space if path not in idle]
+    if len(acting) == 1 and not space[acting[0]].is_switch:
+        idle |= set(idle_thresholds(evidence, policy, acting))
     return [path for path in space if path in idle]
 
 
@@ -176,8 +176,8 @@ def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRa
       ValueError: names the paths and what would make them act.
     """
     if idle := idle_in_space(evidence, policy, space):
-        why = " ".join(idle_text(policy, path) for path in idle)
-        msg = f"space must name what can decide, got {', '.join(idle)}. {why}"
+        why = " ".join(f"{path} {idle_text(policy, path)}" for path in idle)
+        msg = f"space must name what can decide: {why}"
         raise ValueError(msg)
 
 

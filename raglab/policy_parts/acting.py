@@ -44,6 +44,11 @@ class Need(NamedTuple):
     path: str
     value: Any
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, and not a switch, the rule or the order."""
+        return self.path in _THRESHOLDS
+
 
 # of a policy, which is made of this room
 def gate_need(policy: Any, name: str) -> Need | None:  # noqa: ANN401
@@ -81,6 +86,9 @@ def threshold_need(policy: Any, path: str) -> Need | None:  # noqa: ANN401 - as 
     switch = RULE_SWITCHES.get(_RULE_OF.get(path, ""))
     if need is None and switch and not policy.value(switch):
         need = Need(switch, value=True)
+    value = policy.value(path)
+    if path in _THRESHOLDS and _THRESHOLDS[path].unit is POINTS and 0.0 < value < 1.0:
+        need = need or Need(path, f"{100.0 * value:g} of 100 points")
     if path == "l2.soft_max_l2" and need is None and policy.l2.soft_max_l2 <= policy.l2.max_l2:
         need = Need("l2.max_l2", f"less than {policy.l2.soft_max_l2}")
     return need
@@ -102,8 +110,12 @@ def acting_gates(policy: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
     return tuple(name for name in names if gate_need(policy, name) is None)
 
 
-def check_order_names(policy: Any) -> None:  # noqa: ANN401 - as above
+def check_order_names(policy: Any, where: str = "") -> None:  # noqa: ANN401 - as above
     """Stop at an order that names a gate on a signal or of the user that the policy has not.
+
+    Args:
+      policy: the policy that states the order.
+      where: begins the message.
 
     Raises:
       ValueError: it has none of that name.
@@ -112,19 +124,8 @@ def check_order_names(policy: Any) -> None:  # noqa: ANN401 - as above
     for name in policy.decision.order or ():
         if "." in name and name not in known:
             near = get_close_matches(name, known, 1)
-            remedy = f"did you mean {near[0]}?" if near else "set that gate too, or take it out."
-            msg = f"decision.order must name gates of the policy, got {name[:80]!r}; {remedy}"
-            raise ValueError(msg)
-
-
-def check_points(policy: Any) -> None:  # noqa: ANN401 - as above
-    """Stop at a threshold on a scale of 0 to 100 that reads as a share.
-
-    Raises:
-      ValueError: it lies between 0 and 1.
-    """
-    for path, threshold in _THRESHOLDS.items():
-        value = policy.value(path) if threshold.unit is POINTS else None
-        if value is not None and 0.0 < value < 1.0:
-            msg = f"{path} must be 0 or from 1 to 100 points, got {value}; write {100 * value:g}."
+            remedy = f"did you mean {near[0]}?" if near else "state that gate, or take it out."
+            msg = (
+                f"{where}decision.order must name gates of the policy, got {name[:80]!r}; {remedy}"
+            )
             raise ValueError(msg)

@@ -118,9 +118,9 @@ def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArra
         ]
     )
     meets = (flat >= swept.low) & (flat <= swept.high)
-    for other in SWEPT.values():  # of a gate with two thresholds each case meets one
-        if other.where and other.section == swept.section:
-            meets &= chain.measurement(evidence, other.where) == (other.path == path)
+    for special in SWEPT.values():  # of a gate with two thresholds each case meets one
+        if special.where and special.section == swept.section:
+            meets &= chain.measurement(evidence, special.where) == (special.path == path)
     values = np.where(meets, flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]

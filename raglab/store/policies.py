@@ -38,11 +38,15 @@ class Policy(policy.PolicyData):
           ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a
             bad pattern; names file, key, value and rule.
           TypeError: a path of another kind.
+
+        Warns:
+          IdleThresholdWarning: a number keeps a threshold from acting.
         """
         if path is None:
             return cls.from_mapping()
         stated = load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
         file_policy = cls.from_mapping(stated, str(path))
+        file_policy.warn_of_values()
         if file_policy.pack in BUNDLED and file_policy.pack_hash is None:
             return file_policy
         place = (
