@@ -727,7 +727,8 @@ def steps(
     moving = {name for name, curve in curves.items() if len(curve.low) > 1}
     if path is not None:
         table = table.drop(columns="path")
-        warn_idle((policy, name) for name in curves if name not in moving)
+        flat = [name for name in curves if name not in moving]
+        warn_idle((policy, name) for name in idle_paths(trace, policy, flat, arm))
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
     table.attrs["idle"] = _idle_of(policy, moving) if path is None else tuple({path} - moving)
     return with_headline(table, trace_status_only(trace))

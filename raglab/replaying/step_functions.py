@@ -100,9 +100,28 @@ def idle_thresholds(
     """
     code = evidence.label_code
     judged = evidence._replace(label_code=np.where(code < 0, np.int8(Status.ambiguous), code))
-    pieces = piece_codes(judged, policy_thresholds([policy]), paths)
-    cells = {path: CELL_OF_CODE[codes] for path, (_, codes) in pieces.items()}
-    return tuple(path for path in paths if (cells[path] == cells[path][:1]).all())
+    unset = [path for path in paths if policy.value(path) is None]
+    groups = [(policy, [path for path in paths if path not in unset])]
+    groups += [(with_threshold(evidence, policy, path), [path]) for path in unset]
+    idle: set[str] = set()
+    for chosen, group in groups:
+        pieces = piece_codes(judged, policy_thresholds([chosen]), group)
+        cells = {path: CELL_OF_CODE[codes] for path, (_, codes) in pieces.items()}
+        idle |= {path for path, cell in cells.items() if (cell == cell[:1]).all()}
+    return tuple(path for path in paths if path in idle)
+
+
+def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyData:
+    """Policy that sets a threshold, at an end of its range where it did not.
+
+    One that is not set may switch its gate off: steps of it are those of a policy that sets it.
+    """
+    if policy.value(path) is not None:
+        return policy
+    swept = swept_threshold(evidence.known, policy_thresholds([policy]), path)
+    ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
+    value = ends[0] if ends else 0.0
+    return policy.replace(path, int(value) if swept.whole else value)
 
 
 def _end_codes(

@@ -34,7 +34,7 @@ from raglab.replaying.breakpoints import (
     swept_threshold,
     threshold_values,
 )
-from raglab.replaying.step_functions import idle_thresholds
+from raglab.replaying.step_functions import idle_thresholds, with_threshold
 from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
@@ -360,21 +360,12 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
     Raises:
       ValueError: the path cannot be swept.
     """
-    policy, value = here.policy, here.policy.value(path)
-    swept = swept_threshold(here.evidence.known, here.thresholds, path)
-    # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
-    if value is None:
-        policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
-        swept = swept_threshold(here.evidence.known, policy_thresholds([policy]), path)
+    value, policy = here.policy.value(path), with_threshold(here.evidence, here.policy, path)
+    swept = swept_threshold(here.evidence.known, policy_thresholds([policy]), path)
     steps: StepCells = step_cells(here.evidence, policy, path)
     at = -1 if value is None else step_index(steps.low, steps.high, float(value), swept.side)
     inner = round_between(steps.low, steps.high, swept)
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
-
-
-def _any_value(swept: Threshold) -> float:
-    ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
-    return ends[0] if ends else 0.0
 
 
 AXIS_RATES = tuple(metrics.RATES)
