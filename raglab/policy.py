@@ -29,7 +29,7 @@ from raglab.arguments.user_warnings import IdleThresholdWarning, is_called_insid
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import OWN
-from raglab.policy_parts.acting import check_order_names, threshold_need
+from raglab.policy_parts.acting import NUMBERS, check_order_names, threshold_need
 from raglab.policy_parts.own_gates import REGISTERED
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (
@@ -385,8 +385,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         A soft bound below the hard one, a share on a scale of 0 to 100. Of a switch, a rule or an
         order that does so nothing is said, for it says so itself.
         """
-        idle = ((path, threshold_need(self, path)) for path in self.diff())
-        warn_idle((self, path) for path, need in idle if need and need.is_number)
+        needs = {path: threshold_need(self, path) for path in self.diff()}
+        numbers = [path for path, need in needs.items() if need and need.path in NUMBERS]
+        warn_idle((self, path) for path in numbers)
 
     def without_gates(self) -> Self:
         """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""

@@ -81,11 +81,11 @@ from raglab.replaying.case_codes import (
 from raglab.replaying.step_functions import (
     all_step_cells,
     closest_flip,
-    idle_thresholds,
     moves_of_paths,
     path_moves,
     piece_codes,
     step_cells,
+    with_threshold,
 )
 from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
 
@@ -572,27 +572,6 @@ def sweep(
     return with_headline(table, trace_status_only(trace))
 
 
-def idle_paths(
-    trace: TraceView, policy: PolicyData, paths: Sequence[str], arm: str | None = None
-) -> tuple[str, ...]:
-    """Those of some thresholds of which no value changes a decision on a trace.
-
-    All other thresholds stay as in the policy; see `step_functions.idle_thresholds`.
-    """
-    parts = list(each_shard(shard_idle, trace, policy, paths, arm, what="thresholds"))
-    return tuple(path for path in paths if all(path in part for part in parts))
-
-
-def shard_idle(
-    trace: TraceData | Measured, policy: PolicyData, paths: Sequence[str], arm: str | None
-) -> tuple[str, ...]:
-    """Thresholds that decide nothing on one trace in memory.
-
-    Pure, so that any worker may find them.
-    """
-    return idle_thresholds(measured_tables(trace, policy, arm).evidence, policy, paths)
-
-
 def _idle_in_sweep(
     trace: TraceView, policies: Sequence[PolicyData], counts: Tally, arm: str | None
 ) -> Iterator[tuple[PolicyData, str]]:
@@ -600,25 +579,20 @@ def _idle_in_sweep(
     # Where a threshold acts the counts differ as a rule: nothing is asked until some do not.
     if len(np.unique(counts.cells, axis=0)) == len(policies):
         return
-    held = held_trace(trace)
-    paths = dict.fromkeys((*SWEPT, *(path for path in policies[0].settings if threshold_at(path))))
-    values = {path: [policy.value(path) for policy in policies] for path in paths}
-    varied = [path for path, column in values.items() if len(set(column)) > 1]
-    for path in varied:
-        alike: dict[Any, list[int]] = {}
-        for place in range(len(policies)):
-            fixed = tuple(values[name][place] for name in varied if name != path)
-            alike.setdefault(fixed, []).append(place)
-        groups = [places for places in alike.values() if len(places) > 1]
-        if not groups or any(np.ptp(counts.cells[places], axis=0).any() for places in groups):
-            continue
-        firsts = [policies[places[0]] for places in groups]
-        if all(
-            policies[place].diff(first).keys() <= {path}
-            for first, places in zip(firsts, groups, strict=True)
-            for place in places
-        ) and all(idle_paths(held, first, [path], arm) for first in firsts):
-            yield firsts[0], path
+    held, settings = held_trace(trace), [policy.settings for policy in policies]
+    varied = [
+        path
+        for path, value in settings[0].items()
+        if any(row.get(path, value) != value for row in settings)
+    ]
+    for path in filter(threshold_at, varied):
+        fixed = [repr([row.get(name) for name in varied if name != path]) for row in settings]
+        alike = dict(zip(fixed, policies, strict=True))
+        if len(alike) < len(policies) and all(
+            len(_step_curves(held, policy, path, arm, None)[0][path].low) == 1
+            for policy in alike.values()
+        ):
+            yield alike[fixed[0]], path
 
 
 def rate_table(
@@ -695,8 +669,8 @@ def steps(
       A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all
         thresholds one after the other, with `path` as the first column. A step of an upper
         threshold holds on [low, high), of a lower one on (low, high]; the outermost end at the
-        threshold's range. `attrs["units"]` names the unit of each path; `attrs["idle"]` the
-        thresholds, of those asked for, that have no step.
+        threshold's range. `attrs["units"]` names the unit of each path; of all
+        thresholds `attrs["idle"]` those of the policy that have no step.
 
     Warns:
       IdleThresholdWarning: the path has no step: no value of it changes a decision.
@@ -724,13 +698,13 @@ def steps(
     table = pd.DataFrame(
         {"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)}
     )
-    moving = {name for name, curve in curves.items() if len(curve.low) > 1}
-    if path is not None:
-        table = table.drop(columns="path")
-        flat = [name for name in curves if name not in moving]
-        warn_idle((policy, name) for name in idle_paths(trace, policy, flat, arm))
+    flat = [name for name, curve in curves.items() if len(curve.low) == 1]
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
-    table.attrs["idle"] = _idle_of(policy, moving) if path is None else tuple({path} - moving)
+    if path is None:
+        table.attrs["idle"] = _idle_of(policy, curves.keys() - flat)
+    else:
+        table = table.drop(columns="path")
+        warn_idle((policy, name) for name in flat)
     return with_headline(table, trace_status_only(trace))
 
 
@@ -773,7 +747,8 @@ def shard_moves(
     if path is None:
         evidence = measured_tables(trace, policy, arm).evidence
         return moves_of_paths(evidence, policy, acting_paths(evidence, policy))
-    return moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
+    evidence = _path_tables(trace, policy, path, arm).evidence
+    return moves_of_paths(evidence, with_threshold(evidence, policy, path), [path])
 
 
 def _path_tables(

@@ -20,8 +20,9 @@ from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.search_space import full_space
 from raglab.lab.study import tune
 from raglab.policy import PolicyData
-from raglab.replay import flips, idle_paths, shard_cells, steps, sweep
+from raglab.replay import flips, shard_cells, steps, sweep
 from raglab.replaying.breakpoints import breakpoints, swept_paths, swept_threshold
+from raglab.replaying.step_functions import idle_thresholds
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from worlds import random_policies, random_trace
@@ -44,6 +45,11 @@ def changes_nothing(held: Measured, policy: PolicyData, path: str) -> bool:
     values = values[:: max(1, len(values) // 400)] + values[-1:]
     cells = shard_cells(held, [policy.replace(path, value) for value in values])
     return bool((cells == cells[:1]).all())
+
+
+def idle_paths(held: Measured, policy: PolicyData, paths: list[str]) -> tuple[str, ...]:
+    """Those of some thresholds that change no decision."""
+    return idle_thresholds(measured_tables(held, policy).evidence, policy, paths)
 
 
 def thresholds_of(held: Measured, policy: PolicyData) -> list[str]:

@@ -147,22 +147,20 @@ def idle_in_space(
     Their gate is off in every trial, no case has a value in the range, or the one path that is left
     changes no decision.
     """
-    switches = [item for path in space if path in SWITCHES for item in (path, True)]
-    opened = policy.replace("decision.rule", "chain", *switches)
+    soft = "l2.soft_max_l2"  # acts where it can pass the other one
+    ends = [soft, space[soft].high] if soft in space else []
+    ends += [item for path in space if path in SWITCHES for item in (path, True)]
+    opened = policy.replace("decision.rule", "chain", *ends)
     thresholds, idle = policy_thresholds([opened]), set(idle_paths(evidence, opened))
-
-    def decides(path: str, extent: SearchRange) -> bool:
+    for path, extent in space.items():
         section = path.rpartition(".")[0]
+        need = threshold_need(opened, path)
         if extent.is_switch:
-            return section == "resolver" or gate_need(opened, section) is None
-        # a soft bound acts where it can pass the other one
-        highest = opened.replace(path, extent.high) if path == "l2.soft_max_l2" else opened
-        need = threshold_need(highest, path)
-        met = breakpoints(evidence, thresholds, path)
-        inside = bool(np.any((met >= extent.low) & (met <= extent.high)))
-        return inside and (need is None or need.path in space)
-
-    idle |= {path for path, extent in space.items() if not decides(path, extent)}
+            need = None if section == "resolver" else gate_need(opened, section)
+        else:
+            met = breakpoints(evidence, thresholds, path)
+            idle |= set() if np.any((met >= extent.low) & (met <= extent.high)) else {path}
+        idle |= {path} if need and need.path not in space else set()
     acting = [path for path in space if path not in idle]
     if len(acting) == 1 and not space[acting[0]].is_switch:
         idle |= set(idle_thresholds(evidence, policy, acting))
@@ -181,12 +179,15 @@ def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRa
         raise ValueError(msg)
 
 
-def left_out(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRange]) -> list[str]:
+def left_out(policy: Policy, space: Mapping[str, SearchRange]) -> tuple[str, ...]:
     """Thresholds that a policy sets, and switches, that a space leaves out; costs are no part."""
-    own = user_gates(policy_thresholds([policy]))
-    paths = (path for path in swept_paths(evidence.known, own) if policy.value(path) is not None)
-    every = (*paths, *SWITCHES)
-    return [path for path in every if path not in space and not path.startswith("decision.")]
+    return tuple(
+        path
+        for path, value in policy.settings.items()
+        if path not in space
+        and (path in SWITCHES or (threshold_at(path) and value is not None))
+        and not path.startswith("decision.")
+    )
 
 
 def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:

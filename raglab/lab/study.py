@@ -595,11 +595,10 @@ def tune(
     result = _judged_result(of, cases, entry, search)
     begun = starting_note(of.problem.start) if policy is None else ""
     headline, *rest = result.notes
-    unsearched = left_out(cases.evidence, of.problem.start, of.problem.space)
     return replace(
         result,
         notes=(headline, *filter(None, (begun,)), *rest),
-        left_out=tuple(unsearched) if space is None else (),
+        left_out=left_out(of.problem.start, of.problem.space) if space is None else (),
     )
 
 

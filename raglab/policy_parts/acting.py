@@ -25,12 +25,8 @@ RULE_SWITCHES = {
 }
 _RULE_OF = {threshold.path: rule.name for rule in RULES for threshold in rule.thresholds}
 _GATES = {gate.name: gate for gate in gates.GATES if gate.switch}
-_THRESHOLDS = {
-    threshold.path: threshold
-    for gate in _GATES.values()
-    if gate.firing != "warn"
-    for threshold in gate.thresholds
-}
+# thresholds of gates, not of signals
+NUMBERS = {threshold.path: threshold for threshold in gates.swept_thresholds(())}
 
 
 class Need(NamedTuple):
@@ -43,11 +39,6 @@ class Need(NamedTuple):
 
     path: str
     value: Any
-
-    @property
-    def is_number(self) -> bool:
-        """Whether it is a number, and not a switch, the rule or the order."""
-        return self.path in _THRESHOLDS
 
 
 # of a policy, which is made of this room
@@ -80,14 +71,14 @@ def threshold_need(policy: Any, path: str) -> Need | None:  # noqa: ANN401 - as 
         by_cost = policy.decision.rule == EXPECTED_COST
         return None if by_cost else Need("decision.rule", EXPECTED_COST)
     user = section.startswith((f"{SIGNALS}.", f"{OWN}.")) and key not in {"enabled", "on_fire"}
-    if not (user or path in _RULE_OF or path in _THRESHOLDS) or policy.value(path) is None:
+    if not (user or path in _RULE_OF or path in NUMBERS) or policy.value(path) is None:
         return None
     need = gate_need(policy, GAP if path in _RULE_OF else section)
     switch = RULE_SWITCHES.get(_RULE_OF.get(path, ""))
     if need is None and switch and not policy.value(switch):
         need = Need(switch, value=True)
     value = policy.value(path)
-    if path in _THRESHOLDS and _THRESHOLDS[path].unit is POINTS and 0.0 < value < 1.0:
+    if path in NUMBERS and NUMBERS[path].unit is POINTS and 0.0 < value < 1.0:
         need = need or Need(path, f"{100.0 * value:g} of 100 points")
     if path == "l2.soft_max_l2" and need is None and policy.l2.soft_max_l2 <= policy.l2.max_l2:
         need = Need("l2.max_l2", f"less than {policy.l2.soft_max_l2}")

@@ -103,12 +103,12 @@ def idle_thresholds(
     unset = [path for path in paths if policy.value(path) is None]
     groups = [(policy, [path for path in paths if path not in unset])]
     groups += [(with_threshold(evidence, policy, path), [path]) for path in unset]
-    idle: set[str] = set()
-    for chosen, group in groups:
-        pieces = piece_codes(judged, policy_thresholds([chosen]), group)
-        cells = {path: CELL_OF_CODE[codes] for path, (_, codes) in pieces.items()}
-        idle |= {path for path, cell in cells.items() if (cell == cell[:1]).all()}
-    return tuple(path for path in paths if path in idle)
+    cells = {
+        path: CELL_OF_CODE[codes]
+        for chosen, group in groups
+        for path, (_, codes) in piece_codes(judged, policy_thresholds([chosen]), group).items()
+    }
+    return tuple(path for path in paths if (cells[path] == cells[path][:1]).all())
 
 
 def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyData:
