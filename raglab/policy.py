@@ -29,7 +29,7 @@ from raglab.arguments.user_warnings import IdleThresholdWarning, is_called_insid
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import OWN
-from raglab.policy_parts.acting import NUMBERS, check_order_names, threshold_need
+from raglab.policy_parts.acting import check_order_names, threshold_need
 from raglab.policy_parts.own_gates import REGISTERED
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (
@@ -311,9 +311,6 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         Raises:
           ValueError: an unknown key, a value out of range, a bad pattern, or an order that names a
             gate which the policy has not; names key, value and rule.
-
-        Warns:
-          IdleThresholdWarning: a number keeps a threshold from acting.
         """
         if stated is not None and not isinstance(stated, Mapping):
             rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
@@ -322,8 +319,6 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         rows = _merge_sections(_published_defaults(), stated or {})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
         check_order_names(policy, f"{where}: ")
-        if not is_called_inside():
-            policy.warn_of_values()
         return policy
 
     def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
@@ -373,21 +368,15 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             )
             policy: Self = _validate_section(lambda: type(self).model_validate(rows), "replace")
         else:
-            policy = self.model_copy(update=_replaced_sections(touched) | certificate)
+            sections = {
+                name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
+                for name, rows in touched.items()
+            }
+            policy = self.model_copy(update=sections | certificate)
         check_order_names(policy)
         if not is_called_inside():  # the toolkit tries values of thresholds that are off
             warn_idle((policy, path) for path in changes[::2] if threshold_need(policy, path))
         return policy
-
-    def warn_of_values(self) -> None:
-        """Warn of values that keep a threshold from acting.
-
-        A soft bound below the hard one, a share on a scale of 0 to 100. Of a switch, a rule or an
-        order that does so nothing is said, for it says so itself.
-        """
-        needs = {path: threshold_need(self, path) for path in self.diff()}
-        numbers = [path for path, need in needs.items() if need and need.path in NUMBERS]
-        warn_idle((self, path) for path in numbers)
 
     def without_gates(self) -> Self:
         """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""
@@ -396,8 +385,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         ]
         for section in ("signals", "gates"):
             off += [section, {}] if getattr(self, section) else []
-        if order := self.decision.order:
-            off += ["decision.order", tuple(name for name in order if "." not in name) or None]
+        off += ["decision.order", None]  # it may name gates that are gone
         return self.replace("decision.rule", "chain", "tuned_on", None, *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -683,32 +671,25 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
     rows[first] = inner
 
 
-def _replaced_sections(touched: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
-        for name, rows in touched.items()
-    }
-
-
 def _idle_mark(policy: PolicyData, path: str) -> str:
     return " (idle)" if threshold_need(policy, path) else ""
 
 
-def idle_text(policy: PolicyData, path: str) -> str:
-    """Why a threshold that cannot act does not, and what would make it act."""
-    if need := threshold_need(policy, path):
-        now = cut_value(str(policy.value(need.path)), 60)
-        return f"cannot act while {need.path} is {now}; set that to {need.value}."
-    return "cannot act on these cases: no value changes a decision; add cases that reach it."
+def idle_text(idle: Iterable[tuple[PolicyData, str]]) -> str:
+    """Why thresholds cannot act in a policy and what would make them act; '' of none."""
+    reasons: dict[str, list[str]] = {}
+    for policy, path in idle:
+        reason = "on these cases: no value changes a decision; add cases that reach it"
+        if need := threshold_need(policy, path):
+            now = cut_value(str(policy.value(need.path)), 60)
+            reason = f"while {need.path} is {now}; set that to {need.value}"
+        reasons.setdefault(reason, []).append(path)
+    return " ".join(f"{', '.join(paths)} cannot act {why}." for why, paths in reasons.items())
 
 
 def warn_idle(idle: Iterable[tuple[PolicyData, str]]) -> None:
     """Warn of thresholds that cannot act in a policy, once for all of them."""
-    reasons: dict[str, list[str]] = {}
-    for policy, path in idle:
-        reasons.setdefault(idle_text(policy, path), []).append(path)
-    if reasons:
-        text = " ".join(f"{', '.join(paths)} {reason}" for reason, paths in reasons.items())
+    if text := idle_text(idle):
         warn_user(text, IdleThresholdWarning)
 
 

@@ -580,19 +580,13 @@ def _idle_in_sweep(
     if len(np.unique(counts.cells, axis=0)) == len(policies):
         return
     held, settings = held_trace(trace), [policy.settings for policy in policies]
-    varied = [
-        path
-        for path, value in settings[0].items()
-        if any(row.get(path, value) != value for row in settings)
-    ]
-    for path in filter(threshold_at, varied):
-        fixed = [repr([row.get(name) for name in varied if name != path]) for row in settings]
-        alike = dict(zip(fixed, policies, strict=True))
-        if len(alike) < len(policies) and all(
-            len(_step_curves(held, policy, path, arm, None)[0][path].low) == 1
-            for policy in alike.values()
-        ):
-            yield alike[fixed[0]], path
+    for path in filter(threshold_at, settings[0]):
+        if len({row.get(path) for row in settings}) > 1:
+            rows = zip(settings, policies, strict=True)
+            alike = {repr({**row, path: None}): policy for row, policy in rows}
+            curves = (_step_curves(held, policy, path, arm, None)[0] for policy in alike.values())
+            if len(alike) < len(policies) and all(len(curve[path].low) == 1 for curve in curves):
+                yield policies[0], path
 
 
 def rate_table(
@@ -701,20 +695,18 @@ def steps(
     flat = [name for name, curve in curves.items() if len(curve.low) == 1]
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
     if path is None:
-        table.attrs["idle"] = _idle_of(policy, curves.keys() - flat)
+        table.attrs["idle"] = unlisted_thresholds(policy, curves.keys() - flat)
     else:
         table = table.drop(columns="path")
         warn_idle((policy, name) for name in flat)
     return with_headline(table, trace_status_only(trace))
 
 
-def _idle_of(policy: PolicyData, acting: Container[str]) -> tuple[str, ...]:
-    """Thresholds that a policy sets and that are not among those that act."""
-    return tuple(
-        path
-        for path in policy.settings
-        if threshold_at(path) and policy.value(path) is not None and path not in acting
-    )
+def unlisted_thresholds(policy: PolicyData, listed: Container[str]) -> tuple[str, ...]:
+    """Thresholds that a policy sets and that are not among those listed."""
+    settings = policy.settings.items()
+    thresholds = (path for path, value in settings if value is not None and threshold_at(path))
+    return tuple(path for path in thresholds if path not in listed)
 
 
 def _step_curves(
@@ -823,7 +815,7 @@ def flips(
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
     table = pd.DataFrame(rows, columns=columns)
     table = table.sort_values("share", kind="stable", ignore_index=True)
-    table.attrs["idle"] = _idle_of(policy, acting)
+    table.attrs["idle"] = unlisted_thresholds(policy, acting)
     return table
 
 

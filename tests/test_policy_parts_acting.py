@@ -106,9 +106,6 @@ def test_a_file_is_warned_of_for_its_numbers_alone(tmp_path: Path) -> None:
         Policy.load().replace(path, value).save(tmp_path / "numbers.yaml")
         (text,) = idle_warnings(lambda: Policy.load(tmp_path / "numbers.yaml"))
         assert text.startswith(path)
-        section, _, key = path.partition(".")
-        stated = {section: {key: value}}
-        assert idle_warnings(lambda stated=stated: PolicyData.from_mapping(stated)) == [text]
 
 
 def test_a_study_tries_thresholds_of_gates_that_are_off_without_a_warning() -> None:
@@ -136,14 +133,14 @@ def test_an_order_names_gates_of_the_policy(name: str) -> None:
         texts.append(str(caught.value))
     assert texts[1] == texts[2]
     assert texts[0] == f"file: {texts[1]}"
-    assert ("signals.confidence?" in texts[1]) == name.startswith("signals")
+    assert "signals.confidence." in texts[1]
 
 
 def test_the_gate_and_its_place_in_the_order_come_together() -> None:
-    """Judged on the result, and without gates no name is left behind."""
+    """Judged on the result; a policy without gates has no order."""
     order = ("l2", "gap", "signals.gap")
     policy = PolicyData.from_mapping().replace("decision.order", order, "signals.gap.min", 0.1)
     assert policy.decision.order == order
-    assert policy.without_gates().decision.order == ("l2", "gap")
+    assert policy.without_gates().decision.order is None
     with pytest.raises(ValueError, match=r"signals\.gap"):
         policy.replace("signals", {})

@@ -23,7 +23,7 @@ from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.policy import idle_text
 from raglab.policy_parts.acting import gate_need, threshold_need
-from raglab.replay import each_shard, policy_cells, step_cells, tally
+from raglab.replay import each_shard, policy_cells, step_cells, tally, unlisted_thresholds
 from raglab.replaying.breakpoints import (
     SWEPT,
     StepCells,
@@ -174,20 +174,15 @@ def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRa
       ValueError: names the paths and what would make them act.
     """
     if idle := idle_in_space(evidence, policy, space):
-        why = " ".join(f"{path} {idle_text(policy, path)}" for path in idle)
+        why = idle_text((policy, path) for path in idle)
         msg = f"space must name what can decide: {why}"
         raise ValueError(msg)
 
 
 def left_out(policy: Policy, space: Mapping[str, SearchRange]) -> tuple[str, ...]:
     """Thresholds that a policy sets, and switches, that a space leaves out; costs are no part."""
-    return tuple(
-        path
-        for path, value in policy.settings.items()
-        if path not in space
-        and (path in SWITCHES or (threshold_at(path) and value is not None))
-        and not path.startswith("decision.")
-    )
+    paths = (*unlisted_thresholds(policy, space), *(path for path in SWITCHES if path not in space))
+    return tuple(path for path in paths if not path.startswith("decision."))
 
 
 def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ On a trace the same is asked of its cases, see `raglab.replaying.step_functions.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from raglab import gates
@@ -14,7 +13,6 @@ from raglab.gating.signal_gates import SIGNALS
 from raglab.policy_parts.gate_order import GAP, user_names
 from raglab.policy_parts.resolver_rules import RULES
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.signals import POINTS
 
 # Switch of each rule of the resolver that has one.
 RULE_SWITCHES = {
@@ -23,7 +21,9 @@ RULE_SWITCHES = {
     "signature_similarity": "resolver.signature",
     "anchor_similarity": "resolver.anchor",
 }
-_RULE_OF = {threshold.path: rule.name for rule in RULES for threshold in rule.thresholds}
+_SWITCH_OF = {  # of the rule that reads a threshold
+    threshold.path: RULE_SWITCHES.get(rule.name) for rule in RULES for threshold in rule.thresholds
+}
 _GATES = {gate.name: gate for gate in gates.GATES if gate.switch}
 # thresholds of gates, not of signals
 NUMBERS = {threshold.path: threshold for threshold in gates.swept_thresholds(())}
@@ -71,17 +71,16 @@ def threshold_need(policy: Any, path: str) -> Need | None:  # noqa: ANN401 - as 
         by_cost = policy.decision.rule == EXPECTED_COST
         return None if by_cost else Need("decision.rule", EXPECTED_COST)
     user = section.startswith((f"{SIGNALS}.", f"{OWN}.")) and key not in {"enabled", "on_fire"}
-    if not (user or path in _RULE_OF or path in NUMBERS) or policy.value(path) is None:
+    if not (user or path in _SWITCH_OF or path in NUMBERS) or policy.value(path) is None:
         return None
-    need = gate_need(policy, GAP if path in _RULE_OF else section)
-    switch = RULE_SWITCHES.get(_RULE_OF.get(path, ""))
+    need = gate_need(policy, GAP if path in _SWITCH_OF else section)
+    value, switch = policy.value(path), _SWITCH_OF.get(path)
     if need is None and switch and not policy.value(switch):
-        need = Need(switch, value=True)
-    value = policy.value(path)
-    if path in NUMBERS and NUMBERS[path].unit is POINTS and 0.0 < value < 1.0:
-        need = need or Need(path, f"{100.0 * value:g} of 100 points")
-    if path == "l2.soft_max_l2" and need is None and policy.l2.soft_max_l2 <= policy.l2.max_l2:
-        need = Need("l2.max_l2", f"less than {policy.l2.soft_max_l2}")
+        return Need(switch, value=True)
+    if need is None and section == "confidence" and 0.0 < value < 1.0:
+        return Need(path, f"{100.0 * value:g} of 100 points")
+    if need is None and path == "l2.soft_max_l2" and value <= policy.l2.max_l2:
+        return Need("l2.max_l2", f"less than {value}")
     return need
 
 
@@ -114,9 +113,6 @@ def check_order_names(policy: Any, where: str = "") -> None:  # noqa: ANN401 - a
     known = user_names(policy.signals, policy.gates)
     for name in policy.decision.order or ():
         if "." in name and name not in known:
-            near = get_close_matches(name, known, 1)
-            remedy = f"did you mean {near[0]}?" if near else "state that gate, or take it out."
-            msg = (
-                f"{where}decision.order must name gates of the policy, got {name[:80]!r}; {remedy}"
-            )
+            rule = f"{where}decision.order must name gates of the policy, got {name[:80]!r}"
+            msg = f"{rule}; state that gate, or name one of {', '.join(known) or 'others'}."
             raise ValueError(msg)

@@ -196,7 +196,7 @@ def gate_views(
     counts, counts_before = decided_counts(here), decided_counts(before)
     none, views, rows = [0] * len(Status), [], list(gate_rows(here))
     paths = [threshold.path for row in rows for threshold in row.thresholds]
-    idle = idle_thresholds(here.evidence, here.policy, paths)
+    idle = set(idle_thresholds(here.evidence, here.policy, paths))
     for row in rows:
         view = {
             "name": row.name,
@@ -211,7 +211,11 @@ def gate_views(
             "locked": row.name in locked,
             "thresholds": [
                 _threshold_view(here, before, threshold, locked, axes)
-                | {"idle": idle_text(here.policy, threshold.path) if threshold.path in idle else ""}
+                | {
+                    "idle": idle_text(
+                        [(here.policy, threshold.path)] if threshold.path in idle else []
+                    )
+                }
                 for threshold in row.thresholds
             ],
         }
