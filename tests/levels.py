@@ -507,6 +507,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_steps_of_costs_are_what_each_value_counts",
             "test_steps_of_recorded_answers_are_what_each_value_counts",
         ),
+        "test_replaying_idle_thresholds.py": ("test_the_answer_on_the_bundled_trace",),
         "test_report_page.py": (
             "test_a_case_without_hits",
             "test_a_certificate_is_shown_and_tested_again",
