@@ -116,9 +116,9 @@ def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyD
 
     One that is not set may switch its gate off: steps of it are those of a policy that sets it.
     """
+    swept = swept_threshold(evidence.known, policy_thresholds([policy]), path)
     if policy.value(path) is not None:
         return policy
-    swept = swept_threshold(evidence.known, policy_thresholds([policy]), path)
     ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
     value = ends[0] if ends else 0.0
     return policy.replace(path, int(value) if swept.whole else value)
