@@ -675,7 +675,7 @@ def _idle_mark(policy: PolicyData, path: str) -> str:
     return " (idle)" if threshold_need(policy, path) else ""
 
 
-def idle_text(idle: Iterable[tuple[PolicyData, str]]) -> str:
+def idle_reasons(idle: Iterable[tuple[PolicyData, str]]) -> str:
     """Why thresholds cannot act in a policy and what would make them act; '' of none."""
     reasons: dict[str, list[str]] = {}
     for policy, path in idle:
@@ -689,7 +689,7 @@ def idle_text(idle: Iterable[tuple[PolicyData, str]]) -> str:
 
 def warn_idle(idle: Iterable[tuple[PolicyData, str]]) -> None:
     """Warn of thresholds that cannot act in a policy, once for all of them."""
-    if text := idle_text(idle):
+    if text := idle_reasons(idle):
         warn_user(text, IdleThresholdWarning)
 
 

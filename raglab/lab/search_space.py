@@ -21,7 +21,7 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
-from raglab.policy import idle_text
+from raglab.policy import idle_reasons
 from raglab.policy_parts.acting import gate_need, threshold_need
 from raglab.replay import each_shard, policy_cells, step_cells, tally, unlisted_thresholds
 from raglab.replaying.breakpoints import (
@@ -174,7 +174,7 @@ def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRa
       ValueError: names the paths and what would make them act.
     """
     if idle := idle_in_space(evidence, policy, space):
-        why = idle_text((policy, path) for path in idle)
+        why = idle_reasons((policy, path) for path in idle)
         msg = f"space must name what can decide: {why}"
         raise ValueError(msg)
 

@@ -22,7 +22,7 @@ from raglab.gates import Gate, Threshold
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS, signal_path
 from raglab.lab.search_space import Goal, round_between, step_index
-from raglab.policy import idle_text
+from raglab.policy import idle_reasons
 from raglab.policy_parts.acting import RULE_SWITCHES
 from raglab.policy_parts.own_gates import own_gate
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -212,7 +212,7 @@ def gate_views(
             "thresholds": [
                 _threshold_view(here, before, threshold, locked, axes)
                 | {
-                    "idle": idle_text(
+                    "idle": idle_reasons(
                         [(here.policy, threshold.path)] if threshold.path in idle else []
                     )
                 }
