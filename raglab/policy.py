@@ -25,10 +25,11 @@ from pydantic import (
 )
 
 from raglab import gates
-from raglab.arguments.user_warnings import warn_user
+from raglab.arguments.user_warnings import IdleThresholdWarning, is_called_inside, warn_user
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import OWN
+from raglab.policy_parts.acting import check_order_names, threshold_need
 from raglab.policy_parts.own_gates import REGISTERED
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (
@@ -318,8 +319,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           where: named in errors.
 
         Raises:
-          ValueError: an unknown key, a value out of range or a bad pattern; names key, value and
-            rule.
+          ValueError: an unknown key, a value out of range, a bad pattern, or an order that names a
+            gate which the policy has not; names key, value and rule.
 
         Warns:
           UserWarning: the certificate is of another policy, and is dropped (rule S6.10).
@@ -330,6 +331,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             raise ValueError(msg)
         rows = _merge_sections(_published_defaults(), stated or {})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
+        check_order_names(policy, f"{where}: ")
         certified = (policy.certificate or {}).get("policy_id", policy.policy_id)
         if certified == policy.policy_id:
             return policy
@@ -348,7 +350,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           *changes: paths and values by turns.
 
         Raises:
-          ValueError: an odd number of arguments, an unknown path, or a value out of range.
+          ValueError: an odd number of arguments, an unknown path, a value out of range, or an order
+            that names a gate which the policy has not.
+
+        Warns:
+          IdleThresholdWarning: a changed threshold cannot act in the policy that results.
 
         A change of any threshold, switch or pattern drops the certificate.
         """
@@ -380,12 +386,17 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 | touched
                 | certificate
             )
-            return _validate_section(lambda: type(self).model_validate(rows), "replace")
-        sections = {
-            name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
-            for name, rows in touched.items()
-        }
-        return self.model_copy(update=sections | certificate)
+            policy: Self = _validate_section(lambda: type(self).model_validate(rows), "replace")
+        else:
+            sections = {
+                name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
+                for name, rows in touched.items()
+            }
+            policy = self.model_copy(update=sections | certificate)
+        check_order_names(policy)
+        if not is_called_inside():  # the toolkit tries values of thresholds that are off
+            warn_idle((policy, path) for path in changes[::2] if threshold_need(policy, path))
+        return policy
 
     def without_gates(self) -> Self:
         """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""
@@ -394,6 +405,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         ]
         for section in ("signals", "gates"):
             off += [section, {}] if getattr(self, section) else []
+        off += ["decision.order", None]  # it may name gates that are gone
         return self.replace("decision.rule", "chain", "tuned_on", None, *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -450,7 +462,10 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         }
 
     def __repr__(self) -> str:
-        changes = [f"{path} {told_value(value)}" for path, (value, _) in self.diff().items()]
+        changes = [
+            f"{path} {told_value(value)}{_idle_mark(self, path)}"
+            for path, (value, _) in self.diff().items()
+        ]
         text, rest = "", len(changes)
         for change in changes:
             if len(text) + len(change) > _LONGEST_DIFF:
@@ -478,7 +493,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             section, _, key = path.partition(".")
             if section in (*USER_SECTIONS, "patterns") and "." in key:
                 section, _, key = f"{section}.{key}".rpartition(".")
-            rows.setdefault(section, []).append(_shown(path, key, value, changed))
+            mark = _idle_mark(self, path) if path in changed else ""
+            rows.setdefault(section, []).append(_shown(path, f"{key}{mark}", value, changed))
         for path in changed.keys() - settings.keys():  # a gate of the other that is not stated here
             rows.setdefault(path.rpartition(".")[0], []).append(
                 _shown(path, path.rpartition(".")[2], None, changed)
@@ -673,6 +689,28 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
     inner = _rows_of(rows.get(first, {}))
     _set_nested(inner, rest, value)
     rows[first] = inner
+
+
+def _idle_mark(policy: PolicyData, path: str) -> str:
+    return " (idle)" if threshold_need(policy, path) else ""
+
+
+def idle_reasons(idle: Iterable[tuple[PolicyData, str]]) -> str:
+    """Why thresholds cannot act in a policy and what would make them act; '' of none."""
+    reasons: dict[str, list[str]] = {}
+    for policy, path in idle:
+        reason = "on these cases: no value changes a decision; add cases that reach it"
+        if need := threshold_need(policy, path):
+            now = cut_value(str(policy.value(need.path)), 60)
+            reason = f"while {need.path} is {now}; set that to {need.value}"
+        reasons.setdefault(reason, []).append(path)
+    return " ".join(f"{', '.join(paths)} cannot act {why}." for why, paths in reasons.items())
+
+
+def warn_idle(idle: Iterable[tuple[PolicyData, str]]) -> None:
+    """Warn of thresholds that cannot act in a policy, once for all of them."""
+    if text := idle_reasons(idle):
+        warn_user(text, IdleThresholdWarning)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -27,7 +27,7 @@ from raglab.decision.chain import (
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
-from raglab.decision.measured_trace import Measured, plain_trace
+from raglab.decision.measured_trace import Measured, held_trace, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import (
@@ -53,7 +53,7 @@ from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each
 from raglab.metrics import CELLS
-from raglab.policy import PolicyData
+from raglab.policy import PolicyData, warn_idle
 from raglab.progress import progress, waiting
 from raglab.replaying.breakpoints import (
     NOTHING,
@@ -64,6 +64,7 @@ from raglab.replaying.breakpoints import (
     sum_moves,
     swept_paths,
     swept_threshold,
+    threshold_at,
     user_gates,
 )
 from raglab.replaying.case_codes import (
@@ -83,6 +84,7 @@ from raglab.replaying.step_functions import (
     path_moves,
     piece_codes,
     step_cells,
+    with_threshold,
 )
 from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
 
@@ -547,6 +549,9 @@ def sweep(
         cases are scored by status alone (rule S6.3) or left out, since a call failed (rule S0.1).
         Where a policy was fitted or tuned on some of the cases, a column `note` states it, with
         their number, and a warning too (rule S6.11).
+
+    Warns:
+      IdleThresholdWarning: policies differ in a threshold of which no value changes a decision.
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
     names = (
@@ -554,13 +559,32 @@ def sweep(
         if isinstance(policies, Mapping)
         else [f"Policy {policy.policy_id}" for policy in listed]
     )
-    table = rate_table(tally(trace, listed, arm, engine=engine), listed, level=level, costs=costs)
+    counts = tally(trace, listed, arm, engine=engine)
+    table = rate_table(counts, listed, level=level, costs=costs)
+    warn_idle(_idle_in_sweep(trace, listed, counts, arm))
     notes = warn_of_learned(names, trace_learned(listed, trace))
     if any(notes):
         table.insert(1, "note", notes)
     if isinstance(policies, Mapping):
         table = table.set_axis(names, axis=0).rename_axis("policy")
     return with_headline(table, trace)
+
+
+def _idle_in_sweep(
+    trace: TraceView, policies: Sequence[PolicyData], counts: Tally, arm: str | None
+) -> Iterator[tuple[PolicyData, str]]:
+    """Thresholds that alone tell policies apart and change no decision, each with such a policy."""
+    # Where a threshold acts the counts differ as a rule: nothing is asked until some do not.
+    if len(np.unique(counts.cells, axis=0)) == len(policies):
+        return
+    held, settings = held_trace(trace), [policy.settings for policy in policies]
+    for path in filter(threshold_at, settings[0]):
+        if len({row.get(path) for row in settings}) > 1:
+            rows = zip(settings, policies, strict=True)
+            alike = {repr({**row, path: None}): policy for row, policy in rows}
+            curves = (_step_curves(held, policy, path, arm, None)[0] for policy in alike.values())
+            if len(alike) < len(policies) and all(len(curve[path].low) == 1 for curve in curves):
+                yield policies[0], path
 
 
 def rate_table(
@@ -637,7 +661,11 @@ def steps(
       A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all
         thresholds one after the other, with `path` as the first column. A step of an upper
         threshold holds on [low, high), of a lower one on (low, high]; the outermost end at the
-        threshold's range. `attrs["units"]` names the unit of each path.
+        threshold's range. `attrs["units"]` names the unit of each path; of all
+        thresholds `attrs["idle"]` those of the policy that have no step.
+
+    Warns:
+      IdleThresholdWarning: the path has no step: no value of it changes a decision.
 
     Raises:
       ValueError: the path cannot be swept, or resolution is below 2.
@@ -662,9 +690,21 @@ def steps(
     table = pd.DataFrame(
         {"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)}
     )
-    table = table if path is None else table.drop(columns="path")
+    flat = [name for name, curve in curves.items() if len(curve.low) == 1]
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
+    if path is None:
+        table.attrs["idle"] = unlisted_thresholds(policy, curves.keys() - flat)
+    else:
+        table = table.drop(columns="path")
+        warn_idle((policy, name) for name in flat)
     return with_headline(table, trace)
+
+
+def unlisted_thresholds(policy: PolicyData, listed: Container[str]) -> tuple[str, ...]:
+    """Thresholds that a policy sets and that are not among those listed."""
+    settings = policy.settings.items()
+    thresholds = (path for path, value in settings if value is not None and threshold_at(path))
+    return tuple(path for path in thresholds if path not in listed)
 
 
 def _step_curves(
@@ -697,7 +737,8 @@ def shard_moves(
     if path is None:
         evidence = measured_tables(trace, policy, arm).evidence
         return moves_of_paths(evidence, policy, acting_paths(evidence, policy))
-    return moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
+    evidence = _path_tables(trace, policy, path, arm).evidence
+    return moves_of_paths(evidence, with_threshold(evidence, policy, path), [path])
 
 
 def _path_tables(
@@ -726,7 +767,7 @@ def flips(
     Returns:
       A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and
         the status is another), `change`, `share` (its size over the threshold's range), `status`,
-        `becomes`.
+        `becomes`. `attrs["idle"]`: thresholds of the policy that are compared with nothing here.
     """
     import pandas as pd
 
@@ -740,9 +781,8 @@ def flips(
     evidence = decisions.tables.evidence
     current = Status(int(decisions.status[0]))
     rows = []
-    for path, (points, codes) in piece_codes(
-        evidence, thresholds, acting_paths(evidence, policy)
-    ).items():
+    acting = acting_paths(evidence, policy)
+    for path, (points, codes) in piece_codes(evidence, thresholds, acting).items():
         value, swept = policy.value(path), swept_paths(evidence.known, user_gates(thresholds))[path]
         width = float(evidence.l2.shape[1]) if swept.whole else swept.high - swept.low
         # a cost has no greatest value: its change counts beside itself
@@ -771,9 +811,10 @@ def flips(
                 )
             )
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
-    return pd.DataFrame(rows, columns=columns).sort_values(
-        "share", kind="stable", ignore_index=True
-    )
+    table = pd.DataFrame(rows, columns=columns)
+    table = table.sort_values("share", kind="stable", ignore_index=True)
+    table.attrs["idle"] = unlisted_thresholds(policy, acting)
+    return table
 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:

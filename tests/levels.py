@@ -310,7 +310,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_decision_follows_from_its_checks",
         ),
         "test_input_remedies.py": ("TestScale.test_a_bound_of_another_scale_is_told",),
-        "test_lab_acting_gates.py": (
+        "test_lab_dropped_gates.py": (
             "TestNotes.test_a_policy_that_keeps_its_gates_has_no_such_note",
             "TestNotes.test_the_command_line_prints_it_and_the_report_begins_with_it",
             "TestNotes.test_the_gates_that_are_off_are_named_right_after_the_selection",
@@ -514,6 +514,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_steps_of_costs_are_what_each_value_counts",
             "test_steps_of_recorded_answers_are_what_each_value_counts",
         ),
+        "test_replaying_idle_thresholds.py": ("test_the_answer_on_the_bundled_trace",),
         "test_report_page.py": (
             "test_a_case_without_hits",
             "test_a_certificate_is_shown_and_tested_again",

@@ -213,6 +213,7 @@ def of_replay(seed: int, depths: int) -> None:
         decide(trace, chosen).frame(reasons=True)
         evidence = measured_tables(trace, chosen).evidence
         replay.all_step_cells(evidence, chosen)
+        step_functions.idle_thresholds(evidence, chosen, ["l2.max_l2"])
         replay.policy_cells(evidence, [chosen])
         replay.case_cells(evidence, [chosen])
         step_functions.piece_status(evidence, chosen, breakpoints.acting_paths(evidence, chosen))

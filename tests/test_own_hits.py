@@ -91,7 +91,7 @@ class TestStart:
     def test_a_study_searches_what_decides_on_hits_without_distances(
         self, frame: pd.DataFrame
     ) -> None:
-        """What is left out moves no decision of any configuration, and a note counts it.
+        """What is left out moves no decision of any configuration, and the result names it.
 
         A gate that asks keeps it.
         """
@@ -105,7 +105,7 @@ class TestStart:
         start = raglab.lab.starting_policy(trace)
         assert list(raglab.lab.full_space(trace, start)) == ["signals.mine.min"]
         result = _silent(raglab.tune, trace, trials=4)
-        assert any(note.startswith("The search of the chain leaves out ") for note in result.notes)
+        assert "resolver.signature" in result.left_out
         assert {path for trial in result.study.trials for path in trial.params} == {
             "signals.mine.min"
         }
@@ -119,7 +119,7 @@ class TestStart:
         asks = start.replace("signals.mine.on_fire", "ask")
         assert "resolver.signature" in raglab.lab.full_space(trace, asks)
         stated = _silent(raglab.tune, trace, trials=2, space={"signals.mine.min": (0.1, 0.5)})
-        assert not any("leaves out" in note for note in stated.notes)
+        assert stated.left_out == ()
 
     def test_scores_of_no_scale_are_gated_in_their_direction(self, frame: pd.DataFrame) -> None:
         """Without any distance the user's signals are gated.

@@ -247,6 +247,7 @@ def _with_user_gates(policies: list[PolicyData], seed: int) -> list[PolicyData]:
             "short": {"most": float(rng.integers(0, 8))},
         }
         changed = one.replace("gates", section)
+        order = [name for name in order if "." not in name or name in changed.gates_in_order()]
         found.append(
             changed.replace("decision.order", [*order, *behind]) if rng.random() < 0.7 else changed
         )

@@ -12,6 +12,16 @@ PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _INSIDE = (PACKAGE, contextlib.__file__)  # a block of ours ends in a frame of contextlib
 
 
+class IdleThresholdWarning(UserWarning):
+    """A threshold cannot act: under its policy, or on the cases of a trace."""
+
+
+def is_called_inside() -> bool:
+    """Whether what calls this was itself called by the package, not by a line of the user."""
+    # as below
+    return sys._getframe(2).f_code.co_filename.startswith(_INSIDE)  # noqa: SLF001
+
+
 def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> None:
     """Warn at the nearest caller outside the package.
 

@@ -15,6 +15,7 @@ from raglab.gating.expected_cost import PATHS, ActionCosts
 from raglab.gating.own_margins import OWN, OwnThresholds
 from raglab.gating.signal_gates import SIGNALS, SignalThresholds, UserThresholds
 from raglab.policy import PolicyData
+from raglab.policy_parts.acting import check_order_names
 from raglab.policy_parts.gate_order import (
     ON_CHOSEN,
     Order,
@@ -181,6 +182,8 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     assert all(policy.decision.order == stated for policy in policies)  # noqa: S101
     if stated is None:
         return published_order()
+    for policy in policies:
+        check_order_names(policy)
     signals = in_order({name for policy in policies for name in policy.signals})
     own = sorted({name for policy in policies for name in policy.gates})
     order = policy_order(stated, user_names(signals, dict.fromkeys(own)))

@@ -21,7 +21,9 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
-from raglab.replay import each_shard, policy_cells, step_cells, tally
+from raglab.policy import idle_reasons
+from raglab.policy_parts.acting import gate_need, threshold_need
+from raglab.replay import each_shard, policy_cells, step_cells, tally, unlisted_thresholds
 from raglab.replaying.breakpoints import (
     SWEPT,
     StepCells,
@@ -31,6 +33,7 @@ from raglab.replaying.breakpoints import (
     threshold_at,
     user_gates,
 )
+from raglab.replaying.step_functions import idle_thresholds
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_columns import UNSTATED
 from raglab.store.policies import Policy
@@ -95,7 +98,7 @@ def full_space(
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out, a bound of a signal that the policy
-    does not set, and on hits with gates that are off what then decides nothing, see `idle_paths`.
+    does not set, and what decides nothing whatever the others are, see `idle_in_space`.
 
     Args:
       trace: the trace whose values bound the ranges.
@@ -132,8 +135,54 @@ def full_space(
                 least if swept.log else low, high, log=swept.log and 0 < least < high
             )
     space |= {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
-    idle = idle_paths(evidence, policy)
+    idle = idle_in_space(evidence, policy, space)
     return {path: extent for path, extent in space.items() if path not in idle}
+
+
+def idle_in_space(
+    evidence: Evidence, policy: Policy, space: Mapping[str, SearchRange]
+) -> list[str]:
+    """Paths of a space that decide nothing on a trace, whatever value each of the others takes.
+
+    Their gate is off in every trial, no case has a value in the range, or the one path that is left
+    changes no decision.
+    """
+    soft = "l2.soft_max_l2"  # acts where it can pass the other one
+    ends = [soft, space[soft].high] if soft in space else []
+    ends += [item for path in space if path in SWITCHES for item in (path, True)]
+    opened = policy.replace("decision.rule", "chain", *ends)
+    thresholds, idle = policy_thresholds([opened]), set(idle_paths(evidence, opened))
+    for path, extent in space.items():
+        section = path.rpartition(".")[0]
+        need = threshold_need(opened, path)
+        if extent.is_switch:
+            need = None if section == "resolver" else gate_need(opened, section)
+        else:
+            met = breakpoints(evidence, thresholds, path)
+            idle |= set() if np.any((met >= extent.low) & (met <= extent.high)) else {path}
+        idle |= {path} if need and need.path not in space else set()
+    acting = [path for path in space if path not in idle]
+    if len(acting) == 1 and not space[acting[0]].is_switch:
+        idle |= set(idle_thresholds(evidence, policy, acting))
+    return [path for path in space if path in idle]
+
+
+def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRange]) -> None:
+    """Stop at a path of a user's space that decides nothing, see `idle_in_space`.
+
+    Raises:
+      ValueError: names the paths and what would make them act.
+    """
+    if idle := idle_in_space(evidence, policy, space):
+        why = idle_reasons((policy, path) for path in idle)
+        msg = f"space must name what can decide: {why}"
+        raise ValueError(msg)
+
+
+def left_out(policy: Policy, space: Mapping[str, SearchRange]) -> tuple[str, ...]:
+    """Thresholds that a policy sets, and switches, that a space leaves out; costs are no part."""
+    paths = (*unlisted_thresholds(policy, space), *(path for path in SWITCHES if path not in space))
+    return tuple(path for path in paths if not path.startswith("decision."))
 
 
 def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
@@ -148,6 +197,8 @@ def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
     Source: rules S2.5, S2.15, S3.3.
     """
     sections = set(evidence.off)
+    if gate_need(policy, "gap"):
+        sections.add("gap")
     asks = any(policy.value(f"signals.{name}.on_fire") == "ask" for name in policy.signals) or bool(
         policy.gates
     )
@@ -158,18 +209,6 @@ def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
         sections.add("coverage")
     paths = (*SWEPT, *SWITCHES)
     return tuple(path for path in paths if path.partition(".")[0] in sections)
-
-
-def idle_note(idle: Sequence[str]) -> str:
-    """Settings that a study does not search, since they decide nothing; '' where there are none."""
-    if not idle:
-        return ""
-    sections = dict.fromkeys(path.partition(".")[0] for path in idle)
-    return (
-        f"The search of the chain leaves out {len(idle)} settings of {', '.join(sections)}, which "
-        "decide nothing on "
-        "these hits."
-    )
 
 
 def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dict[str, SearchRange]:

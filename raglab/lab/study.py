@@ -60,9 +60,9 @@ from raglab.lab.search_space import (
     Goal,
     SearchRange,
     always_answer,
+    check_space,
     full_space,
-    idle_note,
-    idle_paths,
+    left_out,
     limit_depth,
     line_search,
     manual_loop,
@@ -166,6 +166,8 @@ class TuneResult:
       status_only: judged cases that are scored by status alone.
       n_certify: answerable cases of split certify, which the study does not read; None where there
         is no such split.
+      left_out: thresholds and switches that the search of the chain left out, since they decide
+        nothing on these cases.
     """
 
     policy: Policy
@@ -191,6 +193,7 @@ class TuneResult:
     basis: str = SOURCES
     status_only: int = 0
     n_certify: int | None = None
+    left_out: tuple[str, ...] = ()
 
     def frame(self) -> pd.DataFrame:
         """Rates of the compared policies on the cases that judge them, a row a policy."""
@@ -358,6 +361,7 @@ class TuneResult:
             ),
             ("basis", self.basis),
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials of the chain"),
+            ("left out", ", ".join(self.left_out) or "nothing"),
         ]
         head = ("policy", "expected cost", *names, *(["met"] if self.goal.targets else []))
         # Notes are first and open, for they say what the numbers below do not show.
@@ -543,7 +547,8 @@ def tune(
       goal: costs and targets.
       basis: what says whether a recorded answer is right, `answer_right`, `judge_right` or `text`;
         the first at hand where not given (rule S6.3, see `with_basis`).
-      space: path -> range or (low, high); `full_space` where not given.
+      space: path -> range or (low, high), of what can decide on these cases; `full_space` where not
+        given.
       storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a
         database. There a study continues; one that was killed ends with the same result. Trials
         that you ran or queued in it with Optuna are judged too, in addition to those of `trials`.
@@ -561,10 +566,10 @@ def tune(
 
     Raises:
       ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is
-        none, a case without a label, a candidate that cannot be made of these cases or was fitted
-        on them, a group that no case states or with the rule chain, a storage that cannot be opened
-        or holds a study of another search under this name, or `on_trials` with a study that workers
-        share.
+        none or of what decides nothing, a case without a label, a candidate that cannot be made of
+        these cases or was fitted on them, a group that no case states or with the rule chain, a
+        storage that cannot be opened or holds a study of another search under this name, or
+        `on_trials` with a study that workers share.
 
     Source: rules S2.19, S2.20, S6.2, S6.4, S6.5, S6.7, S6.8.
 
@@ -595,9 +600,12 @@ def tune(
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
     result = _judged_result(of, cases, entry, search)
     begun = starting_note(of.problem.start) if policy is None else ""
-    idle = idle_note(idle_paths(cases.evidence, of.problem.start)) if space is None else ""
     headline, *rest = result.notes
-    return replace(result, notes=(headline, *filter(None, (begun, idle)), *rest))
+    return replace(
+        result,
+        notes=(headline, *filter(None, (begun,)), *rest),
+        left_out=left_out(of.problem.start, of.problem.space) if space is None else (),
+    )
 
 
 class StudyProblem(NamedTuple):
@@ -649,7 +657,11 @@ def search_problem(
     ).replace("decision.rule", "chain")
     wanted, splits = goal or Goal(), study_splits(trace, seed)
     held = Measured(splits.made_of)
-    ranges = full_space(held, start, arm=arm) if space is None else search_ranges(space)
+    if space is None:
+        ranges = full_space(held, start, arm=arm)
+    else:
+        ranges = search_ranges(space)
+        check_space(measured_tables(held, start, arm).evidence, start, ranges)
     defaults = limit_depth(published_policy(start), trace)
     by_hand = manual_loop(held, defaults, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.

@@ -13,9 +13,9 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import trace_basis
-from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
+from raglab.lab.dropped_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.group_fitting import CaseGroups, group_sentences
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.report.verdicts import target_met

@@ -34,7 +34,6 @@ from raglab.decision.scoring import trace_basis
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.gates import GATES, Threshold
-from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
 from raglab.lab.certificate_checks import Retest, certificate_defect, retest
@@ -48,6 +47,7 @@ from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks
 from raglab.lab.trace_comparison import paired_arms
 from raglab.metrics.robustness import quantile_map
+from raglab.policy_parts.acting import acting_gates
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import cases_by_shard, decide_policies, each_shard
 from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values

@@ -26,7 +26,6 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import number_text
 from raglab.gates import Threshold
-from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
 from raglab.lab.comparison import (
@@ -40,6 +39,7 @@ from raglab.lab.comparison import (
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.metrics.intervals import mean_interval
+from raglab.policy_parts.acting import acting_gates
 from raglab.replay import decide_policies
 from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.store.policies import Policy

@@ -27,12 +27,12 @@ from raglab.decision.trace_view import TraceView
 from raglab.gates import Threshold
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.gating.own_margins import OWN
-from raglab.lab.acting_gates import acting_gates
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
 from raglab.lab.review_rates import NAN, RATE_COLUMNS, N, ReviewColumns, label_rates, traffic_rates
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.intervals import check_level
 from raglab.policy import PolicyData
+from raglab.policy_parts.acting import acting_gates
 from raglab.replay import decide_policies, each_shard, join_columns
 from raglab.replaying.breakpoints import (
     Moves,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from raglab import gates
 from raglab.decision.trace_view import TraceView
-from raglab.lab.acting_gates import acting_gates
 from raglab.policy import PolicyData
+from raglab.policy_parts.acting import acting_gates
 
 
 def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:

@@ -117,7 +117,11 @@ def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArra
             for depth in range(evidence.l2.shape[0])
         ]
     )
-    values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
+    meets = (flat >= swept.low) & (flat <= swept.high)
+    for special in SWEPT.values():  # of a gate with two thresholds each case meets one
+        if special.where and special.section == swept.section:
+            meets &= chain.measurement(evidence, special.where) == (special.path == path)
+    values = np.where(meets, flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 

@@ -90,6 +90,40 @@ def piece_status(
     }
 
 
+def idle_thresholds(
+    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of some thresholds of which no value changes a decision of any case.
+
+    All other thresholds stay as in the policy. Exact; a decision is a case's status and, where it
+    has a label, whether it is right.
+    """
+    code = evidence.label_code
+    judged = evidence._replace(label_code=np.where(code < 0, np.int8(Status.ambiguous), code))
+    unset = [path for path in paths if policy.value(path) is None]
+    groups = [(policy, [path for path in paths if path not in unset])]
+    groups += [(with_threshold(evidence, policy, path), [path]) for path in unset]
+    cells = {
+        path: CELL_OF_CODE[codes]
+        for chosen, group in groups
+        for path, (_, codes) in piece_codes(judged, policy_thresholds([chosen]), group).items()
+    }
+    return tuple(path for path in paths if (cells[path] == cells[path][:1]).all())
+
+
+def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyData:
+    """Policy that sets a threshold, at an end of its range where it did not.
+
+    One that is not set may switch its gate off: steps of it are those of a policy that sets it.
+    """
+    swept = swept_threshold(evidence.known, policy_thresholds([policy]), path)
+    if policy.value(path) is not None:
+        return policy
+    ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
+    value = ends[0] if ends else 0.0
+    return policy.replace(path, int(value) if swept.whole else value)
+
+
 def _end_codes(
     evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]
 ) -> dict[str, NDArray[np.int16]]:

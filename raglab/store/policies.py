@@ -11,6 +11,7 @@ import yaml
 
 from raglab import policy
 from raglab.decision.misuse import takes
+from raglab.policy_parts.acting import NUMBERS, threshold_need
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
 from raglab.store.strict_yaml import load_yaml
@@ -38,11 +39,18 @@ class Policy(policy.PolicyData):
           ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a
             bad pattern; names file, key, value and rule.
           TypeError: a path of another kind.
+
+        Warns:
+          IdleThresholdWarning: a number keeps a threshold from acting.
         """
         if path is None:
             return cls.from_mapping()
         stated = load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
         file_policy = cls.from_mapping(stated, str(path))
+        # a switch, a rule and an order that keep a threshold from acting say so themselves
+        needs = {path: threshold_need(file_policy, path) for path in file_policy.diff()}
+        numbers = [path for path, need in needs.items() if need and need.path in NUMBERS]
+        policy.warn_idle((file_policy, path) for path in numbers)
         if file_policy.pack in BUNDLED and file_policy.pack_hash is None:
             return file_policy
         place = (

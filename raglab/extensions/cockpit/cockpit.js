@@ -192,8 +192,7 @@ class Slider {
       { class: "slider", role: "slider", tabindex: 0, "aria-label": title, "aria-orientation": "horizontal" },
       this.histogram, this.plateau, this.tick, this.handle,
     );
-    if (disabled) attribute(this.el, "aria-disabled", "true");
-    else this.listen();
+    if (!disabled) this.listen();
     this.disabled = disabled;
     this.update(threshold);
   }
@@ -222,7 +221,8 @@ class Slider {
     attribute(this.el, "aria-valuemin", t.view_low);
     attribute(this.el, "aria-valuemax", t.view_high);
     const reach = `${t.path}, ${t.unit}: ${tickText(t.view_low)} to ${tickText(t.view_high)}`;
-    attribute(this.el, "title", this.disabled ? FROZEN : `${reach}${t.value == null ? ", off" : ""}`);
+    attribute(this.el, "aria-disabled", this.disabled || t.idle ? "true" : null);
+    attribute(this.el, "title", this.disabled ? FROZEN : t.idle || `${reach}${t.value == null ? ", off" : ""}`);
     const drawn = `${t.view_low} ${t.view_high}`;
     if (drawn !== this.drawn) drawHistogram(this.histogram, this.cockpit.setup.histograms?.[t.path], t);
     this.drawn = drawn;
@@ -244,7 +244,7 @@ class Slider {
   }
 
   down(event) {
-    if (event.button !== 0) return;
+    if (event.button !== 0 || this.threshold.idle) return;
     this.el.setPointerCapture(event.pointerId);
     this.cockpit.putBack(this.path);
     this.box = this.el.getBoundingClientRect();
@@ -352,6 +352,7 @@ class Slider {
   }
 
   key(event) {
+    if (this.threshold.idle) return;
     if (event.key === "Escape" && (this.drag || this.step != null)) {
       event.stopPropagation();
       this.giveUp();

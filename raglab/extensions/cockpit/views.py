@@ -22,6 +22,8 @@ from raglab.gates import Gate, Threshold
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS, signal_path
 from raglab.lab.search_space import Goal, round_between, step_index
+from raglab.policy import idle_reasons
+from raglab.policy_parts.acting import RULE_SWITCHES
 from raglab.policy_parts.own_gates import own_gate
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import flips, step_cells
@@ -32,6 +34,7 @@ from raglab.replaying.breakpoints import (
     swept_threshold,
     threshold_values,
 )
+from raglab.replaying.step_functions import idle_thresholds, with_threshold
 from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
@@ -43,13 +46,6 @@ BINS = 40  # of a histogram
 MOST_ROWS = 100  # cases that a page lists; the rest are counted
 HITS_SHOWN, TEXT_SHOWN = 12, 1_200  # hits of a case, characters of each
 STATUSES = tuple(status.name for status in Status)
-# Switch of each rule of the resolver that has one.
-RULE_SWITCHES = {
-    "overview": "resolver.overview",
-    "entities": "resolver.entities",
-    "signature_similarity": "resolver.signature",
-    "anchor_similarity": "resolver.anchor",
-}
 
 
 class ShownPolicy(NamedTuple):
@@ -198,8 +194,10 @@ def gate_views(
       axes: those that were worked out for this policy, by path.
     """
     counts, counts_before = decided_counts(here), decided_counts(before)
-    none, views = [0] * len(Status), []
-    for row in gate_rows(here):
+    none, views, rows = [0] * len(Status), [], list(gate_rows(here))
+    paths = [threshold.path for row in rows for threshold in row.thresholds]
+    idle = set(idle_thresholds(here.evidence, here.policy, paths))
+    for row in rows:
         view = {
             "name": row.name,
             "title": row.name.replace("_", " "),
@@ -213,6 +211,11 @@ def gate_views(
             "locked": row.name in locked,
             "thresholds": [
                 _threshold_view(here, before, threshold, locked, axes)
+                | {
+                    "idle": idle_reasons(
+                        [(here.policy, threshold.path)] if threshold.path in idle else []
+                    )
+                }
                 for threshold in row.thresholds
             ],
         }
@@ -361,21 +364,12 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
     Raises:
       ValueError: the path cannot be swept.
     """
-    policy, value = here.policy, here.policy.value(path)
-    swept = swept_threshold(here.evidence.known, here.thresholds, path)
-    # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
-    if value is None:
-        policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
-        swept = swept_threshold(here.evidence.known, policy_thresholds([policy]), path)
+    value, policy = here.policy.value(path), with_threshold(here.evidence, here.policy, path)
+    swept = swept_threshold(here.evidence.known, policy_thresholds([policy]), path)
     steps: StepCells = step_cells(here.evidence, policy, path)
     at = -1 if value is None else step_index(steps.low, steps.high, float(value), swept.side)
     inner = round_between(steps.low, steps.high, swept)
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
-
-
-def _any_value(swept: Threshold) -> float:
-    ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
-    return ends[0] if ends else 0.0
 
 
 AXIS_RATES = tuple(metrics.RATES)

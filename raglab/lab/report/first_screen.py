@@ -18,22 +18,22 @@ from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import is_refusal, refusal_text
 from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
-from raglab.lab.acting_gates import (
-    acting_gates,
-    bound_text,
-    dropped_answer_gates_note,
-    dropped_gates,
-)
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import ANSWER, FIXED, FREE, REFUSE
 from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
+from raglab.lab.dropped_gates import (
+    bound_text,
+    dropped_answer_gates_note,
+    dropped_gates,
+)
 from raglab.lab.report.blocks import setting_texts, verdict_sentence
 from raglab.lab.report.promise_sections import own_certificate, promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import TargetVerdict, verdicts
 from raglab.lab.report.words import WORDS
 from raglab.lab.study_notes import FEW
+from raglab.policy_parts.acting import acting_gates
 from raglab.values import Status
 from raglab.words.html_display import Cell, Mark
 

@@ -145,6 +145,22 @@ class TestNumbers:
         assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
         assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
 
+    def test_a_slider_that_cannot_act_says_why(self) -> None:
+        """By its policy, or on its cases; one that acts says nothing."""
+        cockpit = opened()
+        policy = cockpit.policy.replace("similarity.enabled", False)
+        gates = raglab.cockpit(made(3), policy).page()["gates"]
+        reason = {one["path"]: one["idle"] for row in gates for one in row["thresholds"]}
+        assert "similarity.enabled" in reason["similarity.min_similarity"]
+        assert "confidence.tau_explicit" in reason["confidence.tau_explicit"]
+        before = {
+            one["path"]: one["idle"] for row in cockpit.page()["gates"] for one in row["thresholds"]
+        }
+        assert before["similarity.min_similarity"] == ""
+        for path, text in before.items():
+            steps = cockpit.axis(path).low
+            assert bool(text) == (len(steps) == 1), path
+
     @given(st.integers(0, 400))
     @settings(max_examples=25, deadline=None)
     def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:

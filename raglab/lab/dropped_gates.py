@@ -1,47 +1,15 @@
-"""Acting gates (shore): gates deciding under a policy, gates a study turned off (S2.12, S6.8)."""
+"""Dropped gates (shore): gates that a study turned off, and what that means live (S6.8)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from raglab import gates
-from raglab.gating.signal_gates import SIGNALS
 from raglab.policy import PolicyData, told_value
+from raglab.policy_parts.acting import acting_gates
 from raglab.policy_parts.sections import EXPECTED_COST
 
 ANSWER_GATES = frozenset(gate.name for gate in gates.judging_gates("answer") if gate.switch)
-
-
-def acting_gates(policy: PolicyData) -> tuple[str, ...]:
-    """Names of the gates that may fire under a policy, in its order.
-
-    Without hygiene, which always may.
-
-    A decision by expected cost reads domain and the gates on signals and of the user alone (rule
-    S2.17).
-
-    Example:
-      >>> acting_gates(
-      ...     PolicyData.from_mapping().without_gates().replace("signals.confidence.min", 60)
-      ... )
-      ('signals.confidence',)
-    """
-    order, by_cost = policy.decision.order, policy.decision.rule == EXPECTED_COST
-    switches = {
-        gate.name: by_cost and gate.judges != "query" for gate in gates.GATES if gate.switch
-    }
-
-    def acts(name: str) -> bool:
-        if name in switches:
-            return (
-                not switches[name]
-                and policy.value(f"{name}.enabled")
-                and (order is None or name in order)
-            )
-        user = "." in name and policy.value(f"{name}.enabled")
-        return bool(user) and (order is None or name in order or SIGNALS in order)
-
-    return tuple(name for name in policy.gates_in_order() if acts(name))
 
 
 def dropped_gates(

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from labelled import labelled
 from raglab import gates
 from raglab.cli.common import _say_study
-from raglab.lab.acting_gates import (
+from raglab.lab.candidates import THRESHOLD
+from raglab.lab.dropped_gates import (
     ANSWER_GATES,
-    acting_gates,
     bound_text,
     dropped_gates,
     dropped_gates_text,
 )
-from raglab.lab.candidates import THRESHOLD
 from raglab.lab.study import TuneResult, tune
+from raglab.policy_parts.acting import acting_gates
 from raglab.store.policies import Policy
 
 SWITCHES = tuple(gate.name for gate in gates.GATES if gate.switch)
