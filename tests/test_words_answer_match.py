@@ -36,6 +36,9 @@ def match(answer: str, gold: str, question: str = "", headings: str = "") -> str
         ("01479 555 214", "Ring 01479-555-214.", RIGHT),
         ("48 hours", "two days", RIGHT),
         ("£1,200", "It is GBP 1200.00.", RIGHT),
+        ("90 minutes", "an hour and a half", RIGHT),
+        ("3 March 1988", "on the third of March, 1988", RIGHT),
+        ("14 days", "a fortnight", RIGHT),
         ("£2.50", "two pounds fifty", RIGHT),
         ("10:45 pm", "It leaves at 22:45.", RIGHT),
         ("15/10/2024", "until 15 October 2024", RIGHT),
@@ -79,6 +82,9 @@ def test_by_hand(gold: str, answer: str, name: str) -> None:
     [
         ("Are dogs allowed?", "Yes", "Dogs are allowed.", RIGHT),
         ("Are dogs allowed?", "Yes", "Dogs are not allowed.", WRONG),
+        ("Are dogs allowed?", "Yes", "They are, on a lead.", RIGHT),
+        ("Are dogs allowed?", "Yes", "Unfortunately not.", WRONG),
+        ("Are dogs allowed?", "Yes", "Every pet may come in.", UNDECIDED),
         ("Are dogs allowed?", "No", "No, dogs are not allowed.", RIGHT),
         ("Is breakfast included?", "No", "Yes, breakfast is included.", WRONG),
         ("Is breakfast included?", "No", "Breakfast is included only on Sundays.", UNDECIDED),
@@ -156,10 +162,10 @@ def test_the_error_on_pairs_that_it_never_saw() -> None:
     )
     assert sum(counts.values()) == 400
     assert dict(counts) == {
-        (True, RIGHT): 101,
-        (True, UNDECIDED): 79,
-        (True, WRONG): 20,
-        (False, RIGHT): 39,
-        (False, UNDECIDED): 88,
-        (False, WRONG): 73,
+        (True, RIGHT): 128,
+        (True, UNDECIDED): 63,
+        (True, WRONG): 9,
+        (False, RIGHT): 17,
+        (False, UNDECIDED): 63,
+        (False, WRONG): 120,
     }

@@ -110,6 +110,13 @@ _UNITS = {
     for word in words.split()
 }
 _CENTS = {"penny": "£", "pence": "£", "p": "£", "cent": "$"}  # by the key of the word
+# how a reply says yes or no without these words
+_REPLY = re.compile(
+    r"\W*(?:(?P<yes>sure|certainly|of course|indeed)|(?P<no>not|unfortunately not)"
+    r"|(?:it|they|you|we|he|she) (?:does|do|can|may|is|are|will|must)(?P<not> not|n['’]t)?)"
+    r"(?:\s*[,.;:!]|$)",
+    re.IGNORECASE,
+)
 _YES = {"yes": 1, "oui": 1, "no": -1, "non": -1}
 _MINUS = claim_words("minus")[0].key
 FIRST, PER, EACH = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
@@ -168,6 +175,27 @@ _TIME = re.compile(
     rf"|\b(?P<noon>{any_of(_NOON)})\b",
     re.IGNORECASE,
 )
+_ORDINALS = re.findall(
+    r"\w+",
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth",
+)
+# ways to write a value that are none of numerals
+_SPELLINGS = [
+    (re.compile(pattern, re.IGNORECASE), value)
+    for pattern, value in (
+        *((rf"\b{day}(?= of (?:{_MONTH})\b)", str(n)) for n, day in enumerate(_ORDINALS, 1)),
+        (rf"\b({_MONTH})\.? of (?=\d{{4}}\b)", r"\1 "),
+        (r"\ba fortnight\b|\bfortnight(?=ly)", "2 weeks"),
+        (r"\ban? (hour|year|month|day|week) and a half\b", r"1.5 \1s"),
+        (r"\bhalf an? (?=hour|year|month|day|week)", "0.5 "),
+        (r"\bthree quarters of an? (?=hour|year)", "0.75 "),
+        (r"\ba quarter of an? (?=hour|year)", "0.25 "),
+        (r"\bhalf of\b", "50 % of"),
+        (r"\btwice\b", "2 times"),
+        (r"\bUS (?=dollar)", ""),
+    )
+]
 _HALF_DAY = re.compile(
     r"\b(\d{1,2})((?:[:.]\d\d)?)(?=\s?(?:-|–|to|until|and)\s?\d{1,2}(?:[:.]\d\d)?\s?([ap])\.?m\b)",
     re.IGNORECASE,
@@ -250,7 +278,10 @@ def _match(answer: str, gold: str, question: str, headings: str) -> AnswerMatch:
     is_echo &= not wanted.content <= stated.content
     if is_echo and not wanted.content <= asked.content:
         return AnswerMatch.wrong
-    return _match_words(stated, wanted, asked, opposes=opposes, is_sentence=is_sentence)
+    match = _match_words(stated, wanted, asked, opposes=opposes, is_sentence=is_sentence)
+    # yes and no may be said in words that share nothing
+    is_open = match == AnswerMatch.wrong and not opposes and _YES_QUESTION.match(question)
+    return AnswerMatch.undecided if is_open else match
 
 
 def _match_words(
@@ -359,6 +390,8 @@ def text_facts(text: str) -> Facts:
     """What a text states: values, words of substance with their signs, yes or no."""
     plain = unicodedata.normalize("NFKC", re.sub("[°²³]", " ", text))
     plain = re.sub(r"(?<![^\s(])[-−](?=\d)", "minus ", plain)
+    for pattern, value in _SPELLINGS:
+        plain = pattern.sub(value, plain)
     values: set[Value] = set()
     rest = _take_days(_take_codes(_take_times(_take_dates(plain, values), values), values), values)
     values |= {
@@ -379,7 +412,7 @@ def text_facts(text: str) -> Facts:
             if word.kind not in _IDLE and word.key not in _NO_KEYS
         ),
         frozenset(words),
-        _YES.get(words[0], 0) if words and is_reply else 0,
+        _YES.get(words[0], 0) if words and is_reply and words[0] in _YES else _reply(plain),
         _RESTRICTS.search(plain) is not None,
         _DOUBT.search(plain) is not None,
         frozenset(
@@ -530,6 +563,12 @@ def _plain_name(word: str) -> str:
     plain = _RATES.get(plain, plain)
     day = _DAYS.get(plain[:3], "")
     return day if day.startswith(plain) or plain in {"tues", "thurs"} else plain
+
+
+def _reply(text: str) -> int:
+    """1 or -1 where a text begins with a short yes or no in other words, else 0."""
+    match = _REPLY.match(text)
+    return 0 if match is None else -1 if match["no"] or match["not"] else 1
 
 
 def _says_yes(facts: Facts, asked: Facts) -> int:
