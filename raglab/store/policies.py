@@ -10,7 +10,6 @@ from typing import Any, Self
 import yaml
 
 from raglab import policy
-from raglab.decision.misuse import takes
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
 from raglab.store.strict_yaml import load_yaml
@@ -27,7 +26,6 @@ class Policy(policy.PolicyData):
     """
 
     @classmethod
-    @takes(path="policy file")
     def load(cls, path: str | Path | None = None) -> Self:
         """Policy of a YAML file, what it leaves out filled in from the published defaults.
 
@@ -37,7 +35,6 @@ class Policy(policy.PolicyData):
         Raises:
           ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a
             bad pattern; names file, key, value and rule.
-          TypeError: a path of another kind.
         """
         if path is None:
             return cls.from_mapping()

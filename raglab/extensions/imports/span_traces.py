@@ -16,7 +16,6 @@ import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.decision.misuse import takes
 from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import ImportCounts
 from raglab.extensions.imports.span_parts import SpanPart, part_of_row, span_part
@@ -78,7 +77,6 @@ class RequestFile(NamedTuple):
     n: int
 
 
-@takes(cases="cases")
 def trace_from_spans(
     source: str | Path | Iterable[str | Path],
     cases: Sequence[Case] | None = None,

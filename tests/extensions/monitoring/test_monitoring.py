@@ -24,7 +24,6 @@ from raglab.lab.certification import certify_policy
 from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.replay import decide
 from raglab.store.files import InputError
-from raglab.store.policies import Policy
 from test_lab_traffic_review import unlabelled
 
 PAIR = {"hallucination_rate": 0.1, "false_refusal_rate": 0.3}
@@ -368,11 +367,3 @@ def test_false_alarms_are_rare() -> None:
         held += bool((frame["log_wealth_held"] >= frame["bar_held"]).any())
     assert alarms <= 0.1 * 400 + 3 * 6
     assert held <= 0.1 * 400 + 3 * 6
-
-
-def test_monitor_lists_what_it_takes() -> None:
-    """A keyword that it does not have is answered with those that it has."""
-    with pytest.raises(
-        TypeError, match=r"^monitor has no argument targets; it takes certificate, stream, delta, "
-    ):
-        monitor(Policy.load(), pd.DataFrame(), targets={})  # type: ignore[call-arg]
