@@ -14,6 +14,7 @@ from raglab import metrics
 from raglab.arguments.field_rules import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.case_verdicts import case_row
 from raglab.decision.chain import (
     STAGES,
@@ -29,7 +30,6 @@ from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measured_trace import Measured, held_trace, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
     N_CODES,
@@ -173,7 +173,7 @@ def decide(
 ) -> Decisions | ShardedDecisions: ...
 
 
-@takes(trace="measured", policy="policy")
+@answered_traces("trace", measured=True)
 def decide(
     trace: TraceView, policy: PolicyData, *, arm: str | None = None
 ) -> Decisions | ShardedDecisions:
@@ -515,7 +515,7 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
     return kernel
 
 
-@takes(trace="measured", policies="policies")
+@answered_traces("trace", measured=True)
 def sweep(
     trace: TraceView,
     policies: Sequence[PolicyData] | Mapping[str, PolicyData],
@@ -631,7 +631,7 @@ def _rate_columns(
     return columns
 
 
-@takes(trace="measured", policy="policy")
+@answered_traces("trace", measured=True)
 def steps(
     trace: TraceView,
     policy: PolicyData,
@@ -751,7 +751,7 @@ def _path_tables(
     return measured_tables(trace, policy, arm)
 
 
-@takes(trace="measured", policy="policy")
+@answered_traces("trace", measured=True)
 def flips(
     trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None = None
 ) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import raglab
 from generators import Weighed
 from raglab.decision.answer_text import MissingAnswers
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import FAILED_CALLS, answered_cases, failed_count, failed_sentence
 from raglab.decision.measured_trace import Measured
 from raglab.decision.scoring import headline_note
@@ -152,6 +154,28 @@ class TestLeftOut:
         before, after = recorded(castle(6), [1]), recorded(castle(6), [2])
         result = compare_traces(before, after, policy=GATED)
         assert not {"q1", "q2"} & set(map(str, result.changed["case_id"]))
+
+
+def test_a_function_gets_the_answered_cases() -> None:
+    """By position and by name; a `Measured` and every case only where it says so."""
+
+    def plain(trace: Any, place: Any = None) -> Any:
+        """Document it."""
+        return trace, place
+
+    trace = recorded(castle(12), [3, 5])
+    rest = answered_cases(trace)
+    marked = answered_traces("trace", "place")(plain)
+    for got in marked(trace, Measured(trace)), marked(place=trace, trace=Measured(trace)):
+        assert [part.fingerprint for part in got] == [rest.fingerprint] * 2
+        assert all(isinstance(part, Trace) for part in got)
+    assert marked("a path", None) == ("a path", None)
+    assert answered_traces("trace", every_case=True)(plain)(trace)[0] is trace
+    assert answered_traces("place")(plain)(trace)[0] is trace
+    held = Measured(trace)
+    assert answered_traces("trace", measured=True)(plain)(held)[0] is held
+    assert (marked.__name__, marked.__doc__) == ("plain", "Document it.")
+    assert signature(marked) == signature(plain)
 
 
 class TestCertificates:

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import plain
 from raglab import resolver
 from raglab.decision import chain
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.hit_sets import first_k_by_count
 from raglab.decision.measured_trace import KEPT, Measured
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
-from raglab.decision.misuse import takes
 from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -580,7 +580,7 @@ def test_verbs_take_a_measured_trace() -> None:
 def test_a_verb_that_measures_once_gets_the_plain_trace() -> None:
     """Whether it is given by position or by name."""
 
-    @takes(trace="trace")
+    @answered_traces("trace")
     def plain(trace: Any) -> Any:
         return trace
 

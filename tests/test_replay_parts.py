@@ -183,9 +183,7 @@ class TestResolution:
 @pytest.mark.parametrize("door", [decide, lambda it, policy: sweep(it, [policy]), steps])
 def test_what_is_no_trace_is_refused(door: Any) -> None:
     """A path instead of the trace that stands there, with what to do."""
-    with pytest.raises(
-        TypeError, match=r"trace must be a trace, got a path .*; .*raglab\.Trace\.open"
-    ):
+    with pytest.raises(ValueError, match=r"trace must be .*, got str; .*raglab\.Trace\.open"):
         door("out/trace.parquet", random_policies(0, 1)[0])
 
 

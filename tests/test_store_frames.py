@@ -643,10 +643,7 @@ class TestRefused:
 
     def test_no_frame(self) -> None:
         """A list of rows and an empty frame are refused."""
-        with pytest.raises(
-            TypeError,
-            match=r"frame must be a DataFrame, got a list of dict; .*pandas\.DataFrame\(rows\)",
-        ):
+        with pytest.raises(InputError, match=r"must be a pandas DataFrame, got list"):
             trace_from_frame([{"query": "x"}])  # type: ignore[arg-type]
         told(refusal(three().iloc[:0]), "at least one row")
 

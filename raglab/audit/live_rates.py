@@ -16,7 +16,6 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
-from raglab.decision.misuse import takes
 from raglab.metrics.intervals import (
     Interval,
     Stratum,
@@ -93,7 +92,6 @@ class KnownRequest(NamedTuple):
     feedback: Feedback | None
 
 
-@takes(log="log")
 def live_rates(
     log: AuditLog,
     *,

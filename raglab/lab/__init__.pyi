@@ -26,6 +26,4 @@ from raglab.lab.slice_rates import ndcg_by_case as ndcg_by_case
 from raglab.lab.slice_rates import ranking as ranking
 from raglab.lab.slice_rates import slices as slices
 from raglab.lab.study import TuneResult as TuneResult
-from raglab.lab.support_calibration import SupportCalibration as SupportCalibration
-from raglab.lab.support_calibration import calibrate_support as calibrate_support
 from raglab.loops.parallel import parallel_workers as parallel_workers

@@ -18,7 +18,7 @@ from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
 from raglab.bandit.learner import Bandit, check_bandit, stored_settings
 from raglab.bandit.simulation import run
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.trace_view import TraceView
 from raglab.lab.fresh_tables import REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
@@ -169,7 +169,7 @@ def tune_bandit(
     n_boot: int = ...,
     engine: str = ...,
 ) -> TableStudy: ...
-@takes(trace="trace or table", policy="policy")
+@answered_traces("trace")
 def tune_bandit(
     trace: TraceView | Table,
     policy: PolicyData | None = None,

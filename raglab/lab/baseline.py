@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import gold_answers, judged_cases
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence, trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView
@@ -54,7 +54,7 @@ class _CaseColumns(NamedTuple):
     codes: NDArray[np.int16]
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def baseline_of(
     trace: TraceView, policy: Policy, *, costs: metrics.Costs | None = None, arm: str | None = None
 ) -> Baseline:
@@ -189,7 +189,7 @@ class BaselineComparison:
         return visible(f"BaselineComparison({self.before} to {self.after}: {self.headline})")
 
 
-@takes(trace="trace", policy="policy", baseline="baseline")
+@answered_traces("trace")
 def compare_with_baseline(
     trace: TraceView,
     policy: Policy,
@@ -221,7 +221,6 @@ def compare_with_baseline(
     return compare_baselines(baseline, after, rates=rates, min_effect=min_effect)
 
 
-@takes(before="baseline", after="baseline")
 def compare_baselines(
     before: Baseline, after: Baseline, *, rates: Sequence[str] = (), min_effect: float = MIN_EFFECT
 ) -> BaselineComparison:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import check_unlearned, learned_cases, trace_queries
-from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import Tally
 from raglab.decision.scoring import headline_note, trace_basis
 from raglab.decision.trace_view import TraceView
@@ -149,7 +149,7 @@ class Retest(NamedTuple):
         )
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 

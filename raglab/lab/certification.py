@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, DataNeed, Promise
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import (
     with_learned_cases,
 )
 from raglab.decision.measured_trace import held_trace
-from raglab.decision.misuse import takes
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import headline_note, headline_sentence, trace_status_only
 from raglab.decision.trace_view import TraceView
@@ -140,7 +140,7 @@ class Certification(NamedTuple):
         )
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def certify_policy(
     trace: StudyTrace,
     policy: Policy,
@@ -215,7 +215,7 @@ def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSetting
     return _certification(cases, offered, TestOrder("single", np.arange(1), None), terms, notes)
 
 
-@takes(trace="trace", candidates="policy or policies")
+@answered_traces("trace")
 def certify_best(
     trace: StudyTrace,
     candidates: Policy | Sequence[Policy] | Mapping[str, Policy],

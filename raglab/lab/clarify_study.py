@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from raglab.bandit.learner import check_count, refuse
-from raglab.decision.misuse import takes
 from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulation import (
     ALWAYS,
@@ -235,7 +234,6 @@ def env_text(learner: DefaultLearner, question_cost: float = 1.0, error_cost: fl
     return "".join(f"RAGLAB_CLARIFY_{name.upper()}={value}\n" for name, value in rows.items())
 
 
-@takes(tune="world", held_out="world")
 def tune_clarification(
     tune: World,
     held_out: World,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
-from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import headline_sentence
 from raglab.decision.trace_view import TraceView
@@ -142,7 +142,7 @@ class Comparison(NamedTuple):
         return display("Two policies on the same cases", facts, folds)
 
 
-@takes(trace="measured", a="policy", b="policy")
+@answered_traces("trace", measured=True)
 def compare(
     trace: TraceView,
     a: Policy,

@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.learned_cases import (
     hash_queries,
@@ -22,7 +23,6 @@ from raglab.decision.learned_cases import (
     with_learned_cases,
 )
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
-from raglab.decision.misuse import takes
 from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gating.expected_cost import CLASSES, LIMIT
@@ -679,7 +679,7 @@ def fold_cells(
     return cells
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def fit_decision(
     trace: TraceView,
     policy: Policy | None = None,

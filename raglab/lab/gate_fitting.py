@@ -13,13 +13,13 @@ from raglab import calibration, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import SOURCES
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import (
     hash_queries,
     trace_queries,
     warn_of_held_back,
     with_learned_cases,
 )
-from raglab.decision.misuse import takes
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.decision.trace_view import TraceView
@@ -144,7 +144,7 @@ def shard_case_signals(
     return Signals(np.where(can, rows, np.nan), decisions.right & can, names)
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def fit_fused_gate(
     trace: TraceView,
     policy: Policy | None = None,
@@ -275,7 +275,7 @@ def _group_folds(
     return fold
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def compare_gates(
     trace: TraceView,
     policy: Policy,
@@ -485,7 +485,7 @@ class CalibratedAnswers(NamedTuple):
         return self.outcomes.copy()
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def answer_outcomes(trace: TraceView, policy: Policy, *, arm: str | None = None) -> pd.DataFrame:
     """The generator's answer to each case if nothing refuses, and whether it is right.
 
@@ -552,7 +552,7 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None) -> pd.Data
     return pd.DataFrame(rows, columns=[*names, "basis"])
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def calibrate_answers(
     trace: TraceView, policy: Policy, *, arm: str | None = None
 ) -> CalibratedAnswers:
@@ -636,7 +636,7 @@ def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
     return Cosines(best, shard_case_signals(trace, policy, arm).right)
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None) -> Policy:
     """Policy whose confidence falls back to the cosine if the reranker breaks (rule S2.8).
 

@@ -28,9 +28,9 @@ from raglab.audit.label_samples import (
     sample_rows,
     stratum_name,
 )
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.measured_trace import Measured
-from raglab.decision.misuse import takes
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
@@ -142,7 +142,7 @@ def flip_ranks(parts: Sequence[SampledRequests]) -> NDArray[np.float64]:
     return rank
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def sample_for_labels(
     trace: StudyTrace,
     policy: PolicyData,
@@ -222,7 +222,7 @@ def sample_for_labels(
     return pd.DataFrame(columns, columns=list(SAMPLE_COLUMNS))
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def with_sample_labels(
     trace: TraceKind,
     policy: PolicyData,

@@ -15,7 +15,6 @@ from raglab.decision.document_names import (
     chunk_sources,
     source_meanings,
 )
-from raglab.decision.misuse import takes
 from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
@@ -67,7 +66,6 @@ class _StoreHit(NamedTuple):
     score: float
 
 
-@takes(cases="cases")
 def hits_frame(
     source: VectorStore | BaseRetriever,
     cases: Sequence[Case],
@@ -186,7 +184,6 @@ def hits_frame(
     return pd.DataFrame(rows, columns=[name for name in named if name not in left_out])
 
 
-@takes(cases="cases", policy="policy")
 def trace_from_langchain(
     source: VectorStore | BaseRetriever,
     cases: Sequence[Case],

@@ -16,7 +16,6 @@ from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
 from raglab.bandit.learner import Bandit, refuse
 from raglab.bandit.simulation import Run, follow_costs, run
-from raglab.decision.misuse import takes
 from raglab.lab.fresh_tables import (
     REPLICATIONS,
     Account,
@@ -70,7 +69,6 @@ class Earnings(NamedTuple):
     pulls: Array
 
 
-@takes(world="reward table")
 def compare_learners(
     world: Table,
     learners: Mapping[str, Bandit | tuple[Bandit, Array]],

@@ -12,7 +12,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import cases_needed, data_need
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COMMON = "A certificate is a promise for all cases together; it promises nothing for a group alone."
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def group_rates(
     trace: TraceView,
     policy: Policy,

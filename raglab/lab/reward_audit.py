@@ -13,7 +13,7 @@ from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import greedy_arms
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
 from raglab.bandit.simulation import follow_costs
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
 from raglab.lab.reward_notes import AuditTables, audit_notes
@@ -223,7 +223,7 @@ class ArmTables(NamedTuple):
         )
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def arm_tables(
     trace: TraceView,
     policy: PolicyData,
@@ -275,7 +275,7 @@ def shard_arm_tables(
     return ArmTables(world, measured, router(trace, policy))
 
 
-@takes(trace="trace or table", policy="policy")
+@answered_traces("trace")
 def audit_rewards(
     trace: TraceView | Table,
     policy: PolicyData | None = None,

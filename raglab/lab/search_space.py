@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.measured_trace import Measured, plain_trace
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.refusal_warnings import REFUSES_ALL
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, check_in_memory
@@ -91,7 +91,7 @@ class SearchRange(NamedTuple):
         return float(rng.uniform(self.low, self.high))
 
 
-@takes(trace="measured", policy="policy")
+@answered_traces("trace", measured=True)
 def full_space(
     trace: TraceData | Measured, policy: Policy, *, arm: str | None = None
 ) -> dict[str, SearchRange]:
@@ -292,7 +292,6 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
     return own
 
 
-@takes(policy="policy")
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit.
 
@@ -302,7 +301,7 @@ def always_answer(policy: Policy) -> Policy:
     return policy.without_gates()
 
 
-@takes(trace="trace")
+@answered_traces("trace")
 def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
     """First policy for a trace: the published one, where its thresholds fit the scores.
 
@@ -374,7 +373,6 @@ def has_confidence(trace: TraceData) -> bool:
     )
 
 
-@takes(policy="policy")
 def always_refuse(policy: Policy) -> Policy:
     """Policy that refuses every question: what no answer at all costs.
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.measurement import measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView
 from raglab.gating.expected_cost import (
@@ -157,7 +157,7 @@ class SignalAudit:
         return "\n".join([f"{type(self).__name__} of {sizes}; see .frame()", *notes])
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def audit_signals(
     trace: TraceView,
     policy: Policy | None = None,

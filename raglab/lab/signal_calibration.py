@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from raglab import calibration, metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.calibration import Calibrated, Calibrator, Judgement, Method
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.score_directions import ScoredCases
 from raglab.decision.trace_view import check_in_memory
 from raglab.lab.decision_fitting import check_kinds
@@ -170,7 +170,7 @@ class _CalibratedRows:
         return getattr(self.function.fn, "counts", None)
 
 
-@takes(trace="trace")
+@answered_traces("trace")
 def calibrate_signal(
     trace: Trace,
     signal: str,

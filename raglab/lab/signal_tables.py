@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.decision_fitting import fitted_cases, join_decision_cases
 from raglab.replay import cases_by_shard, each_shard
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RIGHT_DECISION = {"right": "ok", "miss": "refuse", "refuse": "refuse", "ambiguous": "ambiguous"}
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def signal_table(
     trace: TraceView, policy: Policy | None = None, *, arm: str | None = None
 ) -> pd.DataFrame:

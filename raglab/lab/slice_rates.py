@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import holm_adjusted
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import (
     Meaning,
@@ -24,7 +25,6 @@ from raglab.decision.document_names import (
     known_documents,
     source_meanings,
 )
-from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
 from raglab.decision.score_directions import ScoredCases
 from raglab.decision.scoring import headline_note
@@ -62,7 +62,6 @@ COLUMNS = (
 )
 
 
-@takes(decisions="decisions")
 def slices(
     decisions: Decisions | ShardedDecisions,
     *,
@@ -476,7 +475,7 @@ class _Judged(NamedTuple):
     by_page: NDArray[np.bool_]
 
 
-@takes(trace="trace")
+@answered_traces("trace")
 def ranking(trace: TraceView) -> pd.DataFrame:
     """Each arm's hit@1, hit@5, hit@20 and nDCG@10, over the cases that expect a source.
 
@@ -673,7 +672,7 @@ class FusionWeights(NamedTuple):
         return self.table.copy()
 
 
-@takes(trace="trace", weights="numbers")
+@answered_traces("trace")
 def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
     """Search the fusion weight of the dense list by nDCG@10, where that of keywords counts 1.
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import (
     headline_note,
@@ -494,7 +494,7 @@ class TuneResult:
         return frozen_page(shown, self.policy, self.default_policy, self.goal, self.settings["arm"])
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def tune(
     trace: StudyTrace,
     policy: Policy | None = None,

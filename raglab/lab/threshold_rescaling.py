@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import may_be_judged
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import (
     HELD_BACK,
     REPEATED,
@@ -28,7 +29,6 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.score_directions import ScoredCases
 from raglab.decision.scoring import trace_basis
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -199,7 +199,7 @@ class LookResult(NamedTuple):
     hypotheses: int = 1
 
 
-@takes(trace="trace", policy="policy", to="trace")
+@answered_traces("trace", "to")
 def rescale_thresholds(
     trace: TraceView,
     policy: Policy,

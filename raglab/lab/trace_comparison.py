@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision import chain
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.measurement import gates_off, measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.scoring import headline_note
 from raglab.decision.signal_values import OVERLAP_AT, arm_order
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -201,7 +201,7 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
     return CasePairs([row for row, _ in pairs], [partner for _, partner in pairs], same)
 
 
-@takes(old="trace", new="trace", policy="policy", after="policy")
+@answered_traces("old", "new")
 def compare_traces(
     old: StudyTrace,
     new: StudyTrace,

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.field_rules import read_only
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_note
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence
-from raglab.decision.misuse import takes
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.gates import Threshold
@@ -391,7 +391,7 @@ def _estimate_text(row: Any) -> str:  # noqa: ANN401 - a row of `Review.rates`
     return "unknown" + interval if np.isnan(row.estimate) else f"{row.estimate:.1%}{interval}"
 
 
-@takes(trace="measured", policy="policy")
+@answered_traces("trace", measured=True)
 def review(
     trace: TraceView,
     policy: PolicyData,

@@ -19,7 +19,6 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.intent import Intent, intent
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import policy_pattern_hits
-from raglab.decision.misuse import takes
 from raglab.decision.threshold_arrays import intent_thresholds
 from raglab.live.log_outages import BANDIT
 from raglab.live.measured_signals import SIGNAL_STAGE
@@ -543,7 +542,6 @@ def record_outcome(response: Response, system: System) -> None:
         )
 
 
-@takes(request_id="text", system="system")
 # feedback is up or down
 def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT001
     """Log a thumb up or down for an answer, at any time; of several the last counts (rule S4.3).

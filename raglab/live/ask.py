@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from raglab.answering.client import one_deadline
 from raglab.decision.document_names import full_sources
-from raglab.decision.misuse import takes
 from raglab.default_learner import OTHER
 from raglab.live.logged_requests import answer_logged
 from raglab.live.model_failures import answer_or_refuse
@@ -29,7 +28,6 @@ from raglab.words.characters import visible
 from raglab.words.text import NO_MATH, html_text
 
 
-@takes(system="system or path")
 def ask(
     question: str,
     *,
@@ -128,7 +126,6 @@ def _with_on_error(system: System, on_error: OnError | None) -> System:
     return system if on_error is None else replace(system, on_error=check_on_error(on_error))
 
 
-@takes(request_id="text", system="system or path")
 def reply(
     request_id: str,
     answer: str,
@@ -189,7 +186,6 @@ _WORDS = {
 _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})
 
 
-@takes(response="response", system="system")
 # a widget
 def buttons(
     response: Response,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions, checks, decision_reason
-from raglab.decision.misuse import takes
 from raglab.gating.case_groups import group_values
 from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.policy import PolicyData
@@ -34,7 +33,6 @@ COLUMNS = (
 )
 
 
-@takes(frame="frame", policy="policy")
 def decide_frame(
     frame: pd.DataFrame,
     policy: PolicyData,

@@ -15,7 +15,6 @@ from typing_extensions import TypedDict
 from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
-from raglab.decision.misuse import takes
 from raglab.live.arm_choice import default_arm
 from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.requests import check_request, language_of
@@ -193,7 +192,6 @@ def _search_update(depths: list[DepthHits]) -> dict[str, Any]:
     }
 
 
-@takes(system="system or path")
 def build_graph(
     system: System | str | Path,
     *,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from raglab.audit.explanation import Explanation, explain_request
-from raglab.decision.misuse import takes
 from raglab.live.log_outages import AUDIT
 from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import answer_request
@@ -139,7 +138,6 @@ def audit_log(system: System) -> AuditLog:
     return system.audit
 
 
-@takes(request_id="text", log="log or path", system="system")
 def explain(
     request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None
 ) -> Explanation:

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from raglab.answering.metered_client import SPENT
 from raglab.arguments.user_warnings import warn_user
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.failed_calls import with_failed_calls
-from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.live.signal_functions import (
@@ -314,7 +314,7 @@ def _number(value: object) -> float | None:
         return np.inf
 
 
-@takes(every_case=True, trace="trace", signals="signals", policy="policy")
+@answered_traces("trace", every_case=True)
 def add_signals(
     trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],

@@ -24,7 +24,6 @@ from raglab.answering.required_confidence import check_confidence, confidence_sw
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import check_model
-from raglab.decision.misuse import takes
 from raglab.decision.signal_values import used_signals
 from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.live.clarifier import (
@@ -386,7 +385,6 @@ class System:
             raise ValueError(msg)
 
     @classmethod
-    @takes(folder="index folder", policy="policy or path")
     def open(
         cls,
         folder: str | Path,
@@ -454,8 +452,7 @@ class System:
           ValueError: clarify without the log, another pack than that of the index or of what its
             log has learned, or a signal in the policy that neither raglab nor a function measures;
             two functions of one name; an arm that the index lacks.
-          TypeError: a folder or policy of another kind, an unknown argument, or what is no signal
-            function among signals.
+          TypeError: what is no signal function among signals.
 
         Warns:
           UserWarning: callables that nothing uses; or a policy that was certified on another arm or
@@ -866,7 +863,6 @@ def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: Suppor
         word_set(chunk.full_text)
 
 
-@takes(corpus="corpus", folder="path", policy="policy")
 def build_index(
     corpus: Corpus,
     folder: str | Path,

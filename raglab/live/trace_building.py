@@ -28,7 +28,6 @@ from raglab.decision.document_names import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.decision.misuse import takes
 from raglab.decision.signal_values import used_signals
 from raglab.live.case_checks import check_cases, check_expected_sources, source_remedy
 from raglab.live.cut_chunks import cut_chunks
@@ -611,7 +610,6 @@ class Building:
         }
 
 
-@takes(corpus="corpus", cases="cases", policy="policy")
 def build_trace(
     corpus: Corpus,
     cases: Sequence[Case],

@@ -14,7 +14,6 @@ from typing import Any, overload
 import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.misuse import kind_of, takes
 from raglab.store.case_labels import SPLITS, first_form
 from raglab.store.traces import Trace, dealt_trace
 from raglab.values import Case
@@ -52,7 +51,6 @@ def split(
 ) -> tuple[Case, ...]: ...
 
 
-@takes(cases="cases or trace")
 def split(
     cases: Sequence[Case] | Trace,
     *,
@@ -164,14 +162,7 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
 
 def _check_cases(cases: object) -> None:
     """Refuse what holds no cases, and cases that have a split."""
-    remedy = "load a table or file by raglab.load_cases, or split a trace in memory"
-    if kind_of(cases) == "trace":
-        msg = (
-            f"a trace to split must be in memory, got a {type(cases).__name__}; write "
-            "raglab.split(trace.loaded()), or "
-            "split the cases before the trace is built."
-        )
-        raise TypeError(msg)
+    remedy = "load a table or file by raglab.load_cases, or split a trace in memory: trace.loaded()"
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
         of = (
             type(next(case for case in cases if not isinstance(case, Case)))

@@ -24,7 +24,6 @@ from raglab.decision.document_names import (
     stated_exact_names,
 )
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.decision.misuse import takes
 from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
@@ -231,7 +230,6 @@ def frame_chunks(rows: HitRows, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...
     return tuple(chunks), chunk_of_row
 
 
-@takes(frame="frame", policy="policy")
 def trace_from_frame(
     frame: pd.DataFrame,
     *,

@@ -41,7 +41,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from raglab.decision.misuse import takes
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
     beir_cases,
@@ -168,7 +167,6 @@ class Format(NamedTuple):
     cases_folder: Callable[[Path, Limits], PlacedCases] | None = None
 
 
-@takes(source="table")
 def load_corpus(
     source: str | Path | pd.DataFrame,
     *,
@@ -338,7 +336,6 @@ def load_documents(
     )
 
 
-@takes(corpus="corpus", path="path")
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """Write a corpus as JSON lines, one chunk a line, whole or not at all.
 
@@ -636,7 +633,6 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
     return Corpus(name, tuple(chunks), pictures)
 
 
-@takes(source="table")
 def load_cases(
     source: str | Path | pd.DataFrame,
     *,
@@ -758,7 +754,6 @@ def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
     raise input_error(Where(str(place)), rule, "check the path", value)
 
 
-@takes(cases="cases", path="path")
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     """Write cases as JSON lines, whole or not at all; `load_cases` gives equal ones.
 

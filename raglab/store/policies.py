@@ -10,7 +10,6 @@ from typing import Any, Self
 import yaml
 
 from raglab import policy
-from raglab.decision.misuse import takes
 from raglab.policy_parts.acting import NUMBERS, threshold_need
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
@@ -28,7 +27,6 @@ class Policy(policy.PolicyData):
     """
 
     @classmethod
-    @takes(path="policy file")
     def load(cls, path: str | Path | None = None) -> Self:
         """Policy of a YAML file, what it leaves out filled in from the published defaults.
 
@@ -38,7 +36,6 @@ class Policy(policy.PolicyData):
         Raises:
           ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a
             bad pattern; names file, key, value and rule.
-          TypeError: a path of another kind.
 
         Warns:
           IdleThresholdWarning: a number keeps a threshold from acting.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.signals import NAMES
 from raglab.store.cells import Cells, frame_cells
 from raglab.store.csv_tables import MISSING_WORDS, csv_frame
@@ -68,7 +68,7 @@ class ScoreRow(NamedTuple):
     scores: Mapping[str, float]
 
 
-@takes(trace="trace")
+@answered_traces("trace")
 def score_table(
     trace: TraceData, source: str | Path | pd.DataFrame | Record, *, tool: Tool | None = None
 ) -> dict[str, pd.Series[float]]:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.decision.failed_calls import with_splits
-from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.score_directions import warn_of_directions
 from raglab.decision.trace_view import TraceView
@@ -158,7 +157,6 @@ class Trace(values.TraceData):
             columns=columns,
         )
 
-    @takes(higher="direction", unit="unit")
     def with_signal(
         self,
         name: str,
@@ -195,7 +193,6 @@ class Trace(values.TraceData):
 
         Raises:
           ValueError: a name or declaration that is none.
-          TypeError: higher or unit is missing, or an unknown argument.
           InputError: values that are not one finite number or NaN a case, or outside the unit's
             range.
 

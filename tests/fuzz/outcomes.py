@@ -134,11 +134,8 @@ def outcome(trial: Trial, folder: Path | None = None) -> Outcome:
         found = Outcome("half-written", str(error))
     except Exception as error:  # noqa: BLE001 - what it is, is what is asked
         last = traceback.extract_tb(error.__traceback__)[-1]
-        if Path(last.filename).name == "misuse.py" and is_clear(error):  # it says what was meant
-            found = Outcome("clear", f"{type(error).__name__}: {error}")
-        else:
-            place = f"{Path(last.filename).name}:{last.lineno}"
-            found = Outcome("traceback", f"{type(error).__name__}: {error} at {place}")
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        found = Outcome("traceback", f"{type(error).__name__}: {error} at {place}")
     if found.kind != "hang" and (worked := time.process_time() - start) > LONGEST_S:
         found = Outcome("hang", f"{worked:.1f} s")
     if folder is not None and (left := [file.name for file in folder.rglob("*.tmp")]):

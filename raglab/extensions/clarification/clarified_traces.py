@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raglab.audit.log import request_groups
-from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.live.pipeline import case_trace
 from raglab.live.response import CheckedAnswer, answer_sets
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from raglab.live.system import System
 
 
-@takes(request_id="text", system="system")
 def clarified_trace(request_id: str, system: System) -> Trace:
     """Trace of a clarified request: one case with its hits and the answer that the user got.
 

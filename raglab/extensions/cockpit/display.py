@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from raglab.decision.misuse import takes
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.extensions.cockpit.page import freeze, static_html
 from raglab.extensions.cockpit.state import CockpitState
@@ -16,7 +16,7 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 
-@takes(trace="trace", policy="policy", compare="policy")
+@answered_traces("trace")
 def cockpit(
     trace: Trace,
     policy: Policy | None = None,

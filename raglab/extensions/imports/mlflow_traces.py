@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from raglab.decision.misuse import takes
 from raglab.extensions.imports.span_parts import EVALUATION
 from raglab.extensions.imports.span_traces import import_settings, trace_of_spans
 from raglab.extensions.imports.spans import LoggedSpan
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 PAGE = 100  # traces that are asked for at once
 
 
-@takes(cases="cases")
 def trace_from_mlflow(
     experiment: Any,  # noqa: ANN401 - a name, a frame, or traces
     cases: Sequence[Case] | None = None,

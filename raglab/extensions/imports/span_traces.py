@@ -16,7 +16,6 @@ import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.decision.misuse import takes
 from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import ImportCounts
 from raglab.extensions.imports.span_parts import SpanPart, part_of_row, span_part
@@ -97,7 +96,6 @@ def store_rows(rows: Sequence[Any], folder: Path | None, name: str) -> SortedRow
     return SortedRows(len(rows), b"", str(path), append_bytes(content, path), len(content))
 
 
-@takes(cases="cases")
 def trace_from_spans(
     source: str | Path | Iterable[str | Path],
     cases: Sequence[Case] | None = None,

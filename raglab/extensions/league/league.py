@@ -11,7 +11,6 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from raglab.decision.misuse import takes
 from raglab.extensions.league.accepted_answers import USED
 from raglab.extensions.league.adarague import (
     PARTS,
@@ -216,7 +215,6 @@ class League:
         return display("League", self.tally(), [*folds, notes])
 
 
-@takes(path="table")
 def league_table(
     path: str | Path | pd.DataFrame, *, table: str | None = None, level: float = 0.95, seed: int = 0
 ) -> League:

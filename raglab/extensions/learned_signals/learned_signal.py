@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.measurement import measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.trace_view import check_in_memory
 from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,
@@ -608,7 +608,7 @@ def cross_fit(
     return FoldModels(models[-1], tuple(models[:-1]), fold, held_out)
 
 
-@takes(trace="trace", policy="policy")
+@answered_traces("trace")
 def fit_signal(
     trace: Trace,
     *,

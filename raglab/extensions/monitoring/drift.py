@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.decision.misuse import takes
 from raglab.decision.trace_view import TraceView
 from raglab.extensions.monitoring.betting import log_bar, log_mean
 from raglab.metrics import check_delta
@@ -57,7 +57,7 @@ class SignalDrift:
         return f"SignalDrift(hints: {hints}; {len(self.table)} signals. {NOTE})"
 
 
-@takes(reference="trace", stream="trace")
+@answered_traces("reference", "stream")
 def signal_drift(
     reference: TraceView,
     stream: TraceView,

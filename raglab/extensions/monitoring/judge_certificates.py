@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate, Promise, check_levels
-from raglab.decision.misuse import takes
 from raglab.extensions.monitoring.betting import bet, log_bar, log_mean, opening_wealth
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
@@ -127,7 +126,6 @@ def judged_wealth(
     return log_mean(np.stack(paths, axis=-1))
 
 
-@takes(frame="frame")
 def certify_judged(
     frame: pd.DataFrame, *, targets: Mapping[str, float], delta: float = 0.1
 ) -> Certificate:

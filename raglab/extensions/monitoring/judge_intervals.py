@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.decision.misuse import takes
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
@@ -124,7 +123,6 @@ class DifferenceEstimate(NamedTuple):
 _UNKNOWN = DifferenceEstimate(*(float("nan"),) * 6)
 
 
-@takes(frame="frame")
 def judged_rates(
     frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, level: float = 0.95
 ) -> pd.DataFrame:

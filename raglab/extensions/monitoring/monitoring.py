@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate
-from raglab.decision.misuse import takes
 from raglab.extensions.monitoring.betting import log_mean
 from raglab.extensions.monitoring.gauges import gauges_text
 from raglab.extensions.monitoring.processes import (
@@ -106,7 +105,6 @@ class Monitor:
         return f"Monitor({self.verdict}: {names}; {self.state.labelled:,} labelled rows)"
 
 
-@takes()
 def monitor(
     certificate: Policy | Certification | Certificate,
     stream: StudyTrace | pd.DataFrame | str | Path,

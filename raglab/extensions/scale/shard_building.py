@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.document_names import EXACT_NAMES
-from raglab.decision.misuse import takes
 from raglab.extensions.scale.shard_manifests import Manifest, ShardRow, shard_row
 from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
@@ -70,7 +69,6 @@ LOOK_S = 5.0  # seconds before a worker looks again whether its work is over
 _CORPUS = "corpus.jsonl"
 
 
-@takes(corpus="corpus", cases="cases", out="path", policy="policy")
 def build_shards(
     corpus: Corpus,
     cases: Sequence[Case],

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from raglab.decision.failed_calls import joined_failed_calls
 from raglab.decision.measured_trace import plain_trace
 from raglab.decision.measurement import Evidence
-from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import part_with
 from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
@@ -763,7 +762,6 @@ def next_version(folder: Path) -> tuple[int, Manifest | None]:
     return (1 if known is None else known.version + 1), known
 
 
-@takes(traces="traces", folder="path")
 def save_shards(
     traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD
 ) -> ShardedTrace[Any]:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from raglab import metrics, replay
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
 from raglab.decision.measured_trace import held_trace
-from raglab.decision.misuse import takes
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import (
     ReportTable,
@@ -324,7 +324,7 @@ def _sections(material: Material, titles: Sequence[str]) -> list[ReportSection]:
     return sections
 
 
-@takes(trace="trace", policies="named policies", out="path")
+@answered_traces("trace")
 def write_report(
     trace: TraceView,
     policies: Mapping[str, Policy],

@@ -24,7 +24,6 @@ from raglab.lab.certification import certify_policy
 from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.replay import decide
 from raglab.store.files import InputError
-from raglab.store.policies import Policy
 from raglab.words.canonical import canonical_json, digest
 from test_lab_traffic_review import unlabelled
 
@@ -416,11 +415,3 @@ def test_false_alarms_are_rare() -> None:
         held += bool((frame["log_wealth_held"] >= frame["bar_held"]).any())
     assert alarms <= 0.1 * 400 + 3 * 6
     assert held <= 0.1 * 400 + 3 * 6
-
-
-def test_monitor_lists_what_it_takes() -> None:
-    """A keyword that it does not have is answered with those that it has."""
-    with pytest.raises(
-        TypeError, match=r"^monitor has no argument targets; it takes certificate, stream, delta, "
-    ):
-        monitor(Policy.load(), pd.DataFrame(), targets={})  # type: ignore[call-arg]
