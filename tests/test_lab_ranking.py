@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.lab.slice_rates import fusion_weights, ndcg_by_case, ndcg_measures, ranking
+from raglab.lab.slice_rates import ndcg_by_case, ndcg_measures, ranking
 from raglab.metrics import graded_ndcg, ndcg
 from raglab.values import Case, TraceData, source_grades
 from worlds import Hit, ask, trace_of
@@ -124,16 +123,6 @@ class TestByHand:
         )
         assert ndcg_by_case(plain)[0, 0] == (1.0 if pages[0] == 2 else 0.5)
         assert ranking(plain)["hit@1"].tolist() == [1.0]
-
-    def test_the_weight_is_chosen_by_grades(self) -> None:
-        """Keywords rank a.md first, embeddings b.md; both are relevant, and b.md is worth more."""
-        trace = trace_of(*[(graded(a=1, b=3), found("a.md", "b.md"))] * 4)
-        dense = trace.hits._replace(rank=trace.hits.rank[..., ::-1])
-        both = (np.concatenate(pair, axis=1) for pair in zip(trace.hits, dense, strict=True))
-        both_arms = replace(trace, arms=("bm25", "dense"), hits=type(trace.hits)(*both))
-        weights = fusion_weights(both_arms, weights=(0.5, 1.0, 1.4))
-        assert weights.dense_weight == 1.4
-        assert list(weights.table.columns[-2:]) == ["nDCG@10 (graded)", "nDCG@10 (binary)"]
 
     @pytest.mark.parametrize(
         ("stated", "told"),

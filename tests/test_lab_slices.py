@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,11 @@ from scipy.stats import hypergeom
 
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.lab.slice_rates import COLUMNS, NONE, SEVERAL, business_lines, fusion_weights, slices
+from raglab.lab.slice_rates import COLUMNS, NONE, SEVERAL, business_lines, slices
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Case, Chunk, Hits, TraceData, map_fields
+from raglab.values import Case, Chunk, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -216,38 +215,3 @@ def test_what_cannot_be_is_refused() -> None:
         slices(said, by={"team": ["x"]})
     with pytest.raises(ValueError, match="level must be in"):
         slices(said, level=1.0)
-
-
-def _two_lists(right: str, n: int = 4) -> TraceData:
-    """Keywords rank a.md before b.md, the embeddings b.md before a.md; one of them is expected."""
-    rows = [
-        (ask(expect_sources=(right,)), [[Hit(0.25, "a.md"), Hit(0.5, "b.md")]]) for _ in range(n)
-    ]
-    trace = trace_of(*rows)
-    dense = trace.hits._replace(rank=trace.hits.rank[..., ::-1])
-    both = (np.concatenate(pair, axis=1) for pair in zip(trace.hits, dense, strict=True))
-    return replace(trace, arms=("bm25", "dense"), hits=Hits(*both))
-
-
-@pytest.mark.parametrize(
-    ("right", "weight", "hits"), [("b.md", 1.4, [0, 0, 1, 1]), ("a.md", 1.0, [1, 1, 0, 0])]
-)
-def test_the_weight_nearest_to_one_that_ranks_right_wins(
-    right: str, weight: float, hits: list[float]
-) -> None:
-    """Equal lists tie, and a.md comes first by its position.
-
-    Only a heavier dense list puts b.md before it.
-    """
-    found = fusion_weights(_two_lists(right), weights=(0.5, 1.0, 1.4, 2.0))
-    assert found.dense_weight == weight
-    assert found.table["hit@1"].tolist() == hits
-    assert found.table["hit@5"].tolist() == [1, 1, 1, 1]
-
-
-def test_a_weight_needs_both_lists_and_labels() -> None:
-    """The messages say what to build and what to label."""
-    with pytest.raises(ValueError, match="arms bm25 and dense"):
-        fusion_weights(trace_of((ask(), [[NEAR]])))
-    with pytest.raises(ValueError, match="cases that expect a source"):
-        fusion_weights(replace(_two_lists("a.md"), cases=(ask(),) * 4))

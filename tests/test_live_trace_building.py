@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab.slice_rates import base_lists
+from raglab.decision.signal_values import arm_order
 from raglab.live import trace_building
 from raglab.live.trace_building import build_trace
 from raglab.models.loaders import Encoding, load_encoder
@@ -320,7 +320,12 @@ class TestTrace:
         trace = made(arms=["bm25", "dense", "hybrid"], dense_weight=3.0)
         fused = np.lexsort((trace.hits.chunk[:, 2, 0], -trace.hits.s_hybrid[:, 2, 0]))
         built = np.take_along_axis(trace.hits.chunk[:, 2, 0], fused, axis=1)
-        lists = base_lists(trace, range(len(trace)))
+        lists = []
+        for arm in map(trace.arm, ("bm25", "dense")):
+            hit = trace.hits.chunk[:, arm, 0].astype(np.int64)
+            lists.append(
+                np.take_along_axis(hit, arm_order(trace.hits.rank[:, arm, 0], hit), axis=1)
+            )
         score, again = reciprocal_rank_fusion(lists, built.shape[1], weights=(1.0, 3.0))
         assert np.array_equal(again, built)
         assert np.array_equal(

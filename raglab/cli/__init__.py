@@ -66,7 +66,6 @@ from raglab.store.files import make_folder
 
 if TYPE_CHECKING:
     from raglab.decision.decisions import Decisions
-    from raglab.lab.slice_rates import FusionWeights
     from raglab.store.policies import Policy
     from raglab.store.traces import Trace
 
@@ -194,7 +193,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Retrieve once for every question and store every measurement."""
-    from raglab.lab.slice_rates import fusion_weights, ranking
+    from raglab.lab.slice_rates import ranking
     from raglab.live.trace_building import build_trace
     from raglab.models.files import find_model
     from raglab.store.case_splits import split
@@ -251,22 +250,6 @@ def trace(
             else ""
         )
         say(f"\nwhere the expected sources{of_all} stand:\n" + table_text(table.round(4)))
-        # A weight is of these two lists, and is searched over cases that expect a source: without
-        # any it raises.
-        if {"bm25", "dense"} <= set(result.arms) and len(table) and table["n"].iloc[0]:
-            _say_weight(fusion_weights(result))
-
-
-def _say_weight(weights: FusionWeights) -> None:
-    """Say which weight of the embeddings' list fuses best, beside the equal one."""
-    # the one it was chosen by
-    measure = next(name for name in weights.table.columns if name.startswith("nDCG"))
-    ndcg = weights.table.set_index("dense_weight")[measure]
-    best, equal = ndcg[weights.dense_weight], ndcg[1.0]
-    say(
-        f"\nfused best at --dense-weight {weights.dense_weight:g}: {measure} {best:.4f}, at 1 "
-        f"{equal:.4f}"
-    )
 
 
 @app.command(

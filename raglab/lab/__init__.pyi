@@ -21,7 +21,6 @@ from raglab.lab.search_space import starting_policy as starting_policy
 from raglab.lab.signal_audit import SignalAudit as SignalAudit
 from raglab.lab.signal_calibration import calibrate_signal as calibrate_signal
 from raglab.lab.signal_tables import signal_table as signal_table
-from raglab.lab.slice_rates import fusion_weights as fusion_weights
 from raglab.lab.slice_rates import ndcg_by_case as ndcg_by_case
 from raglab.lab.slice_rates import ranking as ranking
 from raglab.lab.slice_rates import slices as slices

@@ -34,7 +34,6 @@ from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.loops.parallel import run_each
 from raglab.replay import cases_by_shard, each_shard
-from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
 
 if TYPE_CHECKING:
@@ -326,7 +325,6 @@ def _share(k: int, n: int) -> float:
 
 DEPTHS_OF_LIST = (1, 5, 20)
 NDCG_AT = 10
-RRF_K = 60  # constant of the fusion where a trace states none
 FINAL, FUSED = "final", "fused (s_hybrid)"
 HITS = tuple(f"hit@{k}" for k in DEPTHS_OF_LIST)
 GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)", f"nDCG@{NDCG_AT}"
@@ -422,11 +420,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
 
 def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     """Ranked cases of all shards, in order."""
-    return _join_ranked(list(each_shard(ranked_cases, trace, tuple(orders), what="rank")))
-
-
-def _join_ranked(parts: Sequence[RankedCases]) -> RankedCases:
-    """Ranked cases of the parts of one trace, in order."""
+    parts = list(each_shard(ranked_cases, trace, tuple(orders), what="rank"))
     widest = max(part.ideal.shape[2] for part in parts)
     starts = np.cumsum([0, *(part.n_cases for part in parts)])
     first_rows = np.cumsum([0, *(len(part.rows) for part in parts)])
@@ -543,12 +537,9 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float6
     return values
 
 
-def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
-    """Cases that expect a source, of all or of some rows."""
-    all_grades = {
-        row: source_grades(trace.cases[row])
-        for row in (range(len(trace)) if rows is None else rows)
-    }
+def _judged(trace: TraceData) -> _Judged:
+    """Cases that expect a source."""
+    all_grades = {row: source_grades(case) for row, case in enumerate(trace.cases)}
     sourced_rows = [row for row, grades in all_grades.items() if grades]
     meanings = source_meanings(
         {source for row in sourced_rows for source in all_grades[row]}, known_documents(trace)
@@ -653,132 +644,6 @@ def _gains_of(
     each = np.array(gains, dtype=np.float64).reshape(*chunk.shape, 2)
     row, place = np.nonzero(each[..., 1])
     return row, place, each[row, place, 0], each[row, place, 1]
-
-
-DENSE_WEIGHTS = (0.125, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0)  # equal steps of the ratio
-
-
-class FusionWeights(NamedTuple):
-    """Which weight of the embeddings' list fuses best.
-
-    dense_weight: as `build_trace` and `build_index` take it. table: a row a weight.
-    """
-
-    dense_weight: float
-    table: pd.DataFrame
-
-    def frame(self) -> pd.DataFrame:
-        """Quality of the ranking under each weight, a row a weight."""
-        return self.table.copy()
-
-
-@answered_traces("trace")
-def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
-    """Search the fusion weight of the dense list by nDCG@10, where that of keywords counts 1.
-
-    The lists that the trace stores are fused again, so that nothing is retrieved: exact for the
-    fused order and for which hits it hands to the reranker, of a question as it was put. What the
-    reranker then makes of them is not in the trace: build one with `dense_weight`. Chosen on split
-    `tune`, without one on all cases: of the weights within one standard error of the paired
-    difference to the best, the one nearest to 1.
-
-    Args:
-      trace: with the arms `dense` and `bm25`, in memory, or of shards, one of which is in memory at
-        a time.
-      weights: candidates, above 0.
-
-    Returns:
-      The weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10
-        (`ndcg_measures`; chosen by the first of them), over the cases that it was chosen on.
-
-    Raises:
-      ValueError: the trace lacks one of the arms, or no case expects a source.
-
-    Source: rules S1.4, S6.8; Bruch, Gai and Ingber 2023, TOIS, on what the parameters of a fusion
-      change.
-    """
-    import pandas as pd
-
-    tune = any(
-        case.split == "tune" and bool(source_grades(case))
-        for cases in cases_by_shard(trace)
-        for case in cases
-    )
-    judged = _join_ranked(list(each_shard(fused_cases, trace, tuple(weights), tune, what="fuse")))
-    n_cases, names = len(judged.rows), _measures(graded=judged.graded)
-    if not n_cases:
-        msg = "a weight is searched over cases that expect a source, got none; label some."
-        raise ValueError(msg)
-    gains, rows = [], []
-    for weight, grades in zip(weights, judged.orders, strict=True):
-        of_hits = judged.gains(grades)
-        measured = list(_ndcg_of(of_hits, judged, names))
-        gains.append(measured[0])
-        hits = [metrics.hit_rate(of_hits[0] > 0.0, depth) for depth in DEPTHS_OF_LIST]
-        rows.append((weight, *hits, *(np.mean(each) for each in measured)))
-    each = np.array(gains)
-    below = each[np.argmax(each.mean(axis=1))] - each
-    error = below.std(axis=1, ddof=1) / np.sqrt(n_cases) if n_cases > 1 else np.zeros(len(rows))
-    near = [
-        weight
-        for weight, gap, se in zip(weights, below.mean(axis=1), error, strict=True)
-        if gap <= se
-    ]
-    table = pd.DataFrame(rows, columns=["dense_weight", *HITS, *names])
-    return FusionWeights(min(near, key=lambda weight: abs(np.log(weight))), table)
-
-
-# of `each_shard`
-def fused_cases(
-    trace: TraceData,
-    weights: Sequence[float],
-    tune: bool,  # noqa: FBT001
-) -> RankedCases:
-    """Where expected sources stand in one in-memory trace's lists, fused by each weight; pure.
-
-    Args:
-      tune: whether only cases of split `tune` are judged.
-
-    Raises:
-      ValueError: the trace lacks one of the arms.
-    """
-    missing = [name for name in ("bm25", "dense") if name not in trace.arms]
-    if missing:
-        msg = (
-            f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with "
-            "both."
-        )
-        raise ValueError(msg)
-    judged = _judged(
-        trace, [row for row, case in enumerate(trace.cases) if not tune or case.split == "tune"]
-    )
-    rows = np.array(judged.rows, dtype=np.int64)
-    lists, deepest = base_lists(trace, rows), max(DEPTHS_OF_LIST)
-    k, grades_by_order = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), []
-    for weight in weights:
-        # As many of a narrow shard as of a wide one: whoever joins them knows how wide the widest
-        # is.
-        _, ids = reciprocal_rank_fusion(
-            lists, sum(ranked_list.shape[1] for ranked_list in lists), k, (1.0, weight)
-        )
-        gains = _gains_of(_best_of_each(ids, judged)[:, :deepest], judged)
-        grades_by_order.append(OrderedGrades(f"{weight:g}", FUSED, True, *gains))
-    graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
-    width = min(trace.hits.chunk.shape[3], deepest)
-    return RankedCases(
-        len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order)
-    )
-
-
-def base_lists(
-    trace: TraceData, rows: Sequence[int] | NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
-    """Chunks of cases as BM25 and embeddings ranked them, [q, K] each, -1 if there are fewer."""
-    lists = []
-    for at in map(trace.arm, ("bm25", "dense")):
-        hit = trace.hits.chunk[rows, at, 0].astype(np.int64)
-        lists.append(np.take_along_axis(hit, arm_order(trace.hits.rank[rows, at, 0], hit), axis=1))
-    return lists
 
 
 def _orders(

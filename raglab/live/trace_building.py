@@ -89,9 +89,8 @@ class RetrievalSettings(NamedTuple):
     megabytes, see `sized_kind`; it is flat for any number without a cache, beside which an index on
     disk stands, and where pictures are embedded, of which it holds none. fetch_k, rerank_k: hits a
     query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first
-    try. dense_weight: what the embeddings' list counts in it, where every other list counts 1;
-    `raglab.lab.fusion_weights` searches it. precision: of the encoder, see
-    `raglab.models.loaders.load_encoder`.
+    try. dense_weight: what the embeddings' list counts in it, where every other list counts 1.
+    precision: of the encoder, see `raglab.models.loaders.load_encoder`.
     """
 
     arms: tuple[str, ...] = ("hybrid",)

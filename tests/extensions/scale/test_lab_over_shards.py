@@ -49,7 +49,6 @@ from raglab.lab.slice_rates import (
     BINARY,
     GRADED,
     NONE,
-    fusion_weights,
     ndcg_by_case,
     ndcg_measures,
     ranking,
@@ -243,24 +242,6 @@ class TestLines:
             assert {chunk.chunk_id for chunk in kept.chunks} - {
                 chunk.chunk_id for chunk in whole.chunks[:-3]
             } == ids
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("seed", range(4))
-def test_weights_of_a_fusion(seed: int, size: int) -> None:
-    """Of lists of two arms, graded or not, on all cases or split tune, which some shards lack."""
-    drawn = replace(stored(random_trace(seed, n_cases=7, arms=2, width=9)), arms=("bm25", "dense"))
-    cases = [
-        case._replace(split="tune" if row < 4 else "report") for row, case in enumerate(drawn.cases)
-    ]
-    for whole in (drawn, graded(drawn), replace(graded(drawn), cases=tuple(cases))):
-        one, two = (
-            fusion_weights(here, weights=(0.5, 1.0, 2.0)) for here in (whole, in_parts(whole, size))
-        )
-        assert two.dense_weight == one.dense_weight
-        same(two.table, one.table)
-    with pytest.raises(ValueError, match="trace must hold the arms bm25 and dense"):
-        fusion_weights(in_parts(stored(random_trace(seed, n_cases=7)), size))
 
 
 def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
