@@ -21,7 +21,6 @@ from raglab.extensions.league.league import league_table as league_table
 from raglab.extensions.learned_signals.learned_signal import fit_signal as fit_signal
 from raglab.extensions.monitoring.monitoring import monitor as monitor
 from raglab.extensions.scale.sharded_traces import ShardedTrace as ShardedTrace
-from raglab.lab.answer_basis import with_basis as with_basis
 from raglab.lab.bandit_study import tune_bandit as tune_bandit
 from raglab.lab.certificate_checks import check_policy as check_policy
 from raglab.lab.certification import certify_best as certify_best

@@ -699,10 +699,10 @@ class TestColumns:
         assert decisions.passes.tolist() == [True, False, True, True] + [False] * 5 + [True]
         assert decisions.undecided == 4
         assert (decisions.basis.differ, decisions.basis.compared) == (2, 5)
-        judged = decide(raglab.with_basis(trace, "judge_right"), always_answer(PLAIN))
+        judged = decide(raglab.lab.with_basis(trace, "judge_right"), always_answer(PLAIN))
         assert judged.basis.kind == "judge_right"
         assert not judged.passes.any()
-        text = decide(raglab.with_basis(trace, "text"), always_answer(PLAIN))
+        text = decide(raglab.lab.with_basis(trace, "text"), always_answer(PLAIN))
         assert text.passes.tolist() == [True] * 5 + [False] * 5
 
     def test_a_study_takes_one(self) -> None:
@@ -727,7 +727,7 @@ class TestColumns:
         with pytest.raises(ValueError, match="answer_right must be 0, 1 or empty"):
             decide(said([GOLD], answer_right=[value]), always_answer(PLAIN))
         with pytest.raises(ValueError, match="a basis must be one of"):
-            raglab.with_basis(said([GOLD]), "mood")
+            raglab.lab.with_basis(said([GOLD]), "mood")
 
     def test_a_column_speaks_of_one_answer(self) -> None:
         """Where two texts are recorded for a case, nobody knows which one it means."""
@@ -755,4 +755,4 @@ class TestColumns:
         trace = said([GOLD, GOLD], answer_right=[1, ...])
         with pytest.raises(ValueError, match="shards must have one basis"):
             trace_basis(in_parts(trace, 1))
-        assert answer_basis(raglab.with_basis(trace, "text").cases) == "text"
+        assert answer_basis(raglab.lab.with_basis(trace, "text").cases) == "text"

@@ -33,6 +33,8 @@ REMEMBERS = {
     "words/packs.py": {"compile_expression"},
     "policy_parts/patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},
     "words/text.py": {"word_set"},
+    "words/claim_words.py": {"_plain_word", "_token_parts"},
+    "words/answer_match.py": {"text_facts"},
     # Registries: what the import of a module, or a user, adds by name.
     "bandit/learner.py": {"LEARNERS"},
     "policy_parts/own_gates.py": {"REGISTERED"},

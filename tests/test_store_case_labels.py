@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.decision.answer_text import gold_answers, has_gold_answer
+from raglab.decision.answer_text import gold_answers, may_be_judged
 from raglab.lab.study_cases import study_splits
 from raglab.store.case_labels import (
     KNOWN_EXTRAS,
@@ -494,7 +494,7 @@ class TestGoldAnswers:
         cells = pd.Series(
             [{"text": ["GBP 50"], "answer_start": [0]}, None, None, None], dtype=object
         )
-        assert has_gold_answer(load_cases(table().assign(answers=cells))).tolist() == [
+        assert may_be_judged(load_cases(table().assign(answers=cells))).tolist() == [
             True,
             False,
             False,

@@ -299,7 +299,7 @@ class Basis(NamedTuple):
         every = list(parts)
         if len({part.by for part in every}) > 1:
             bases = sorted({part.by for part in every})
-            msg = f"shards must have one basis (rule S6.3), got {bases}; see raglab.with_basis."
+            msg = f"shards must have one basis (rule S6.3), got {bases}; see raglab.lab.with_basis."
             raise ValueError(msg)
         text, ok, differ, compared, unused = (
             sum(getattr(part, name) for part in every)

@@ -29,7 +29,7 @@ STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
 
 NOT_EXPECTED = "the recorded answer is not the expected one"
 UNRECORDED = "no answer is recorded for these hits"
-UNDECIDED = "nobody can tell whether the answer is right"
+UNDECIDED = "whether the answer is right is undecided"
 RECORDED = [
     AnswerCheck.recorded,
     AnswerCheck.wrong_text,

@@ -32,12 +32,12 @@ def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
 
     Source: rule S6.3.
 
-    Example: `raglab.with_basis(trace, "text")`
+    Example: `raglab.lab.with_basis(trace, "text")`
     """
     n = len(trace)
-    other = trace.with_labels([None] * n, [{BASIS: basis}] * n)
-    trace_basis(other)  # refuses what is none
-    return other
+    judged = trace.with_labels([None] * n, [{BASIS: basis}] * n)
+    trace_basis(judged)  # refuses what is none
+    return judged
 
 
 def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:

@@ -234,6 +234,7 @@ def counted_losses(
       names: rates of `metrics.RATES`, or `expected_cost`.
       costs: of the latter, and of `cost`.
     """
+    cells = metrics.cell_table(cells)
     every, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
     of_rate, size = metrics.denominators(every, labels), labels.sum(axis=-1)
     matrix = metrics.cost_matrix(costs)

@@ -7,13 +7,12 @@ codes, names, yes or no, and what is negated. Where it has none, token F1 decide
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from raglab.words.characters import unaccented
+from raglab.words.characters import unaccented, usual_forms
 from raglab.words.claim_words import (
     BREAK,
     LITTLE,
@@ -27,7 +26,7 @@ from raglab.words.claim_words import (
     canonical_value,
     claim_words,
 )
-from raglab.words.languages import LANGUAGES
+from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import any_of, currencies, dates_in, tables
 from raglab.words.text import STOP_WORDS, sentences
 
@@ -82,72 +81,46 @@ class Facts(NamedTuple):
         return self.negations > 0 or any((key, -1) in self.keys for key in _REFUSALS)
 
 
-# Words of units by kind and factor: in minutes, months, metres, grams, litres, kB
-_UNIT_WORDS: Mapping[str, Mapping[float, str]] = {
-    "minutes": {
-        1 / 60: "seconds secondes sec",
-        1: "minutes min mins",
-        60: "hours heures hr hrs h",
-        1440: "days jours",
-        10080: "weeks semaines",
-    },
-    "months": {1: "months mois", 12: "years ans années yrs"},
-    "metres": {
-        0.001: "mm millimetres",
-        0.01: "cm centimetres",
-        1: "metres meters m",
-        1000: "km kilometres kilometers",
-        1609.344: "miles",
-    },
-    "grams": {1: "g grams", 1000: "kg kilograms kilos", 453.59237: "lb", 1e6: "tonnes"},
-    "litres": {0.001: "ml", 1: "litres liters l"},
-    "bytes": {1: "kb", 1000: "mb megabytes", 1e6: "gb gigabytes", 1e9: "tb"},
-}
+_WORDS = LANGUAGES.comparison
+# Kind of a unit's word and its factor, by the key of the word: minutes, months, metres and so on
 _UNITS = {
-    claim_words(word)[0].key: (kind, factor)
-    for kind, by_factor in _UNIT_WORDS.items()
-    for factor, words in by_factor.items()
-    for word in words.split()
+    claim_words(word)[0].key: (measure.split()[0], float(measure.split()[1]))
+    for measure, words in _WORDS.measures.items()
+    for word in words
 }
-_CENTS = {"penny": "£", "pence": "£", "p": "£", "cent": "$"}  # by the key of the word
-# how a reply says yes or no without these words
-_REPLY = re.compile(
-    r"\W*(?:(?P<yes>sure|certainly|of course|indeed)|(?P<no>not|unfortunately not)"
-    r"|(?:it|they|you|we|he|she) (?:does|do|can|may|is|are|will|must)(?P<not> not|n['’]t)?)"
-    r"(?:\s*[,.;:!]|$)",
-    re.IGNORECASE,
-)
-_YES = {"yes": 1, "oui": 1, "no": -1, "non": -1}
+# signs of currencies by the key of their hundredths
+_CENTS = {
+    claim_words(word)[0].key: sign for sign, some in _WORDS.hundredths.items() for word in some
+}
+_YES = dict.fromkeys(_WORDS.affirming, 1) | dict.fromkeys(_WORDS.denying, -1)
 _MINUS = claim_words("minus")[0].key
 FIRST, PER, EACH = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
-_DAYS = {day[:3]: f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")}
+_DAYS = {day[:3]: day for day in _WORDS.days[:7]}
+_RATES = {word: unit for unit, some in _WORDS.rates.items() for word in some}
+_PRONOUN_ENDS = r"(?:\s*[,.;:!]|$)"
 
-_RATES = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month", "annual": "year"}
 
-_YES_QUESTION = re.compile(
-    r"\W*(?:is|are|was|were|do|does|did|can|could|may|must|will|would|should|has|have|est|sont|peut)"
-    r"\b",
-    re.IGNORECASE,
-)
-_RESTRICTS = re.compile(
-    r"\b(?:only|unless|except|other than|apart from|outside|seulement|sauf|uniquement)\b",
-    re.IGNORECASE,
-)
-# a value that is stated to be none, or not any more
-_DOUBT = re.compile(
-    r"\b(?:not [£€$]?\d|no longer|used to|formerly|previously|originally|instead of|rather than"
-    r"|was dropped|auparavant|au lieu d)",
-    re.IGNORECASE,
-)
+def _any(patterns: Iterable[str], frame: str = r"\b{}\b") -> re.Pattern[str]:
+    """Any of a language's expressions, in a frame."""
+    return re.compile(frame.replace("{}", expression(patterns)), re.IGNORECASE)
+
+
+# how a reply says yes or no in other words
+_REPLIES = {
+    sign: _any(some, rf"\W*{{}}{_PRONOUN_ENDS}")
+    for sign, some in ((-1, _WORDS.denies), (1, _WORDS.affirms))
+}
+_YES_QUESTION = _any(_WORDS.asks, r"\W*{}\b")
+_RESTRICTS = _any(_WORDS.restricts)
+_DOUBT = _any(_WORDS.past, r"\b{}")  # a value that is stated to be none, or not any more
+_ASKED_BOUNDS = {-1: _any(_WORDS.until, r"\W*{}\b"), 1: _any(_WORDS.since, r"\W*{}\b")}
+_COUNTED = {
+    kind: _any(some, r"\b{}\s+([^\W\d_]+)")
+    for kind, some in ((PER, _WORDS.per), (EACH, _WORDS.each))
+}
 _BOUND = re.compile(
     rf"\b(?P<no>no |not )?(?:(?P<below>{any_of(LANGUAGES.quantities.below)})"
     rf"|(?P<above>{any_of(LANGUAGES.quantities.above)}))(?:\s+\w+)?\s+[£€$]?\d",
-    re.IGNORECASE,
-)
-_ASKED_BOUND = re.compile(r"\W*(?:(?P<below>by|until|before)|from|since|after)\b", re.IGNORECASE)
-_PER = re.compile(
-    r"\b(?:(?P<per>per|par|(?<=\d )an?(?= (?:hour|day|night|week|month|year)\b))|each|every)"
-    r"\s+(?!cent\b)([^\W\d_]+)",
     re.IGNORECASE,
 )
 _MONTH = any_of(tables().months)
@@ -168,32 +141,22 @@ _DAY = re.compile(
     rf"|\b(?P<m2>{_MONTH})\.?\s+(?P<d2>\d{{1,2}})(?:{_ENDING})?\b(?![:.]\d)",
     re.IGNORECASE,
 )
-_NOON = {"noon": 720, "midday": 720, "midnight": 0, "midi": 720, "minuit": 0}
+_NOON = dict.fromkeys(_WORDS.noon, 720) | dict.fromkeys(_WORDS.midnight, 0)
 _TIME = re.compile(
     r"\b(?P<hour>\d{1,2})(?:[:.h](?P<minute>[0-5]\d))?\s?(?P<half>[ap])\.?m\b\.?"
     r"|\b(?P<hour24>\d{1,2})(?::|h\s?)(?P<minute24>[0-5]\d)\b"
     rf"|\b(?P<noon>{any_of(_NOON)})\b",
     re.IGNORECASE,
 )
-_ORDINALS = re.findall(
-    r"\w+",
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
-    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth",
-)
-# ways to write a value that are none of numerals
+# other ways to write a value
 _SPELLINGS = [
-    (re.compile(pattern, re.IGNORECASE), value)
+    (re.compile(pattern.replace("MONTHS", _MONTH), re.IGNORECASE), value)
     for pattern, value in (
-        *((rf"\b{day}(?= of (?:{_MONTH})\b)", str(n)) for n, day in enumerate(_ORDINALS, 1)),
-        (rf"\b({_MONTH})\.? of (?=\d{{4}}\b)", r"\1 "),
-        (r"\ba fortnight\b|\bfortnight(?=ly)", "2 weeks"),
-        (r"\ban? (hour|year|month|day|week) and a half\b", r"1.5 \1s"),
-        (r"\bhalf an? (?=hour|year|month|day|week)", "0.5 "),
-        (r"\bthree quarters of an? (?=hour|year)", "0.75 "),
-        (r"\ba quarter of an? (?=hour|year)", "0.25 "),
-        (r"\bhalf of\b", "50 % of"),
-        (r"\btwice\b", "2 times"),
-        (r"\bUS (?=dollar)", ""),
+        *(
+            (rf"\b{ordinal}(?= of (?:MONTHS)\b)", str(day))
+            for day, ordinal in enumerate(_WORDS.ordinals, 1)
+        ),
+        *_WORDS.spellings.items(),
     )
 ]
 _HALF_DAY = re.compile(
@@ -209,7 +172,8 @@ _NO_NAMES = (
     | frozenset(_NOON)
     | frozenset(tables().months)
     | frozenset(LANGUAGES.words.titles)
-    | {"professor", "ltd", "inc", "plc", "mv", *(code.lower() for code in currencies().values())}
+    | {code.lower() for code in currencies().values()}
+    | frozenset(_WORDS.firms)
 )
 _NO_KEYS = SPEAKER | {"?"}
 _IDLE = frozenset({LITTLE, NEGATION, BREAK, UNIT})
@@ -255,20 +219,20 @@ def answer_match(
 
 def _match(answer: str, gold: str, question: str, headings: str) -> AnswerMatch:
     """Whether an answer says what a gold answer says."""
-    stated, wanted, asked = text_facts(answer), text_facts(gold), text_facts(question)
+    stated, wanted, query = text_facts(answer), text_facts(gold), text_facts(question)
     if stated.values == wanted.values and _plain_words(answer) == _plain_words(gold):
         return AnswerMatch.right
     agreement = 0
     if _YES_QUESTION.match(question):
-        agreement = _says_yes(stated, asked) * _says_yes(wanted, asked)
+        agreement = _says_yes(stated, query) * _says_yes(wanted, query)
     if agreement < 0 or not (stated.keys or stated.yes):
         return AnswerMatch.wrong
     values = frozenset(
-        value for value in wanted.values - asked.values if not _is_named(value, asked)
+        value for value in wanted.values - query.values if not _is_named(value, query)
     )
-    if not values and not wanted.content - asked.content:
+    if not values and not wanted.content - query.content:
         values = wanted.values
-    is_echo = stated.content <= asked.content | text_facts(headings).content
+    is_echo = stated.content <= query.content | text_facts(headings).content
     if values:
         return _match_values(answer, gold, question, values, is_echo=is_echo)
     opposes = _opposes(stated, wanted) or stated.restricts != wanted.restricts
@@ -276,26 +240,26 @@ def _match(answer: str, gold: str, question: str, headings: str) -> AnswerMatch:
         return AnswerMatch.undecided if opposes else AnswerMatch.right
     is_sentence = gold.strip()[-1:] in ".!"
     is_echo &= not wanted.content <= stated.content
-    if is_echo and not wanted.content <= asked.content:
+    if is_echo and not wanted.content <= query.content:
         return AnswerMatch.wrong
-    match = _match_words(stated, wanted, asked, opposes=opposes, is_sentence=is_sentence)
+    match = _match_words(stated, wanted, query, opposes=opposes, is_sentence=is_sentence)
     # yes and no may be said in words that share nothing
     is_open = match == AnswerMatch.wrong and not opposes and _YES_QUESTION.match(question)
     return AnswerMatch.undecided if is_open else match
 
 
 def _match_words(
-    stated: Facts, wanted: Facts, asked: Facts, *, opposes: bool, is_sentence: bool
+    stated: Facts, wanted: Facts, query: Facts, *, opposes: bool, is_sentence: bool
 ) -> AnswerMatch:
     """Whether an answer holds the words of a gold answer without values."""
-    new, wanted_new = stated.content - asked.content, wanted.content - asked.content
+    new, wanted_new = stated.content - query.content, wanted.content - query.content
     if not wanted_new:  # all words of the gold answer are the question's
         new, wanted_new = stated.content, wanted.content
     shared = len(new & wanted_new)
     f1 = 2.0 * shared / max(1, len(new) + len(wanted_new))
     is_term = len(wanted_new) <= LONGEST_TERM and not is_sentence
     if f1 < (TERM_F1 if is_term else UPPER_F1):
-        is_wrong = f1 <= LOWER_F1 and not wanted.content <= asked.content
+        is_wrong = f1 <= LOWER_F1 and not wanted.content <= query.content
         return AnswerMatch.wrong if is_wrong else AnswerMatch.undecided
     if opposes:
         return AnswerMatch.undecided if stated.restricts or wanted.restricts else AnswerMatch.wrong
@@ -307,7 +271,7 @@ def _match_values(
     answer: str, gold: str, question: str, values: frozenset[Value], *, is_echo: bool
 ) -> AnswerMatch:
     """Whether an answer holds the values of a gold answer and no others in their place."""
-    stated, wanted, asked = text_facts(answer), text_facts(gold), text_facts(question)
+    stated, wanted, query = text_facts(answer), text_facts(gold), text_facts(question)
     has_codes = any(value.kind == "code" for value in stated.values | wanted.values)
     joined = _joined(answer) if has_codes else ""
     lacks = {
@@ -319,26 +283,26 @@ def _match_values(
     }
     kinds = {_PLAIN_KIND.get(value.kind, value.kind) for value in lacks}
     if lacks and (
-        is_echo or not kinds.isdisjoint(_further(stated, wanted, asked, gold, names=True))
+        is_echo or not kinds.isdisjoint(_further(stated, wanted, query, gold, names=True))
     ):
         return AnswerMatch.wrong
     bare = text_facts(_BRACKETS.sub(" ", answer))
     kinds = {PER, *(_PLAIN_KIND.get(value.kind, value.kind) for value in wanted.values)}
-    bounds = wanted.bounds or asked.bounds
+    bounds = wanted.bounds or query.bounds
     doubts = (
         lacks
-        or not kinds.isdisjoint(_further(bare, wanted, asked, gold))
+        or not kinds.isdisjoint(_further(bare, wanted, query, gold))
         or (bounds and stated.bounds and bounds.isdisjoint(stated.bounds))
         or (stated.doubts and not wanted.doubts)
         or _opposes(stated, wanted, _OF_BOUNDS)
         or _swaps(answer, gold)
-        or _stands_elsewhere(answer, values, wanted, asked)
+        or _stands_elsewhere(answer, values, wanted, query)
     )
     return AnswerMatch.undecided if doubts else AnswerMatch.right
 
 
 def _further(
-    stated: Facts, wanted: Facts, asked: Facts, gold: str, *, names: bool = False
+    stated: Facts, wanted: Facts, query: Facts, gold: str, *, names: bool = False
 ) -> set[str]:
     """Kinds of the values that a text states and neither gold answer nor question.
 
@@ -347,8 +311,8 @@ def _further(
     joined = _joined(gold) if any(value.kind == "code" for value in stated.values) else ""
     return {
         _PLAIN_KIND[value.kind] if names and value.kind == FIRST else value.kind
-        for value in stated.values - wanted.values - asked.values
-        if value.key not in joined and not (_is_named(value, wanted) or _is_named(value, asked))
+        for value in stated.values - wanted.values - query.values
+        if value.key not in joined and not (_is_named(value, wanted) or _is_named(value, query))
     }
 
 
@@ -356,10 +320,10 @@ def _joined(text: str) -> str:
     return "".join(re.findall(r"[^\W_]+", text)).casefold()
 
 
-def _stands_elsewhere(answer: str, values: frozenset[Value], wanted: Facts, asked: Facts) -> bool:
+def _stands_elsewhere(answer: str, values: frozenset[Value], wanted: Facts, query: Facts) -> bool:
     """Whether the values stand in a clause of another matter than the question's."""
     parts = (part for line in sentences(answer) for part in line.split(";"))
-    every = [(facts, len(facts.content & asked.content)) for facts in map(text_facts, parts)]
+    every = [(facts, len(facts.content & query.content)) for facts in map(text_facts, parts)]
     held = [
         (facts, shared)
         for facts, shared in every
@@ -367,12 +331,12 @@ def _stands_elsewhere(answer: str, values: frozenset[Value], wanted: Facts, aske
     ]
     if not held or max(count for _, count in held) < max(count for _, count in every):
         return bool(held)
-    named = {value.key for value in asked.values if value.kind == "name"}
+    named = {value.key for value in query.values if value.kind == "name"}
     return bool(named) and any(
         named.isdisjoint(facts.words)
         and {value.key for value in facts.values if value.kind == "name"}
         - wanted.words
-        - asked.words
+        - query.words
         for facts, _ in held
     )
 
@@ -388,22 +352,23 @@ def _is_named(value: Value, facts: Facts) -> bool:
 @lru_cache(maxsize=1 << 14)
 def text_facts(text: str) -> Facts:
     """What a text states: values, words of substance with their signs, yes or no."""
-    plain = unicodedata.normalize("NFKC", re.sub("[°²³]", " ", text))
+    plain = usual_forms(re.sub("[°²³]", " ", text))
     plain = re.sub(r"(?<![^\s(])[-−](?=\d)", "minus ", plain)
     for pattern, value in _SPELLINGS:
         plain = pattern.sub(value, plain)
     values: set[Value] = set()
     rest = _take_days(_take_codes(_take_times(_take_dates(plain, values), values), values), values)
     values |= {
-        Value(PER if match["per"] else EACH, _plain_name(match[2]))
-        for match in _PER.finditer(rest)
-        if match[2].lower() not in tables().numbers
+        Value(kind, _plain_name(match[1]))
+        for kind, pattern in _COUNTED.items()
+        for match in pattern.finditer(rest)
+        if match[1].lower() not in tables().numbers
     }
     values |= {*_quantities(claim_words(rest)), *_names(rest)}
     words = _plain_words(text)
     # `No interest is paid` negates a sentence and answers nothing by itself
     is_reply = re.match(r"\W*\w+\s*(?:[,.;:!–—-]|$)", plain) or words[:1] != ["no"]
-    asked = _ASKED_BOUND.match(plain) if plain.rstrip().endswith("?") else None
+    is_question = plain.rstrip().endswith("?")
     return Facts(
         frozenset(values),
         frozenset(
@@ -419,7 +384,7 @@ def text_facts(text: str) -> Facts:
             (1 if bound["above"] else -1) * (-1 if bound["no"] else 1)
             for bound in _BOUND.finditer(plain)
         )
-        | ({-1 if asked["below"] else 1} if asked else set()),
+        | {sign for sign, begins in _ASKED_BOUNDS.items() if is_question and begins.match(plain)},
         sum(word.kind == NEGATION for word in claim_words(plain)),
     )
 
@@ -553,7 +518,7 @@ def _names(text: str) -> Iterator[Value]:
 
 def _plain_words(text: str) -> list[str]:
     """Words and numbers of a text as names are compared."""
-    return [_plain_name(word) for word in re.findall(r"\w+", unicodedata.normalize("NFKC", text))]
+    return [_plain_name(word) for word in re.findall(r"\w+", usual_forms(text))]
 
 
 def _plain_name(word: str) -> str:
@@ -567,21 +532,20 @@ def _plain_name(word: str) -> str:
 
 def _reply(text: str) -> int:
     """1 or -1 where a text begins with a short yes or no in other words, else 0."""
-    match = _REPLY.match(text)
-    return 0 if match is None else -1 if match["no"] or match["not"] else 1
+    return next((sign for sign, begins in _REPLIES.items() if begins.match(text)), 0)
 
 
-def _says_yes(facts: Facts, asked: Facts) -> int:
+def _says_yes(facts: Facts, query: Facts) -> int:
     """1 or -1 where a text says yes or no to what is asked, 0 where neither is clear."""
     if facts.yes or facts.restricts:
         return facts.yes
-    signs = dict(asked.keys)
+    signs = dict(query.keys)
     shared = [sign * signs[key] for key, sign in facts.keys if key in signs]
     if len(shared) * 2 < len(signs) or not shared:
         return 0
-    if min(shared) < 0 or (facts.negates and not asked.negates):
+    if min(shared) < 0 or (facts.negates and not query.negates):
         return -1
-    return int(len(shared) * 3 >= len(signs) * 2 and facts.negates == asked.negates)
+    return int(len(shared) * 3 >= len(signs) * 2 and facts.negates == query.negates)
 
 
 def _opposes(stated: Facts, wanted: Facts, without: Iterable[str] = ()) -> bool:

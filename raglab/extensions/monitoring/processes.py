@@ -12,7 +12,8 @@ from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar
 from raglab.extensions.monitoring.promises import Promises
 from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
-from raglab.metrics import CELLS
+from raglab.metrics import STATUS_OF_CELL
+from raglab.values import Status
 
 # Windows that a restart lives for: rows of a break within its last window are then a quarter of it
 # or more, and no more than five processes bet at a time.
@@ -68,12 +69,15 @@ def row_excess(
     At its least, and at its largest where the label is not known.
     """
     by_cell = promises.excess
-    by_decision = by_cell.reshape(-1, CELLS, by_cell.shape[1])
+    by_decision = [by_cell[status == STATUS_OF_CELL] for status in Status]
     weight = 1.0 / rows.probability[:, None]
     is_labelled = (rows.cell >= 0)[:, None]
     low, high = (
         np.where(is_labelled, by_cell[rows.cell], bound[rows.decision]) * weight
-        for bound in (by_decision.min(axis=1), by_decision.max(axis=1))
+        for bound in (
+            np.array([cells.min(axis=0) for cells in by_decision]),
+            np.array([cells.max(axis=0) for cells in by_decision]),
+        )
     )
     return low.T, high.T
 

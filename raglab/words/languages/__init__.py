@@ -152,6 +152,12 @@ LANGUAGE: dict[str, Any] = {
         **_all(patterns, "openers unable silent concludes turns preambles labels examples sources"),
     },
     "answers": {"words": By(str, plain_text), "asked": By(str, patterns), "dates": patterns},
+    "comparison": {
+        **_all(words, "affirming denying noon midnight days ordinals firms"),
+        **_all(patterns, "affirms denies asks restricts past until since per each"),
+        **_all(By(str, words), "measures hundredths rates"),
+        "spellings": By(str, plain_text),
+    },
     "intent": {"words": By(str, plain_text), "rules": By(str, patterns)},
     "tables": {
         "words": By(str, plain_text),
