@@ -22,8 +22,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from raglab import load_corpus
-from raglab.words.claim_words import claim_words
 from raglab.extensions.graph_table.quantities import quantities_in
+from raglab.words.claim_words import claim_words
 from raglab.words.numerals import dates_in, number_word_value, plain_number, tables
 from raglab.words.text import pieces
 

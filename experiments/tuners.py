@@ -16,6 +16,7 @@ from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import published_policy
 from raglab.replay import shard_cells
 from raglab.signals import BUILT_IN_SET, SignalSet
+from raglab.store.case_labels import question_numbers
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def selected(
         evidence,
         decision_cases(evidence),
         {},
-        lab_candidates.question_numbers(drawn.cases),
+        question_numbers(drawn.cases),
         seed,
     )
     try:

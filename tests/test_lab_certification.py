@@ -32,7 +32,7 @@ from raglab.lab.looks import recorded_looks
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.search_space import always_answer
 from raglab.lab.study_cases import study_splits
-from raglab.metrics import cell_costs, cost_matrix, upper_bound
+from raglab.metrics import N_CELLS, cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -624,7 +624,7 @@ def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
     At three fifths of the target 400 cases certify it more often than not.
     """
     rng, matrix = np.random.default_rng(n), cost_matrix(costs)
-    share = np.zeros(18)
+    share = np.zeros(N_CELLS)
     share[[1, 0, 6, 2, 8, 14, 17]] = [0.4, 0.1, 0.1, 0.1, 0.2, 0.05, 0.05]
     true = float(share @ cell_costs(matrix))
     cells = rng.multinomial(n, share, size=5_000)

@@ -24,7 +24,7 @@ from raglab.arguments.field_rules import read_only
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import Bandit
-from raglab.decision import chain, kernel, outcome_codes
+from raglab.decision import chain, kernel, learned_cases, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.default_learner import confidence
@@ -236,11 +236,13 @@ def of_replay(seed: int, depths: int) -> None:
 
 def of_counts() -> None:
     """Rates, costs and the tests of a certificate."""
-    cells, labels = np.arange(18)[None], np.array([51, 51, 51])
-    metrics.rate_columns(metrics.rate_counts(cells), labels)
+    cells = np.arange(metrics.N_CELLS)[None]
+    metrics.rate_columns(cells)
     metrics.decision_rates.hit_rate(np.array([[True, False]]), 1)
     expected_cost.action_costs(metrics.cost_matrix(), np.array([1.0, 2.0]))
     total, n = np.array([0.0, 1.0]), np.array([10, 20])
+    codes = learned_cases.question_codes(["who?", "where?"])
+    learned_cases.is_repeated_set(codes, learned_cases.code_text(["Who"]))
     certify.hoeffding_bentkus(total, n, 0.1)
     certify.joint_p(total, n, np.array([0.1, 0.2]))
     certify.gate_counts([np.array([0.5, np.nan])], [np.array([0.25, 0.75])], np.array([0, 1]))

@@ -1074,7 +1074,7 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None
     for at in np.unique(score):
         answered = score >= at
         cells = np.where(answered, Status.ok, Status.refuse) * 6 + label * 2 + right
-        counts = np.bincount(cells, minlength=18)
+        counts = np.bincount(cells, minlength=metrics.N_CELLS)
         every = metrics.rates(metrics.rate_counts(counts), metrics.label_counts(counts))
         rates.append(float(every[metrics.RATES.index(name)]))
     best = min(rates) if low else max(rates)

@@ -6,7 +6,7 @@ Of several policies the cheapest is tested.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
@@ -28,7 +28,13 @@ from raglab.decision.measured_trace import held_trace
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import headline_note, headline_sentence, trace_status_only
 from raglab.decision.trace_view import TraceView
-from raglab.lab.candidate_tests import TestOrder, candidate_order, candidate_table, sequence_test
+from raglab.lab.candidate_tests import (
+    SequenceResult,
+    TestOrder,
+    candidate_order,
+    candidate_table,
+    sequence_test,
+)
 from raglab.lab.certification_cases import (
     CertifyCases,
     certify_splits,
@@ -384,19 +390,19 @@ def _certification(
     first, untested = (
         _first_tested(offered, tried, order, terms, cases.n_questions) if is_family else ("", ())
     )
-    judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)._replace(
-        failed=failed
-    )
-    tests = tested.failed or tested.promises
+    judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)
     reason = certificate_reason(
-        tests, tested.binding, delta, order.method, judged, certified=tested.certified
+        tested.failed or tested.promises,
+        tested.binding,
+        delta,
+        order.method,
+        judged._replace(failed=failed),
+        certified=tested.certified,
     )
     needs = data_needs(tested.promises, terms.level)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
-        certified=tuple(
-            policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok
-        ),
+        certified=_passed_ids(tried, tested),
         coverage=float(counts.coverage[tested.chosen]) if tested.certified else 0.0,
         promises=tested.promises,
         binding=tested.binding,
@@ -416,12 +422,10 @@ def _certification(
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
         hypotheses=hypotheses,
-        undecided=int(counts.undecided[tested.chosen]) if counts.basis.text else None,
-        missing_answers=int(counts.missing[tested.chosen, 0]) if counts.basis.text else None,
+        **_counted_as_wrong(counts, tested.chosen),
     )
     # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
-    facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)
-    facts |= {} if terms.budget is None else {"budget": terms.budget}
+    facts = certificate.rows | _check_facts(held_out, key, arm_name, terms)
     return Certification(
         certificate=certificate,
         policy=_certified_policy(tried[tested.chosen], facts, cases) if tested.certified else None,
@@ -445,15 +449,33 @@ def _certification(
             ),
             *(untested if tested.certified else ()),
             *missing_candidates(tried, counts, tested.chosen),
-            *unmeasured_note(held_out, offered[0]),
-            *order.notes,
-            *doubt_notes(offered, cases),
+            *_doubts(cases, offered, order),
             *notes,
         ),
         chance=near.chance,
         status_only=int(alone.sum()),
         failed=failed,
     )
+
+
+def _passed_ids(tried: Sequence[Policy], tested: SequenceResult) -> tuple[str, ...]:
+    """Ids of the candidates that passed."""
+    pairs = zip(tried, tested.passed, strict=True)
+    return tuple(policy.policy_id for policy, passed in pairs if passed)
+
+
+def _doubts(cases: CertifyCases, offered: Sequence[Policy], order: TestOrder) -> list[str]:
+    """Notes on what was not measured, on the order, and on cases that may not be new."""
+    unmeasured = unmeasured_note(cases.held_out, offered[0])
+    return [*unmeasured, *order.notes, *doubt_notes(offered, cases)]
+
+
+def _counted_as_wrong(counts: RateCounts, place: int) -> dict[str, int]:
+    """Undecided and missing answers of the chosen candidate, where answers are judged."""
+    if not counts.basis.text:
+        return {}
+    missing = int(counts.missing[place, 0])
+    return {"undecided": int(counts.undecided[place]), "missing_answers": missing}
 
 
 def _judged_cases(
@@ -611,7 +633,7 @@ def pilot_trace(
 
 
 def _check_facts(
-    trace: TraceView, key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
+    trace: TraceView, key: str, arm: str, terms: CertificationSettings
 ) -> dict[str, Any]:
     """What a check on new cases needs beside the promises.
 
@@ -624,9 +646,9 @@ def _check_facts(
         "retrieval": retrieval,
         "schema_version": SCHEMA_VERSION,
     }
-    return facts | (
-        {"costs": metrics.stated_costs(metrics.cost_matrix(costs))} if COST in targets else {}
-    )
+    if COST in terms.targets:
+        facts["costs"] = metrics.stated_costs(metrics.cost_matrix(terms.costs))
+    return facts if terms.budget is None else facts | {"budget": terms.budget}
 
 
 def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:

@@ -603,7 +603,7 @@ def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
 def held_out_cells(
     trace: TraceView, policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
 ) -> NDArray[np.int64]:
-    """Cases by cell, [P, 18], of policies with one model, decided by models blind to them.
+    """Cases by cell, [P, 20], of policies with one model, decided by models blind to them.
 
     Those models have the same signals and never saw the cases.
 
@@ -660,7 +660,7 @@ def fold_cells(
     policies: Sequence[Policy],
     arm: str | None,
 ) -> NDArray[np.int64]:
-    """Cases of one part by cell, [P, 18], each decided by the model that never saw its fold.
+    """Cases of one part by cell, [P, 20], each decided by the model that never saw its fold.
 
     Args:
       pair: the part and the fold of each of its cases.

@@ -521,10 +521,10 @@ class Goal:
         return metrics.cost_matrix(self.costs)
 
     def cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Expected cost of a case, [...], of cells [..., 18].
+        """Expected cost of a case, [...], of cells [..., 20].
 
         Args:
-          cells: cases by cell, [..., 18].
+          cells: cases by cell, [..., 20].
         """
         return np.asarray(metrics.expected_cost(cells, self.matrix))
 
@@ -537,14 +537,14 @@ class Goal:
         return (*self.targets, *HONEST) if self.targets else ()
 
     def excess(self, cells: NDArray[Any], errors: float = 0.0) -> NDArray[np.float64]:
-        """Distance by which each of the constraints is missed, [..., T], of cells [..., 18].
+        """Distance by which each of the constraints is missed, [..., T], of cells [..., 20].
 
         At most 0 where it is met.
 
         A rate of nothing meets no target (rule S6.2).
 
         Args:
-          cells: cases by cell, [..., 18].
+          cells: cases by cell, [..., 20].
           errors: standard errors by which every rate is taken worse than it is, the share with one
             case more that counts and one that does not.
         """
@@ -577,7 +577,7 @@ class Goal:
         """Sum of target distances if every rate is one standard error worse, [...] (rule S6.8).
 
         Args:
-          cells: cases by cell, [..., 18].
+          cells: cases by cell, [..., 20].
         """
         total: NDArray[np.float64] = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
         return total
@@ -586,7 +586,7 @@ class Goal:
         """Whether all targets are met, by a policy that answers, [...].
 
         Args:
-          cells: cases by cell, [..., 18].
+          cells: cases by cell, [..., 20].
         """
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
@@ -596,7 +596,7 @@ class Goal:
         Lower is better.
 
         Args:
-          cells: cases by cell, [..., 18].
+          cells: cases by cell, [..., 20].
         """
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 

@@ -48,7 +48,7 @@ class Options(NamedTuple):
 
     options: [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
     [O]. loss: cost of every case, the mean over repeats, [O, Q]. cells: share of the repeats in
-    which a case is in a cell, [Q, O, 18]; None without targets, which alone need it. worst: largest
+    which a case is in a cell, [Q, O, 20]; None without targets, which alone need it. worst: largest
     cost over labels and the actions of the candidate, [O].
     """
 

@@ -116,7 +116,6 @@ def slices(
     Example: `slices(decide(trace, policy), rate="false_refusal_rate").query("flag")`.
     """
     import pandas as pd
-    from scipy.stats import fisher_exact
 
     if rate not in metrics.RATES:
         msg = f"rate must be one of {', '.join(metrics.RATES)}, got {rate!r}."
@@ -144,21 +143,15 @@ def slices(
         for value in sorted(set(texts)):
             k, n, cost = share(values == value)
             rest = all_k - k, all_n - n
-            p = (
-                float(fisher_exact(np.array([[k, n - k], [rest[0], rest[1] - rest[0]]]))[1])
-                if n and rest[1]
-                else np.nan
-            )
+            p = _difference_p((k, n), rest)
             low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
             group = scored.rows(values == value)
             rates = _share(k, n), low, high, _share(*rest)
             slice_rows.append(
-                (column, value, n, k, *rates, min(p, 1.0), cost, *group.ranking(level=level)[2:])
+                (column, value, n, k, *rates, p, cost, *group.ranking(level=level)[2:])
             )
-            name = f"the score of the policy in {column} {value}"
-            text = group.contradiction(name, level=fine, remedy="tune such cases apart")
-            if is_fitted and text:
-                warn_user(text)
+            if is_fitted:
+                _warn_of_turned(group, f"{column} {value}", fine)
     table = pd.DataFrame(
         slice_rows, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}]
     )
@@ -177,6 +170,21 @@ def slices(
     rows.attrs["basis"] = decisions.basis_text()
     rows.attrs["headline"] = headline_note(decisions.trace, decisions.status_only)
     return rows
+
+
+def _difference_p(some: tuple[int, int], rest: tuple[int, int]) -> float:
+    """Two-sided p of Fisher's test of k of n in a slice and outside; NaN where one is empty."""
+    from scipy.stats import fisher_exact
+
+    table = np.array([[k, n - k] for k, n in (some, rest)])
+    return min(float(fisher_exact(table)[1]), 1.0) if some[1] and rest[1] else float("nan")
+
+
+def _warn_of_turned(group: ScoredCases, name: str, level: float) -> None:
+    """Warn where the score of a policy ranks the right cases of a slice below the others."""
+    title = f"the score of the policy in {name}"
+    if text := group.contradiction(title, level=level, remedy="tune such cases apart"):
+        warn_user(text)
 
 
 def shard_scores(part: TracePart, decided: Callable[[TracePart], Decisions]) -> ScoredCases:

@@ -173,35 +173,55 @@ def record_answers(
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
     )
-    # Of an earlier run that asked for other arms, what failed stays so.
     requested, lacking = {key.case for key in keys}, {row for row, _ in failed}
-    before_failed = failed_splits(trace.meta)
-    cases = [
-        case
-        for row, case in enumerate(trace.cases)
-        if row in lacking or (row not in requested and case.id in before_failed)
-    ]
-    meta = with_failed_calls(trace.meta, RECORDED, cases)
+    meta = _meta_of_failures(trace, requested, lacking)
     if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
         held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
     )
-    # Another generator, or another structure, answers otherwise: the trace with its answers is
-    # another trace.
-    if "fingerprint" in meta:
-        made_of = (
-            f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} "
-            f"{decided_only}"
-        )
-        made_of += f" without {sorted(failed)}" if failed else ""
-        meta |= {"fingerprint": digest(made_of, 16)}
-    meta |= {"generator": generator.name, "scorer": scorer.name}
+    settings = f"{policy.structure} {named} {decided_only}"
+    meta |= _meta_of_answers(meta, generator.name, scorer.name, settings, failed)
     meta.pop(ANSWER_REQUESTS, None)  # of another run
     if meter:
         meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
     parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
     return Trace(**parts | {"meta": meta, "answers": answers})
+
+
+def _meta_of_failures(
+    trace: values.TraceData, requested: Collection[int], lacking: Collection[int]
+) -> dict[str, Any]:
+    """Meta that names the cases whose answers failed.
+
+    Of an earlier run that asked for other arms, what failed stays so.
+    """
+    before = failed_splits(trace.meta)
+    cases = [
+        case
+        for row, case in enumerate(trace.cases)
+        if row in lacking or (row not in requested and case.id in before)
+    ]
+    return with_failed_calls(trace.meta, RECORDED, cases)
+
+
+def _meta_of_answers(
+    meta: Mapping[str, Any],
+    generator: str,
+    scorer: str,
+    settings: str,
+    failed: Mapping[_Place, ModelUnavailableError],
+) -> dict[str, Any]:
+    """Generator and scorer, and the fingerprint of the trace with their answers.
+
+    Another generator, or another structure, answers otherwise: it is another trace.
+    """
+    names = {"generator": generator, "scorer": scorer}
+    if "fingerprint" not in meta:
+        return names
+    made_of = f"{meta['fingerprint']} {generator} {scorer} {settings}"
+    made_of += f" without {sorted(failed)}" if failed else ""
+    return {**names, "fingerprint": digest(made_of, 16)}
 
 
 class _Run:

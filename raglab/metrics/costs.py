@@ -203,7 +203,11 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
 
 
 def cell_table(cells: NDArray[Any]) -> NDArray[Any]:
-    """Counts of cells as [..., 20], see `expected_cost`."""
+    """Counts of cells as [..., 20].
+
+    Args:
+      cells: of one of the shapes of `expected_cost`.
+    """
     table = np.asarray(cells)
     if table.shape[-3:] == (len(Status), len(Status), 2):
         table = table.reshape(*table.shape[:-3], PLAIN_CELLS)

@@ -327,7 +327,7 @@ def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
     """Counts of each of `RATES`, [..., rates].
 
     Args:
-      cells: cases by decision, label and whether the expected sources were found, [..., 18].
+      cells: cases by decision, label and whether the expected sources were found, [..., 20].
     """
     statuses = np.array(list(Status), dtype=np.int8)
     plain = contributions(statuses).reshape(-1, len(RATE_TABLE))
@@ -340,10 +340,10 @@ _LABELS_OF_CELLS = np.eye(len(Status), dtype=np.int64)[LABEL_OF_CELL]
 
 
 def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
-    """Cases by label, [..., 3], of cells [..., 18].
+    """Cases by label, [..., 3], of cells [..., 20].
 
     Args:
-      cells: cases by cell, [..., 18].
+      cells: cases by cell, [..., 20].
     """
     # ten times as fast as a sum over two axes
     counts: NDArray[Any] = cells @ _LABELS_OF_CELLS[: cells.shape[-1]]

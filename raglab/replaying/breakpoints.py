@@ -444,7 +444,7 @@ def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
 class StepCells(NamedTuple):
     """Cells of a step function of one threshold: step i holds from low[i] to high[i].
 
-    Cells [N, 18].
+    Cells [N, 20].
     """
 
     low: NDArray[np.float64]

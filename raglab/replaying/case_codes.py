@@ -99,7 +99,7 @@ def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401
 
 
 def policy_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
-    """Cells of policies of one structure, [P, 18], over cases that are measured already.
+    """Cells of policies of one structure, [P, 20], over cases that are measured already.
 
     Args:
       evidence: measurements of the cases.

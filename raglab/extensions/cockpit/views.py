@@ -345,7 +345,7 @@ class Axis(NamedTuple):
 
     On [low, high) of a ceiling, (low, high] of a floor.
 
-    value: what a drag to a step sets, [N]. cells: cases by cell, [N, 18]. at: the step of the
+    value: what a drag to a step sets, [N]. cells: cases by cell, [N, 20]. at: the step of the
     policy's own value, -1 where it has none.
     """
 
