@@ -26,13 +26,13 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/clarification/test_default_table_chain.py": (
             "test_a_hundred_cells_are_altered",
         ),
+        "extensions/clarification/test_clarify_worlds.py": (
+            "test_the_bundled_documents_are_a_world",
+        ),
         "extensions/clarification/test_five_failures.py": ("test_each_is_asked_and_answered",),
         "extensions/clarification/test_guides.py": (
             "test_the_page_on_clarification_runs",
             "test_the_page_on_pinned_documents_runs",
-        ),
-        "extensions/clarification/test_lab_document_worlds.py": (
-            "test_the_bundled_documents_are_a_world",
         ),
         "extensions/clarification/test_live_clarification.py": (
             "TestCoherence.test_applied_and_corrected_or_confirmed",
