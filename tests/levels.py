@@ -10,10 +10,6 @@ import re
 
 LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "full": {
-        "extensions/clarification/test_clarified_index_growth.py": (
-            "TestLearned.test_a_reply_goes_on_where_its_documents_are_the_same",
-            "TestLearned.test_defaults_are_inherited",
-        ),
         "extensions/clarification/test_clarified_packs.py": ("test_what_was_asked_and_learned",),
         "extensions/clarification/test_clarified_unwritable.py": (
             "TestFullDisk.test_a_question_is_answered_as_it_is",
@@ -400,10 +396,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_certified_arm_is_served_without_a_word",
         ),
         "test_live_index_folder.py": ("TestSwap.test_a_kill_at_any_step_leaves_one_of_both",),
-        "test_live_index_growth.py": (
-            "TestLaw.test_grown_is_built",
-            "TestReaders.test_a_kill_at_any_step_leaves_one_of_both",
-        ),
         "test_live_langgraph_chain.py": (
             "TestEquality.test_every_policy",
             "TestEquality.test_the_outcomes_occur",
