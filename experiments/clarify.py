@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.clarify_worlds import clariq, cover, sharc, stable
+from experiments.document_worlds import SCOPES, document_world, field_scope, read_fields
 from raglab import Chunk, load_corpus, tune_clarification
 from raglab.default_learner import (
     SPLITS,
@@ -39,7 +40,6 @@ from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.displays.canvas import png
 from raglab.extensions.clarification.contents import scope
-from raglab.lab import document_world
 from raglab.lab.clarify_study import (
     ClarifyStudy,
     policy_rates,
@@ -47,7 +47,6 @@ from raglab.lab.clarify_study import (
     seed_rates,
     summary,
 )
-from raglab.lab.document_worlds import SCOPES, field_scope, read_fields
 from raglab.live import read_field
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
@@ -366,7 +365,7 @@ def empty_reads() -> None:
         if field is None or field.reading is None:
             continue
         chunks = documents[label.document]
-        true = field_scope(label, chunks, pack=PACK)
+        true = field_scope(label, chunks, PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
         held = read_field(label.field, scope(chunks, true, field=label.field, pack=PACK), pack=PACK)
         for value in narrower:

@@ -10,10 +10,6 @@ import re
 
 LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "full": {
-        "extensions/clarification/test_clarified_index_growth.py": (
-            "TestLearned.test_a_reply_goes_on_where_its_documents_are_the_same",
-            "TestLearned.test_defaults_are_inherited",
-        ),
         "extensions/clarification/test_clarified_packs.py": ("test_what_was_asked_and_learned",),
         "extensions/clarification/test_clarified_unwritable.py": (
             "TestFullDisk.test_a_question_is_answered_as_it_is",
@@ -26,13 +22,13 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/clarification/test_default_table_chain.py": (
             "test_a_hundred_cells_are_altered",
         ),
+        "extensions/clarification/test_clarify_worlds.py": (
+            "test_the_bundled_documents_are_a_world",
+        ),
         "extensions/clarification/test_five_failures.py": ("test_each_is_asked_and_answered",),
         "extensions/clarification/test_guides.py": (
             "test_the_page_on_clarification_runs",
             "test_the_page_on_pinned_documents_runs",
-        ),
-        "extensions/clarification/test_lab_document_worlds.py": (
-            "test_the_bundled_documents_are_a_world",
         ),
         "extensions/clarification/test_live_clarification.py": (
             "TestCoherence.test_applied_and_corrected_or_confirmed",
@@ -406,10 +402,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_certified_arm_is_served_without_a_word",
         ),
         "test_live_index_folder.py": ("TestSwap.test_a_kill_at_any_step_leaves_one_of_both",),
-        "test_live_index_growth.py": (
-            "TestLaw.test_grown_is_built",
-            "TestReaders.test_a_kill_at_any_step_leaves_one_of_both",
-        ),
         "test_live_langgraph_chain.py": (
             "TestEquality.test_every_policy",
             "TestEquality.test_the_outcomes_occur",

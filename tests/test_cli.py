@@ -224,17 +224,16 @@ def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`trace`, `index` and `add` take that of the documents, of a folder for what is not UTF-8.
+    """`trace` and `index` take that of the documents, of a folder for what is not UTF-8.
 
     Labels have theirs.
     """
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    folder, cases, more = tmp_path / "docs", tmp_path / "cases.csv", tmp_path / "more.md"
+    folder, cases = tmp_path / "docs", tmp_path / "cases.csv"
     folder.mkdir()
     (folder / "a.md").write_text("Öl ist gedeckt.", encoding="utf-8")
     for path, text in (
         (folder / "b.md", "Glas für 5 €."),
-        (more, "Größe."),
         (cases, "query,label\nÖl?,refuse\n"),
     ):
         path.write_bytes(text.encode("cp1252"))
@@ -262,12 +261,6 @@ def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.M
         app, ["index", str(folder), "--out", str(place), "--encoding", "cp1252", "--quiet"]
     )
     assert (done.exit_code, "2" in done.stdout) == (0, True), done.output
-    done = CliRunner().invoke(app, ["add", str(place), str(more), "--quiet"])
-    assert (done.exit_code, "(--encoding)" in done.output) == (1, True)
-    done = CliRunner().invoke(
-        app, ["add", str(place), str(more), "--encoding", "cp1252", "--quiet"]
-    )
-    assert (done.exit_code, "more.md" in done.stdout) == (0, True), done.output
 
 
 def test_the_published_policy_is_printed_with_its_id() -> None:

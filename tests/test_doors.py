@@ -58,6 +58,7 @@ EXCEPTIONS = {
     "chunking.py": "counts the tokens that the encoder does not read",
     "clarify.py": "measures the parts of the clarification study and the reading of fields",
     "clarify_worlds.py": "makes worlds of words, split as the replies are",
+    "document_worlds.py": "reads the tables of contents of labelled documents",
     "fields.py": "measures the reading of fields without a system around it",
     "groups.py": "fits models apart and with other strengths on the same cases",
     "intents.py": "measures the intent rules themselves",

@@ -206,6 +206,37 @@ class TestAltered:
             assert answers() == sound
 
 
+class TestRefresh:
+    """Who has the index open while it is built again."""
+
+    def test_the_old_version_answers_until_a_refresh(
+        self, place: Path, encoder: WordEncoder
+    ) -> None:
+        """Then the new one, of which only new texts are encoded; no cache serves another."""
+        build_index(OTHER, place, cache=None, **SMALL)
+        policy = Policy.from_mapping({"l2": {"enabled": False}, "support": {"enabled": False}})
+        system = System.open(place, policy=policy, generator=Fixed(), audit=False)
+        old, before = system.fingerprint, dict(ask(QUESTIONS[0], system=system, request_id="r"))
+        encoder.seen.clear()
+        build_index(CORPUS, place, cache=None, **SMALL)
+        assert not {chunk.text for chunk in OTHER.chunks} & {*encoder.seen}
+        assert dict(ask(QUESTIONS[0], system=system, request_id="r")) == before
+        assert system.refresh().fingerprint == read_index(place).fingerprint != old
+        response = ask(QUESTIONS[0], system=system, request_id="r")
+        assert not response.record.answer_cache_hit
+        fresh = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
+        assert dict(response) == dict(ask(QUESTIONS[0], system=fresh, request_id="r"))
+        with pytest.raises(ValueError, match="must go to the index that asked"):
+            system.check_index(old)
+
+    def test_other_settings(self, place: Path) -> None:
+        """An index that was made anew with others is opened again."""
+        system = System.open(place, generator=Fixed(), audit=False)
+        build_index(CORPUS, place, cache=None, **SMALL | {"rerank_k": 0})
+        with pytest.raises(ValueError, match="an open index must keep its arms, models and sizes"):
+            system.refresh()
+
+
 class TestSwap:
     """A new index in the place of an old one."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from raglab.store.encodings import FolderEncoding, decode_page, decode_text
 from raglab.store.files import InputError, Where
-from raglab.store.loaders import load_cases, load_corpus, load_documents
+from raglab.store.loaders import load_cases, load_corpus
 
 WHERE = Where("a.html", 1)
 SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18030", "ISO-2022-JP")
@@ -100,7 +100,6 @@ def test_the_caller_knows_the_encoding(tmp_path: Path, name: str, codec: str, te
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert text in load_corpus(path, encoding=codec).chunks[0].text
-        assert text in load_documents([path], encoding=codec).chunks[0].text
         with pytest.raises(InputError, match="must be UTF-8"):
             load_corpus(path)
 
@@ -146,16 +145,14 @@ def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path: Path) -> None:
         (tmp_path / "documents" / name).write_text(text, encoding="utf-8")
     (tmp_path / "documents" / "f.md").write_bytes("Öl – 5 €".encode("cp1252"))
     told = r"files that are not UTF-8: 1 of 5 files beyond ASCII \(f\.md\) are read as cp1252"
-    for load in (load_corpus, load_documents):
-        with pytest.warns(UserWarning, match=told) as caught:
-            chunks = load(tmp_path, encoding="cp1252").chunks
-        assert len(caught) == 1
-        whole = "\n".join(chunk.full_text for chunk in chunks)
-        assert all(
-            word in whole
-            for word in ("Über", "Straße – 5 €", "Größe", "Öl | 1", "Hail", "Öl – 5 €")
-        )
-        assert "Ã" not in whole
+    with pytest.warns(UserWarning, match=told) as caught:
+        chunks = load_corpus(tmp_path, encoding="cp1252").chunks
+    assert len(caught) == 1
+    whole = "\n".join(chunk.full_text for chunk in chunks)
+    assert all(
+        word in whole for word in ("Über", "Straße – 5 €", "Größe", "Öl | 1", "Hail", "Öl – 5 €")
+    )
+    assert "Ã" not in whole
 
 
 def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:

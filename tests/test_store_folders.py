@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from raglab import cli
 from raglab.store import files
 from raglab.store.files import InputError, json_lines, read_bytes
-from raglab.store.loaders import load_cases, load_corpus, load_documents
+from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import load_pack
 
 CASE = '{"id": "1", "query": "q", "expect_status": "refuse"}\n'
@@ -365,15 +365,13 @@ BAD: dict[str, tuple[str, Callable[[Path], object]]] = {
 def test_whatever_is_wrong_with_one_file_the_others_load(
     corpus: Path, name: str, write: Callable[[Path], object]
 ) -> None:
-    """Of any format; the same file by its own name is refused, in a list of documents too."""
+    """Of any format; the same file by its own name is refused."""
     write(corpus / name)
     with pytest.warns(UserWarning, match=f"1 files or links that cannot be read: .*{name}"):
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
     with pytest.raises(InputError, match=name):
         load_corpus(corpus / name)
-    with pytest.raises(InputError, match=name):
-        load_documents([corpus / "a.md", corpus / name])
 
 
 def test_of_many_bad_files_each_path_is_named(corpus: Path) -> None:

@@ -146,61 +146,6 @@ def index(
     )
 
 
-def add(
-    folder: Index,
-    documents: Annotated[list[Path], typer.Argument(help="Files or folders of documents.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a document that has the same source.")
-    ] = False,
-    follow_links: FollowLinks = False,
-    encoding: TextEncoding = None,
-    quiet: Quiet = False,  # noqa: ARG001 - read by its callback
-    as_json: AsJson = False,
-) -> None:
-    """Add documents to an index and encode the new ones.
-
-    Open systems keep the version that they opened.
-    """
-    from raglab.live.index_growth import add_documents
-
-    change = add_documents(
-        folder, documents, replace=replace, follow_links=follow_links, encoding=encoding
-    )
-    _show_change(folder, change, as_json=as_json)
-
-
-def remove(
-    folder: Index,
-    names: Annotated[
-        list[str], typer.Argument(help="Documents by source, or by a file name that is unique.")
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Remove documents from an index. Open systems keep the version that they opened."""
-    from raglab.live.index_growth import remove_documents
-
-    _show_change(folder, remove_documents(folder, names), as_json=as_json)
-
-
-# a change of an index
-def _show_change(folder: Path, change: Any, *, as_json: bool) -> None:  # noqa: ANN401
-    parts = {name: list(getattr(change, name)) for name in ("added", "replaced", "removed")}
-    stated = (
-        parts
-        if as_json
-        else {name: visible(", ".join(names)) or "none" for name, names in parts.items()}
-    )
-    show(
-        {
-            "index": str(folder),
-            **stated,
-            "chunks": change.n_chunks,
-            "fingerprint": change.fingerprint,
-        },
-        as_json=as_json,
-    )
-
-
 def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
     """Refuse an index in the place of its documents, or of a folder that holds them.
 
@@ -472,8 +417,6 @@ def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
 
 COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
-    (add, "raglab add out/index new_contract.md"),
-    (remove, "raglab remove out/index old_contract.md"),
     (
         ask,
         "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml",

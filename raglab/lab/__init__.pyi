@@ -6,7 +6,6 @@ from raglab.extensions.monitoring.judge_certificates import certify_judged as ce
 from raglab.extensions.monitoring.judge_intervals import judged_rates as judged_rates
 from raglab.extensions.monitoring.steps import is_drawn as is_drawn
 from raglab.lab.answer_basis import with_basis as with_basis
-from raglab.lab.document_worlds import document_world as document_world
 from raglab.lab.gate_fitting import answer_outcomes as answer_outcomes
 from raglab.lab.gate_fitting import calibrate_answers as calibrate_answers
 from raglab.lab.gate_fitting import calibrate_cosine as calibrate_cosine

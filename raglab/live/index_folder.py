@@ -2,19 +2,17 @@
 
 `index.json` is the one point at which an index changes: it names its corpus by content, so that
 whatever is stopped leaves the old index or the new one. Embeddings beside it are by content too,
-and made again where they are lost. An index whose documents changed names its earlier corpora, so
-that what was asked of one of them can be told from it.
+and made again where they are lost.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -39,34 +37,15 @@ from raglab.words.characters import visible
 INDEX, EMBEDDINGS, CACHE, LOCK = "index.json", "embeddings.sqlite", "cache", "index.lock"
 _CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
 _MAX_BYTES = 2**20
-# of names, that an index remembers; the oldest go first
-_MOST_CHANGES, _MOST_CHARACTERS = 100, 50_000
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
-_Kind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
-
-
-class DocumentsChange(BaseModel):
-    """A change of the documents.
-
-    Hash of the corpus before it, and documents that are something else since.
-
-    index: kind of the index before it, where it had another after it; None where that is the same.
-    """
-
-    model_config = _STRICT
-
-    corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
-    documents: list[str]
-    index: _Kind | None = None
 
 
 class IndexHead(BaseModel):
     """Content of index.json.
 
-    fingerprint: of corpus, models and settings. corpus: its name. auto_mb: megabytes that an index
-    of `auto` may take, whose kind is chosen again when its documents change; None is a kind that
-    was named. pack: hash of the pack that the index is for; None fits any. changes: of its
-    documents, the oldest first. digest: SHA-256 of the canonical JSON of all other fields.
+    fingerprint: of corpus, models and settings. corpus: its name. pack: hash of the pack that the
+    index is for; None fits any. auto_mb, changes: of version 0.1.0, not read. digest: SHA-256 of
+    the canonical JSON of all other fields.
     """
 
     model_config = _STRICT
@@ -79,22 +58,20 @@ class IndexHead(BaseModel):
     settings: RetrievalSettings
     auto_mb: float | None = Field(default=None, gt=0.0)
     pack: str | None = None
-    changes: list[DocumentsChange] = []
+    changes: list[Any] = []
     digest: str
 
 
 class Index(NamedTuple):
     """An index as its folder states it.
 
-    fingerprint: under the rewriter that it was read for. head: as it stands in the folder. earlier:
-    by the fingerprint of an earlier version, the documents that are something else since.
+    fingerprint: under the rewriter that it was read for. head: as it stands in the folder.
     """
 
     corpus: Corpus
     settings: RetrievalSettings
     fingerprint: str
     head: IndexHead
-    earlier: Mapping[str, frozenset[str]]
 
 
 def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
@@ -137,28 +114,7 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     if rewriter is not None and wanted.rewrites:
         parameters |= {"rewriter": rewriter.name}
         fingerprint = index_fingerprint(head.corpus_hash, parameters)
-    # What a version means by a name was changed by every change from it on; the latest of two alike
-    # says the least.
-    moved: frozenset[str] = frozenset()
-    earlier: dict[str, frozenset[str]] = {}
-    for change in reversed(head.changes):
-        moved |= frozenset(change.documents)
-        parameters |= {} if change.index is None else {"index": change.index}
-        earlier.setdefault(index_fingerprint(change.corpus_hash, parameters), moved)
-    return Index(corpus, wanted, fingerprint, head, earlier)
-
-
-def index_settings(place: Path) -> RetrievalSettings:
-    """Settings of the index in a folder, without its corpus.
-
-    Raises:
-      InputError: no index there, or one whose head was altered.
-    """
-    return _head(place).settings
-
-
-class OvertakenError(Exception):
-    """Another process put a new index in the place of the one that a new one was made from."""
+    return Index(corpus, wanted, fingerprint, head)
 
 
 def write_index(
@@ -167,11 +123,6 @@ def write_index(
     wanted: RetrievalSettings,
     pack: str | None,
     embed: Callable[[Corpus], Path | None] | None = None,
-    *,
-    auto_mb: float | None = None,
-    base: IndexHead | None = None,
-    documents: Collection[str] = (),
-    removes: bool = False,
 ) -> str:
     """Write an index beside the one that is there, then put it in its place; its fingerprint.
 
@@ -179,15 +130,9 @@ def write_index(
       pack: hash of the one that it is for.
       embed: what fills the embeddings of the corpus, None where they are there; it gives the folder
         of a large index, which is then the only one but for that of the index before.
-      auto_mb: see `IndexHead`.
-      base: head of the index that this one is a change of; None takes the place of any.
-      documents: that are something else than in that one.
-      removes: whether documents of that one are gone or replaced, so that its large index, which
-        holds them, goes too.
 
     Raises:
       InputError: the folder cannot be written.
-      OvertakenError: the index that is there is not `base` any more.
     """
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -209,22 +154,9 @@ def write_index(
         "corpus_hash": corpus_hash,
         "settings": wanted.stated,
     }
-    if auto_mb is not None:
-        head["auto_mb"] = float(auto_mb)
     if pack is not None:
         head["pack"] = pack
-    if base is not None:
-        # never `auto`
-        kind: Any = base.settings.index if base.settings.index != wanted.index else None
-        change = DocumentsChange(
-            corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind
-        )
-        head["changes"] = [
-            entry.model_dump(exclude_none=True) for entry in _remembered([*base.changes, change])
-        ]
     with locked(place / LOCK):
-        if base is not None and _head(place) != base:
-            raise OvertakenError
         # From here on it is the new index; before, it was the old one.
         write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
         if not file.is_file():  # another process indexed something else, and cleared up meanwhile
@@ -234,15 +166,8 @@ def write_index(
                 with suppress(OSError):
                     path.unlink()
         for drop_older in extensions("drop_older").values():
-            drop_older(place, large, earlier=not removes)
+            drop_older(place, large)
     return fingerprint
-
-
-def _remembered(changes: Sequence[DocumentsChange]) -> Sequence[DocumentsChange]:
-    """The last changes, as many as index.json is to hold."""
-    lengths = accumulate(sum(map(len, change.documents)) for change in reversed(changes))
-    n_changes = sum(length <= _MOST_CHARACTERS for length in lengths)
-    return changes[len(changes) - min(n_changes, _MOST_CHANGES) :]
 
 
 def _corpus_file(place: Path, corpus_hash: str) -> Path:

@@ -35,7 +35,6 @@ from raglab.live.clarifier import (
     clarifier_maker,
 )
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
-from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.log_outages import (
     AUDIT,
     AUDIT_UNWRITABLE,
@@ -52,17 +51,24 @@ from raglab.live.response import (
 )
 from raglab.live.signal_families import DocumentReader
 from raglab.live.signal_functions import SignalFunction, signal_functions
-from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
+from raglab.live.trace_building import (
+    RetrievalSettings,
+    Retriever,
+    check_settings,
+    retriever,
+    warn_of_cut_chunks,
+    warn_of_pictures,
+)
 from raglab.policy import check_pack
 from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.policy_parts.patterns import chunk_entities
 from raglab.retrieval.arms import DepthHits, check_arm, live_arms, walk
+from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
-from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
 from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
 from raglab.words.canonical import digest
@@ -329,8 +335,6 @@ class System:
       audit_required: whether a question that cannot be logged is refused.
       clarifier: asks for what a question leaves out; None never asks.
       signals: functions that measure what the policy uses besides the built-in signals.
-      earlier: by the fingerprint of an earlier version of the index, the documents that have
-        changed since.
       opening: None where the documents cannot change.
       on_error: answer to a question whose model fails, see `open`.
       log_outages: logs that cannot be written now, with how many questions they lack:
@@ -352,7 +356,6 @@ class System:
     audit_required: bool = False
     clarifier: Clarifier | None = field(default=None, repr=False)
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
-    earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
     opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
     # see `RequiredConfidence`
@@ -570,52 +573,6 @@ class System:
             if required:
                 raise
 
-    def add(self, documents: Documents, *, replace: bool = False) -> Self:
-        """Add documents to the index and answer from it with them.
-
-        See `raglab.live.index_growth.add_documents`.
-
-        Whoever else has the index open answers from the version that they opened, until they
-        `refresh` or open it again. What was learned stays: it is kept by field and kind of
-        document.
-
-        Args:
-          documents: folder, file or corpus, or a list of those and of records.
-          replace: whether a document with the source of one that is there takes its place.
-
-        Returns:
-          This system.
-
-        Raises:
-          InputError: documents that cannot be read, or an index that cannot be written.
-          ValueError: a document that is there with another content; or the system was not opened
-            from a folder.
-
-        Example: `system.add("new_contracts").remove(["acme-2019.md"])`
-        """
-        add_documents(self._opened().place, documents, replace=replace)
-        return self.refresh()
-
-    def remove(self, names: str | Sequence[str]) -> Self:
-        """Remove documents from the index and answer from it without them; see `add`.
-
-        Cached answers of earlier versions stay in the folder, where no question is answered by
-        them, until newer ones push them out; `system.caches.clear()` empties it.
-
-        Args:
-          names: sources, or file names where one document alone has them.
-
-        Returns:
-          This system.
-
-        Raises:
-          InputError: an index that cannot be written.
-          ValueError: a name of no document or of several, or of all; or the system was not opened
-            from a folder.
-        """
-        remove_documents(self._opened().place, names)
-        return self.refresh()
-
     def refresh(self) -> Self:
         """Answer from the index as its folder holds it now, models and logs as they are.
 
@@ -635,12 +592,7 @@ class System:
         check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", remedy)
         if index.fingerprint == self.fingerprint:
             return self
-        # An index that grew may have another kind than the one that was opened; all else it keeps.
-        grown = self.fingerprint in index.earlier
-        settings = (
-            index.settings._replace(index=opening.settings.index) if grown else index.settings
-        )
-        if settings != opening.settings:
+        if index.settings != opening.settings:
             msg = (
                 "an open index must keep its arms, models and sizes, got others in "
                 f"{opening.place}; open it again."
@@ -649,7 +601,6 @@ class System:
         ready = _documents_fields(
             index, opening, self.policy, self.pack, self.scorer, self.retriever
         )
-        ready["opening"] = opening._replace(settings=index.settings)
         with self._change:
             for name, value in ready.items():
                 setattr(self, name, value)
@@ -671,43 +622,26 @@ class System:
             else dataclasses.replace(system, generator=generator)
         )
 
-    def check_documents(self, fingerprint: str, documents: Sequence[str]) -> None:
-        """Stop a reply to questions on another index version, unless its documents are the same.
+    def check_index(self, fingerprint: str) -> None:
+        """Stop a reply to a question on another index.
 
         Args:
-          fingerprint: of the version.
-          documents: the documents that the request is about, `path` or `path#page`; an empty list
-            means all.
+          fingerprint: of the index that was asked.
 
         Raises:
-          ValueError: an index that this is no later version of, or documents that changed.
+          ValueError: this index is another one.
         """
-        if fingerprint == self.fingerprint:
-            return
-        if fingerprint not in self.earlier:
-            rule = (
-                f"a reply must go to the index that asked, {fingerprint}, or to one that grew "
-                "from it"
-            )
+        if fingerprint != self.fingerprint:
             msg = (
-                f"{rule}, got {self.fingerprint}; refresh the system, open that index, or ask the "
-                "question again."
-            )
-            raise ValueError(msg)
-        moved = self.earlier[fingerprint]
-        changed = [name for name in documents if name in moved or name.rpartition("#")[0] in moved]
-        if changed or not documents:
-            which = ", ".join(changed) or "the index"
-            msg = (
-                f"a reply must be about documents as they were, and {which} changed since; ask "
-                "the question again."
+                f"a reply must go to the index that asked, {fingerprint}, got "
+                f"{self.fingerprint}; open that index, or ask the question again."
             )
             raise ValueError(msg)
 
     def _opened(self) -> LabOpening:
         if self.opening is None:
             msg = (
-                "documents change where a system was opened from a folder; open it with "
+                "a system to refresh must be opened from a folder, got one of parts; open it with "
                 "System.open."
             )
             raise ValueError(msg)
@@ -767,7 +701,6 @@ def _documents_fields(
         "entities": named,
         "reader": reader,
         "clarifier": None if maker is None else maker(chunks, ready, stored, pack),
-        "earlier": index.earlier,
     }
 
 
@@ -885,7 +818,8 @@ def build_index(
     Args:
       corpus: to index.
       folder: made where it does not exist; a new index replaces an older one at once and as a
-        whole.
+        whole, and only new texts are encoded. Embeddings of texts that are gone stay in the folder:
+        delete it first where nothing of a document may stay.
       arms: the arms that may answer; all that may answer live and are installed where not given.
       cache: from which embeddings are copied where it has them.
       policy: the policy whose pack the index is for, and no other; any where it names none.
@@ -893,8 +827,7 @@ def build_index(
         keeps the commit that it was made with.
       **settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up
         to 100,000 chunks, above that on disk, memory-mapped, in the kind that fits `index_mb`, and
-        exact for any number where pictures are embedded. An index of `auto` keeps its budget: its
-        kind is chosen again when documents are added or removed.
+        exact for any number where pictures are embedded.
 
     Returns:
       The fingerprint.
@@ -912,14 +845,18 @@ def build_index(
         {"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings}
     )
     wanted = named.pinned(download=download).sized(corpus)
-    auto_mb = named.index_mb if named.index == "auto" else None
     behind = default_cache() if cache == "default" else cache
 
     def embed_stored(stored: Corpus) -> Path | None:
-        return embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind)
+        stored = stored._replace(pictures=corpus.pictures)
+        ready = retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
+        warn_of_cut_chunks(ready)
+        warn_of_language([chunk.text for chunk in stored.chunks], ready.encoder.name, wanted.arms)
+        warn_of_pictures(ready, wanted)
+        return ready.indexes.folder
 
     pack = None if policy is None else load_pack(policy.pack).stored
-    return write_index(corpus, place, wanted, pack, embed_stored, auto_mb=auto_mb)
+    return write_index(corpus, place, wanted, pack, embed_stored)
 
 
 def _warn_of_another_model(served: str, name: str) -> None:

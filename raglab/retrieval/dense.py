@@ -857,16 +857,6 @@ def embed_pictures(
     )
 
 
-def drop_texts(name: str, texts: Iterable[str], cache: EmbeddingCache) -> None:
-    """Take the embeddings of texts by an encoder of a name out of a cache."""
-    cache.drop([cache_key(name, kind, text) for text in texts for kind in (SENTENCE, TOKENS)])
-
-
-def drop_pictures(name: str, digests: Iterable[str], cache: EmbeddingCache) -> None:
-    """Take the embeddings of pictures, by the SHA-256 of their files, out of a cache."""
-    cache.drop([cache_key(name, PICTURE, digest) for digest in digests])
-
-
 def _encode_texts(
     encoder: TextEncoder, texts: Sequence[str], *, tokens: bool
 ) -> tuple[dict[str, NDArray[np.float32]], dict[str, Tokens]]:

@@ -35,7 +35,7 @@ read it; one that looks like a field which no line has is an error (`raglab.stor
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -101,7 +101,6 @@ from raglab.store.markdown import Page, ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
 from raglab.store.record_fields import (
-    Record,
     check_size,
     flat_name,
     note_place,
@@ -277,63 +276,6 @@ def load_corpus(
     if file.suffix.lower() in (*_LINES, *_JSON):
         _check_no_encoding(encoding, str(file))
     return _corpus(file, name, limits)
-
-
-Documents = str | Path | Corpus | Sequence[str | Path | Corpus | Record]
-
-
-def load_documents(
-    documents: Documents,
-    *,
-    encoder: str | None = None,
-    follow_links: bool = False,
-    encoding: str | None = None,
-) -> Corpus:
-    r"""Chunks of documents from several places.
-
-    Args:
-      documents: what `load_corpus` takes, a corpus, or a list of those and of records as its JSON
-        lines hold them.
-      encoder, follow_links, encoding: as of `load_corpus`.
-
-    Returns: the corpus, named as the first of them.
-
-    Raises:
-      InputError: see `load_corpus`; or no documents, or something else. A file or folder of the
-        list that gives nothing stops the load.
-
-    Example:
-      >>> record = {"source": "a.md", "pages": [{"page": 1, "text": "# Hail\nGlass is covered."}]}
-      >>> [chunk.chunk_id for chunk in load_documents([record]).chunks]
-      ['a.md#1-1']
-    """
-    if isinstance(documents, Corpus):
-        return documents
-    if isinstance(documents, str | Path):
-        return load_corpus(documents, encoder=encoder, follow_links=follow_links, encoding=encoding)
-    limits = Limits(token_limit(encoder, None, None))
-    parts, lines = [], []
-    for number, document in enumerate(documents, 1):
-        if isinstance(document, Mapping):
-            lines.append(JsonLine(Where("documents", number), document))
-        elif isinstance(document, str | Path | Corpus):
-            parts.append(
-                load_documents(
-                    document, encoder=encoder, follow_links=follow_links, encoding=encoding
-                )
-            )
-        else:
-            rule, remedy = "documents must be paths, corpora or records", "put chunks into a Corpus"
-            raise input_error(Where("documents", number), rule, remedy, type(document).__name__)
-    if lines:
-        parts.append(_corpus_of_lines(iter(lines), "documents", Path("documents.jsonl"), limits))
-    placed = (
-        (Where(part.name, id=chunk.chunk_id), chunk) for part in parts for chunk in part.chunks
-    )
-    whole = _unique_chunks(parts[0].name if parts else "documents", placed, "documents")
-    return whole._replace(
-        pictures={name: path for part in parts for name, path in part.pictures.items()}
-    )
 
 
 def save_corpus(corpus: Corpus, path: str | Path) -> None:

@@ -18,17 +18,13 @@ from fuzz.shop import QUESTIONS, words_for_models
 from labelled import free_policy
 from raglab.live.ask import ask
 from raglab.live.index_folder import INDEX, _corpus_file, _digest, index_fingerprint
-from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import RetrievalSettings
-from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus
 from raglab.values import Corpus
 from test_live_trace_building import CORPUS, SMALL, chunk
 
 WITH_FINGERPRINT = ", with its fingerprint"
-NEW = Corpus("new", (chunk(1, "new.md", 1, "The bicycle excess is 50 pounds."),))
-ANOTHER = Corpus("another", (chunk(1, "another.md", 1, "Boats are covered on inland waters."),))
 REST = Corpus(
     "many",
     tuple(
@@ -39,11 +35,9 @@ REST = Corpus(
 
 
 def changed_index(place: Path, kind: str) -> None:
-    """An index of a kind whose documents were changed twice, so that it remembers changes."""
+    """An index of a kind."""
     corpus = CORPUS._replace(chunks=(*CORPUS.chunks, *REST.chunks)) if kind == "ivfpq" else CORPUS
     build_index(corpus, place, cache=None, arms=("hybrid", "iterative"), **{**SMALL, "index": kind})
-    add_documents(place, ANOTHER, cache=None)
-    remove_documents(place, "another.md")
 
 
 def answers(place: Path) -> list[Any]:
@@ -57,12 +51,6 @@ def answers(place: Path) -> list[Any]:
                 {name: response[name] for name in ("status", "answer", "sources", "confidence")}
             )
     return out
-
-
-def grown(place: Path) -> list[Any]:
-    """Answers of a folder to which a document is added."""
-    add_documents(place, NEW, cache=None)
-    return answers(place)
 
 
 def head_changes(head: Any) -> Iterator[Change]:
@@ -136,7 +124,7 @@ def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
     """Failures of so many changes of an index of a kind, drawn from all.
 
     What no honest folder holds, and a change that leaves the fingerprint as it was, must be refused
-    or decide as before. An index that answers must take up a document, or say why not.
+    or decide as before.
     """
     whole, place = folder / kind, folder / "i"
     with words_for_models(folder / "kept"):
@@ -160,8 +148,6 @@ def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
             def check(found: list[Any]) -> str:
                 if is_strict and found != sound:
                     return f"another decision: {found}"
-                with suppress(InputError):
-                    grown(place)
                 return ""
 
             return Trial(change.what, lambda: answers(place), check)

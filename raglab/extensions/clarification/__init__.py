@@ -5,6 +5,5 @@ POINTS: dict[str, str] = {
     "clarifier": f"{_ROOM}.live_clarifier:make_clarifier",
     "signal_family.questions": f"{_ROOM}.question_signals:QuestionSignals",
     "audit_table.defaults": f"{_ROOM}.logged_defaults:LOGGED_DEFAULTS",
-    "contents_pages": f"{_ROOM}.contents:contents_pages",
     "model_calls": f"{_ROOM}.model_calls:ModelCalls",
 }

@@ -211,8 +211,7 @@ def _open_request(
             "open that policy."
         )
         raise ValueError(msg)
-    named = () if pending is None else pending.clarification.audit.get("documents", ())
-    system.check_documents(record["fingerprint"], record["documents"] or named)
+    system.check_index(record["fingerprint"])
     remedy = "open that pack, or ask the question again"
     check_pack(
         record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy

@@ -452,7 +452,7 @@ def open_large(folder: Path, key: str) -> LargeIndex:
     return LargeIndex(vectors, with_search(dense, manifest.search), bm25, manifest)
 
 
-def drop_older(place: Path, current: Path | None, *, earlier: bool = True) -> None:
+def drop_older(place: Path, current: Path | None) -> None:
     """Delete old large indexes of a folder; the current one and the one before it stay.
 
     Whoever read the folder's index.json before it changed may be about to open the earlier one.
@@ -463,8 +463,6 @@ def drop_older(place: Path, current: Path | None, *, earlier: bool = True) -> No
 
     Args:
       current: folder of the index that is asked from now on; None where that is no large one.
-      earlier: whether the one before it stays; it does not where documents were taken away, whose
-        vectors and words it holds.
     """
     indexes = [
         folder
@@ -472,7 +470,7 @@ def drop_older(place: Path, current: Path | None, *, earlier: bool = True) -> No
         if _NAME.fullmatch(folder.name) and folder != current and _is_index(folder)
     ]
     indexes.sort(key=_finished_at)
-    stays = indexes[-1:] if earlier and indexes and _finished_at(indexes[-1]) else []
+    stays = indexes[-1:] if indexes and _finished_at(indexes[-1]) else []
     for folder in indexes[: len(indexes) - len(stays)]:
         with suppress(OSError, InputError), locked(folder / LOCK, wait_s=0.0):
             (folder / MANIFEST).unlink(missing_ok=True)

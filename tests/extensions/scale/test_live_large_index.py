@@ -59,7 +59,6 @@ from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.live import trace_building
 from raglab.live.ask import ask
 from raglab.live.index_folder import read_index
-from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace, check_settings
 from raglab.retrieval import dense, index_kinds, indexes
@@ -83,7 +82,7 @@ from raglab.retrieval.index_kinds import sized_kind
 from raglab.retrieval.indexes import Bm25Index, Signatures
 from raglab.store.files import InputError, locked, make_folder
 from raglab.store.policies import Policy
-from raglab.values import Case, Corpus
+from raglab.values import Case
 
 # a fixture
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
@@ -815,7 +814,7 @@ class TestDropped:
         (tmp_path / f"large-{'d' * 16}").write_text("mine", encoding="utf-8")
         (tmp_path / f".{'c' * 16}.tmp").mkdir()
         before = sorted(tmp_path.rglob("*"))
-        drop_older(tmp_path, None, earlier=False)
+        drop_older(tmp_path, None)
         assert sorted(tmp_path.rglob("*")) == before
 
     def test_indexes_go_and_one_stays(self, tmp_path: Path) -> None:
@@ -832,8 +831,6 @@ class TestDropped:
         (tmp_path / f".{'a' * 16}.tmp" / LOCK).touch()
         drop_older(tmp_path, tmp_path / names[3])
         assert sorted(path.name for path in tmp_path.iterdir()) == names[2:]
-        drop_older(tmp_path, tmp_path / names[3], earlier=False)
-        assert [path.name for path in tmp_path.iterdir()] == names[3:]
 
     def test_a_build_that_waited_for_a_folder_that_went(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -952,47 +949,13 @@ class TestEndToEnd:
         assert answers[0]["sources"] == answers[1]["sources"]
         assert answers[0]["confidence"] == answers[1]["confidence"]
 
-    def test_documents_are_added_and_removed(
-        self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
-        """The large index of all stands before they are asked.
-
-        None is made of the new ones alone.
-        """
-        del encoder
-        place = tmp_path / "i"
-        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
-        build_index(old, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
-        added = add_documents(place, new, cache=None)
-        assert sorted(map(_chunks_of, place.glob("large-*"))) == [9, 12]
-        assert added.fingerprint == build_index(
-            CORPUS, tmp_path / "j", cache=None, **{**SMALL, "index": "hnsw-sq8"}
-        )
-        # What was taken away stands in no index any more, neither on the way back nor where a
-        # document is replaced.
-        remove_documents(place, "faq.txt")
-        assert sorted(map(_chunks_of, place.glob("large-*"))) == [9]
-        motor = {
-            "source": "docs/motor.md",
-            "pages": [{"page": 1, "text": "The motor excess is 300 pounds."}],
-        }
-        add_documents(place, [motor], replace=True, cache=None)
-        assert sorted(map(_chunks_of, place.glob("large-*"))) == [7]
-        assert isinstance(
-            System.open(place, audit=False, cache=False).retriever.indexes.vectors, VectorShards
-        )
-
     def test_no_tokens_of_passages_that_nobody_asked_for(
         self,
         tmp_path: Path,
         encoder: WordEncoder,
     ) -> None:
-        """Neither a build nor an addition keeps them, and what is not read is said once."""
+        """A build does not keep them, and what is not read is said once."""
         place = tmp_path / "i"
-        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
-        build_index(old, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
         encoder.max_tokens = 3  # type: ignore[assignment]
         encoder.lengths = lambda texts: np.array([len(text.split()) for text in texts])
 
@@ -1005,7 +968,7 @@ class TestEndToEnd:
 
         encoder.spans = spans  # type: ignore[attr-defined]
         with pytest.warns(UserWarning, match="chunks are longer") as told:
-            add_documents(place, new, cache=None)
+            build_index(CORPUS, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
         assert len(told) == 1
         cache = EmbeddingCache(place / "embeddings.sqlite")
         keys = {
@@ -1014,86 +977,6 @@ class TestEndToEnd:
         }
         assert len(cache.get(keys[SENTENCE])) == len(CORPUS.chunks)
         assert cache.get(keys[TOKENS]) == {}
-
-    def test_the_kind_is_chosen_again(
-        self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """An index of auto that grew past the size is stored, and exact again below it.
-
-        An open system goes along.
-        """
-        del encoder
-        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 10)
-        place, question = tmp_path / "i", "What is the motor excess?"
-        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
-        first = build_index(old, place, cache=None, **SMALL)
-        policy = Policy.from_mapping(
-            {"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}}
-        )
-        system = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
-        kinds, said = [], []
-        for change in (
-            lambda: system.add(new),
-            lambda: system.remove("faq.txt"),
-            lambda: system.add(new),
-        ):
-            change()
-            kinds.append(read_index(place).settings.index)
-            said.append(ask(question, system=system, request_id="r")["sources"])
-            assert isinstance(system.retriever.indexes.vectors, VectorShards) == (
-                kinds[-1] != "flat"
-            )
-        assert kinds == ["hnsw-sq8", "flat", "hnsw-sq8"]
-        assert said[0] == said[2]
-        assert read_index(place).head.auto_mb == 1_000.0
-        # A version of another kind is known by the fingerprint that it had.
-        assert first in read_index(place).earlier
-        build_index(CORPUS, place, cache=None, **{**SMALL, "index": "flat"})
-        with pytest.raises(ValueError, match="an open index must keep"):
-            system.refresh()
-
-    def test_a_kind_that_was_named_stays(
-        self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """As in an index of an earlier version, which states nothing of how it was chosen."""
-        del encoder
-        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 10)
-        place = tmp_path / "i"
-        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
-        build_index(old, place, cache=None, **{**SMALL, "index": "flat"})
-        assert "auto_mb" not in json.loads((place / "index.json").read_text(encoding="utf-8"))
-        add_documents(place, new, cache=None)
-        assert read_index(place).settings.index == "flat"
-
-    def test_too_few_vectors_for_their_codes(
-        self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
-        """A named ivfpq that loses documents below 256 chunks is exact from then on and says so."""
-        del encoder
-        chunks = [
-            chunk(number, f"{number % 6}.md", 1, f"Clause {number} of cover {number % 7}")
-            for number in range(300)
-        ]
-        build_index(
-            Corpus("many", tuple(chunks)), tmp_path / "i", cache=None, **{**SMALL, "index": "ivfpq"}
-        )
-        with pytest.warns(
-            UserWarning, match=r"ivfpq must have 256 chunks or more, got 250; it is exact \(flat\)"
-        ):
-            remove_documents(tmp_path / "i", "0.md")
-        assert read_index(tmp_path / "i").settings.index == "flat"
-        assert not list((tmp_path / "i").glob("large-*"))
-        assert (
-            System.open(tmp_path / "i", audit=False, cache=False).retriever.indexes.n_chunks == 250
-        )
 
     def test_few_chunks_are_indexed_as_before(
         self,
