@@ -83,19 +83,6 @@ class TestColumns:
         assert len(trace) == 40
 
     @pytest.mark.parametrize(
-        ("path", "reader"),
-        [
-            ("x.jsonl", "pandas.read_json('x.jsonl', lines=True)."),
-            ("x.json", "pandas.read_json('x.json')."),
-            ("x.parquet", "pandas.read_parquet('x.parquet')."),
-            ("x.csv", "pandas.read_csv('x.csv')."),
-        ],
-    )
-    def test_a_path_is_read_by_its_end(self, path: str, reader: str) -> None:
-        """Each kind of file has its reader."""
-        assert _refusal(path).endswith(reader)
-
-    @pytest.mark.parametrize(
         ("stated", "value"),
         [
             ({"higher": "surer"}, "got no unit beside higher;"),

@@ -310,10 +310,6 @@ class TestRefusals:
             ValueError, match="judge of tune_bandit must be left out without a table"
         ):
             door(object(), raglab.Policy.load(), judge=plain())
-        with pytest.raises(
-            TypeError, match=r"a trace or a table of rewards, got a DataFrame; .*Table\.from_frame"
-        ):
-            door(frame())
 
     def test_tables_that_do_not_fit(self) -> None:
         """Other arms, other prices, too few rows."""
@@ -352,15 +348,6 @@ class TestDoors:
         plans = baselines(priced(price=5.0))
         assert list(plans) == [FIXED, UNIFORM, ORACLE]
         assert plans[FIXED][0].tolist() == [1.0, 0.0]
-
-    def test_a_table_where_a_trace_is_meant(self) -> None:
-        """The message names what takes it, and a trace where a table is meant how to make one."""
-        decide: Any = raglab.decide
-        with pytest.raises(TypeError, match=r"got a table of rewards; .*raglab\.tune_bandit"):
-            decide(plain(), raglab.Policy.load())
-        compare: Any = raglab.compare_learners
-        with pytest.raises(TypeError, match=r"got a DataFrame; .*Table\.from_frame"):
-            compare(frame(), {}, {}, rounds=1, replications=1)
 
 
 def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns: Path) -> None:

@@ -19,7 +19,6 @@ import pytest
 
 import raglab
 from raglab.answering import (
-    claim_words,
     compression,
     extractive,
     generation,
@@ -34,7 +33,7 @@ from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
-from raglab.words import characters, numerals, text
+from raglab.words import characters, claim_words, numerals, text
 from raglab.words.packs import GENERIC
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 

@@ -440,7 +440,7 @@ def select_arm(
         # be logged.
         with (
             suppress(UnwritableLogError),
-            system.log_outages.writing(BANDIT, ends=False, questions=0),
+            system.log_outages.writing(BANDIT, ends=False),
         ):
             before = online.asked_before(question, **about)
             if before is not None:

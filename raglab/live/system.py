@@ -337,8 +337,7 @@ class System:
       signals: functions that measure what the policy uses besides the built-in signals.
       opening: None where the documents cannot change.
       on_error: answer to a question whose model fails, see `open`.
-      log_outages: logs that cannot be written now, with how many questions they lack:
-        `system.log_outages.now`.
+      log_outages: of its logs, each of them one warning.
     """
 
     policy: Policy
@@ -532,7 +531,7 @@ class System:
         A language model gets a handful of tokens to test what its backend can do, and one line is
         printed. A warning tells where its replies state another model than requested: a server may
         take any name. The audit log is opened for writing, and made where it does not exist; a log
-        that cannot be written is reported as `ask` reports it, and in `log_outages.now`.
+        that cannot be written is reported as `ask` reports it.
 
         Returns:
           This system.
@@ -567,7 +566,7 @@ class System:
         """
         required = self.audit_required
         try:
-            with self.log_outages.writing(AUDIT, required=required, questions=0), log.log.writing():
+            with self.log_outages.writing(AUDIT, required=required), log.log.writing():
                 pass
         except UnwritableLogError:
             if required:
