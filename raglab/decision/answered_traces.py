@@ -36,18 +36,14 @@ def answered_traces(
         return stated if every_case else answered_cases(stated)
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        places = {name: place for place, name in enumerate(signature(function).parameters)}
+        form = signature(function)
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            values: Any = list(args)
-            named: Any = kwargs
-            for name in names:
-                if name in named:
-                    named[name] = trace(named[name])
-                elif places[name] < len(values):
-                    values[places[name]] = trace(values[places[name]])
-            return function(*values, **named)
+            bound = form.bind(*args, **kwargs)
+            for name in bound.arguments.keys() & names:
+                bound.arguments[name] = trace(bound.arguments[name])
+            return function(*bound.args, **bound.kwargs)
 
         return call
 
