@@ -611,7 +611,7 @@ def rate_table(
             "missing_answers_n": counts.missing[:, 1],
         }
     frame = pd.DataFrame(columns)
-    frame.attrs |= {"engine": counts.engine, "basis": str(counts.basis)}
+    frame.attrs |= {"engine": counts.engine, "basis": counts.basis.described}
     return frame
 
 
@@ -691,7 +691,7 @@ def steps(
         {"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)}
     )
     flat = [name for name, curve in curves.items() if len(curve.low) == 1]
-    table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
+    table.attrs |= {"basis": trace_basis(trace).described, "units": units}
     if path is None:
         table.attrs["idle"] = unlisted_thresholds(policy, curves.keys() - flat)
     else:

@@ -33,7 +33,7 @@ from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
-from raglab.words import characters, claim_words, numerals, text
+from raglab.words import answer_match, characters, claim_words, numerals, text
 from raglab.words.packs import GENERIC
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
@@ -49,6 +49,10 @@ AT_ONE_PLACE = {
     ),
     "raglab.answering.hygiene._OPEN_HTML",
     "raglab.words.code_blocks._CLOSING",  # of a whole line
+    *(
+        f"raglab.words.answer_match.{name}"
+        for name in ("_REPLIES", "_YES_QUESTION", "_ASKED_BOUNDS")
+    ),  # at the beginning of a text
     "raglab.words.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
     # at one place of a line of at most 400 characters
@@ -79,6 +83,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "thousands": numerals.comma_thousands,
     "dates": lambda one: list(numerals.dates_in(one)),
     "claim words": claim_words.claim_words,
+    "answer": lambda one: answer_match.answer_match(one, ["£250"], "How much is the excess?"),
+    "gold answer": lambda one: answer_match.answer_match("£250", [one], "How much is it?"),
     "claims": support.split_claims,
     "support of it": lambda one: support.answer_support(one, [EXCESS]),
     "support by it": lambda one: support.answer_support(EXCESS, [one]),

@@ -145,8 +145,11 @@ def answer_basis(cases: Sequence[Case]) -> str:
     if len(stated) > 1 or not stated <= set(BASES):
         msg = f"a basis must be one of {', '.join(BASES)}, for all cases, got {sorted(stated)}."
         raise ValueError(msg)
-    columns = (key for key in (ANSWER_RIGHT, JUDGE_RIGHT) if any(key in c.extra for c in cases))
-    return stated.pop() if stated else next(columns, TEXT)
+    columns = [key for key in (ANSWER_RIGHT, JUDGE_RIGHT) if any(key in c.extra for c in cases)]
+    if not stated <= {TEXT, *columns}:
+        msg = f"a basis must be a column of the cases or {TEXT}, got {sorted(stated)}; add it."
+        raise ValueError(msg)
+    return stated.pop() if stated else next(iter(columns), TEXT)
 
 
 def _stated_verdict(case: Case, key: str) -> AnswerMatch:
@@ -265,6 +268,11 @@ class Basis(NamedTuple):
             return f"{self.by} of {self.unused:,} cases is not used: no answers are recorded"
         pair = f"{self.differ:,} of {self.compared:,} answers"
         return f"the text says otherwise in {pair}" if self.compared else ""
+
+    @property
+    def described(self) -> str:
+        """The basis and its note."""
+        return "; ".join(filter(None, [str(self), self.note]))
 
     def __str__(self) -> str:
         if self.kind != MIXED:

@@ -216,7 +216,7 @@ class CaseVerdicts(Protocol):
             int((self.answer_checks == AnswerCheck.unearned).sum()),
         )
         basis, undecided = self.basis, self.undecided
-        parts = [str(basis), *filter(None, [basis.note, str(missing) if missing.k else ""])]
+        parts = [basis.described, *([str(missing)] if missing.k else [])]
         if undecided:
             parts.append(f"{undecided:,} answers undecided, which count as wrong")
         if unearned:

@@ -6,10 +6,11 @@ their trace. Whatever reads decisions reads the trace without them, and states t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from raglab.values import Case
+from raglab.values import Case, TraceData
 
 FAILED_CALLS = "failed_calls"  # key of the meta: rows of call, id and split of a case
 RECORDED = "recorded answers"  # the call of `record_answers`
@@ -28,12 +29,25 @@ def with_failed_calls(meta: Mapping[str, Any], call: str, cases: Iterable[Case])
     return {**meta, FAILED_CALLS: rows} if rows or FAILED_CALLS in meta else dict(meta)
 
 
-def with_splits(meta: Mapping[str, Any], cases: Iterable[Case]) -> dict[str, Any]:
-    """Meta whose failed calls state the splits that these cases have now."""
+def with_splits(
+    meta: Mapping[str, Any], cases: Sequence[Case], before: Iterable[Case] = ()
+) -> dict[str, Any]:
+    """Meta whose failed calls state the splits that these cases have now.
+
+    Args:
+      meta: of a trace.
+      cases: that it has now.
+      before: cases that it had; failed calls of those it has no more are left out.
+    """
     if FAILED_CALLS not in meta:
         return dict(meta)
     now = {case.id: case.split for case in cases}
-    rows = [[call, name, now.get(name, split)] for call, name, split in meta[FAILED_CALLS]]
+    gone = {case.id for case in before} - now.keys()
+    rows = [
+        [call, name, now.get(name, split)]
+        for call, name, split in meta[FAILED_CALLS]
+        if name not in gone
+    ]
     return {**meta, FAILED_CALLS: rows}
 
 
@@ -71,7 +85,12 @@ def answered_cases(trace: Any) -> Any:  # noqa: ANN401
     if not rows:
         msg = f"some case must have no failed call, got none of {len(trace)}; make them again."
         raise ValueError(msg)
-    return trace if len(rows) == len(trace) else trace.subset(rows)
+    if len(rows) == len(trace):
+        return trace
+    answered = trace.subset(rows)
+    if not isinstance(trace, TraceData):
+        return answered
+    return replace(answered, meta={**answered.meta, FAILED_CALLS: trace.meta[FAILED_CALLS]})
 
 
 # a trace, in memory or of shards

@@ -259,7 +259,9 @@ def retest(
         "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     )
     over_ask = float(counts.over_ask[0])
-    optional_notes = (headline_note(trace), asking_note(over_ask, ()))
+    open_cells = int(tally(trace, [policy], arm).cells[0, metrics.PLAIN_CELLS :].sum())
+    undecided = f"{open_cells:,} answers are undecided and count as wrong." if open_cells else ""
+    optional_notes = (headline_note(trace), asking_note(over_ask, ()), undecided)
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 

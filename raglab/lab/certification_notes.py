@@ -97,7 +97,9 @@ def certificate_reason(
       certified: whether a candidate passed.
     """
     sentence = headline_sentence(int(judged.alone.sum()), len(judged.alone), judged.failed)
-    cases = f"; {judged.look}; judged by {judged.basis}" + (f"; {sentence}" if sentence else "")
+    cases = f"; {judged.look}; judged by {judged.basis.described}" + (
+        f"; {sentence}" if sentence else ""
+    )
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
     if certified:
         together = ", together," if len(promises) > 1 else ""

@@ -182,7 +182,7 @@ def compare(
     in_sample = learned_text(("Policy a", "Policy b"), SIDES, trace_learned([a, b], trace))
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
     alone = int(first.status_only.sum())
-    changed, basis = first.changed(second), str(first.basis)
+    changed, basis = first.changed(second), first.basis.described
     sides = (a.policy_id, b.policy_id)
     failed = failed_count(trace)
     return Comparison(*sides, len(first), table, changed, basis, missing, alone, in_sample, failed)

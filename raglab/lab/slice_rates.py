@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -125,15 +126,20 @@ def slices(
     cell = decisions.cells
     matrix = metrics.cost_matrix(costs)
 
-    def share(rows: NDArray[np.bool_]) -> tuple[int, int, float]:
+    def share(rows: NDArray[np.bool_]) -> tuple[int, int, int, float]:
+        """Counted, counted were undecided answers right, of how many, and mean cost."""
         cells = np.bincount(cell[rows], minlength=metrics.N_CELLS)
-        summed = metrics.rate_counts(cells)
+        summed, best = (
+            metrics.rate_counts(metrics.settled_cells(cells, settled))
+            for settled in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
+        )
         size = metrics.denominators(summed, metrics.label_counts(cells))
-        return int(summed[place]), int(size[place]), float(metrics.expected_cost(cells, matrix))
+        cost = float(metrics.expected_cost(cells, matrix))
+        return int(summed[place]), int(best[place]), int(size[place]), cost
 
     # Each slice is tested against the cases outside it, not against all: those would hold the slice
     # itself.
-    all_k, all_n, _ = share(np.ones(len(decisions), dtype=bool))
+    all_k, all_best, all_n, _ = share(np.ones(len(decisions), dtype=bool))
     scored = _scored_cases(decisions)
     slice_rows, columns = [], case_columns(decisions, by or {})
     fine = 1.0 - (1.0 - level) / max(sum(len(set(texts)) for texts in columns.values()), 1)
@@ -141,10 +147,11 @@ def slices(
     for column, texts in columns.items():
         values = np.array(texts, dtype=object)
         for value in sorted(set(texts)):
-            k, n, cost = share(values == value)
+            k, best, n, cost = share(values == value)
             rest = all_k - k, all_n - n
-            p = _difference_p((k, n), rest)
-            low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
+            p = _difference_p((k, best, n), (all_k - k, all_best - best, all_n - n))
+            ends = [metrics.clopper_pearson(count, n, level) for count in (k, best)]
+            low, high = min(float(end.low) for end in ends), max(float(end.high) for end in ends)
             group = scored.rows(values == value)
             rates = _share(k, n), low, high, _share(*rest)
             slice_rows.append(
@@ -172,12 +179,21 @@ def slices(
     return rows
 
 
-def _difference_p(some: tuple[int, int], rest: tuple[int, int]) -> float:
-    """Two-sided p of Fisher's test of k of n in a slice and outside; NaN where one is empty."""
+def _difference_p(some: tuple[int, int, int], rest: tuple[int, int, int]) -> float:
+    """Two-sided p of Fisher's test of k of n in a slice and outside; NaN where one is empty.
+
+    The largest over undecided answers: k as they are wrong or right, on either side.
+    """
     from scipy.stats import fisher_exact
 
-    table = np.array([[k, n - k] for k, n in (some, rest)])
-    return min(float(fisher_exact(table)[1]), 1.0) if some[1] and rest[1] else float("nan")
+    if not (some[2] and rest[2]):
+        return float("nan")
+    pairs = list(product(some[:2], rest[:2]))
+    shares = [k / some[2] - other / rest[2] for k, other in pairs]
+    if min(shares) < 0.0 < max(shares):
+        return 1.0
+    tables = ([[k, some[2] - k], [other, rest[2] - other]] for k, other in pairs)
+    return min(max(float(fisher_exact(np.array(table))[1]) for table in tables), 1.0)
 
 
 def _warn_of_turned(group: ScoredCases, name: str, level: float) -> None:

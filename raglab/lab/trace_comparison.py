@@ -365,6 +365,10 @@ def _rates(
         f"Policy {each.policy_id} on the {side} trace"
         for each, side in zip(policies, SIDES, strict=True)
     ]
+    if first.basis.kind != second.basis.kind:
+        bases = f"{first.basis} and {second.basis}"
+        msg = f"two traces must be judged on one basis (rule S6.3), got {bases}; see with_basis."
+        raise ValueError(msg)
     missing = dict(zip(names, (first.missing_answers, second.missing_answers), strict=True))
     check_compared(missing)
     in_sample = learned_text(
@@ -373,7 +377,7 @@ def _rates(
     notes = [f"{name}: {shortfall}." for name, shortfall in missing.items() if shortfall.k]
     notes += filter(None, [headline_note(first.trace, first.status_only)])
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
-    return table, str(first.basis), in_sample, notes
+    return table, first.basis.described, in_sample, notes
 
 
 def _turns(

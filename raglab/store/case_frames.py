@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
+from raglab.decision.answer_text import ANSWER_RIGHT, JUDGE_RIGHT
 from raglab.store.case_labels import (
     REQUIRED,
     near_name_error,
@@ -309,6 +310,9 @@ CHUNK_COLUMNS: Mapping[str, ColumnRule] = {
 }
 # of a question that a system logged; a case keeps them in `extra`
 LOGGED_COLUMNS: Mapping[str, ColumnRule] = {
+    **dict.fromkeys(
+        (ANSWER_RIGHT, JUDGE_RIGHT), ColumnRule(_json_value, "0, 1 or empty", "write 0 or 1")
+    ),
     "at": ColumnRule(_utc_text, "a time, or its ISO text", "write 2026-03-02T09:00:00+00:00"),
     "groups": ColumnRule(
         _groups,

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
+from raglab.decision.answer_text import (
+    ANSWER_RIGHT,
+    ANSWERS,
+    ANSWERS_REMEDY,
+    ANSWERS_RULE,
+    BASIS,
+    JUDGE_RIGHT,
+    listed_answers,
+)
 from raglab.store.files import InputError, JsonLine, Where, input_error, shown_value
 from raglab.store.record_fields import check_size, note_place
 from raglab.values import SOURCE_GRADES, STATUS_NAMES, Case
@@ -140,6 +148,7 @@ KNOWN_EXTRAS = frozenset(
     {
         *("lang", "language", "line", "domain", "kind", "phrasing", "readings"),
         *("article", "paragraph", "document", "conversation_id", ANSWERS, SOURCE_GRADES),
+        *(ANSWER_RIGHT, JUDGE_RIGHT, BASIS),
         *(
             "answerability",
             "earlier_turns",

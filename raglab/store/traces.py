@@ -141,7 +141,10 @@ class Trace(values.TraceData):
         hits = Hits._make(field[keep] for field in self.hits)
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
         latency = None if self.latency is None else self.latency._replace(ms=self.latency.ms[keep])
-        meta, answers = _partial_meta(self.meta, cases), select_answers(self.answers, keep)
+        meta, answers = (
+            _partial_meta(self.meta, cases, self.cases),
+            select_answers(self.answers, keep),
+        )
         columns = {name: column[keep] for name, column in self.columns.items()}
         return type(self)(
             cases=cases,
@@ -472,9 +475,11 @@ def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Serie
     return frame_series(frame, name, path)
 
 
-def _partial_meta(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
+def _partial_meta(
+    meta: Mapping[str, Any], cases: Sequence[Case], before: Sequence[Case] = ()
+) -> dict[str, Any]:
     """Meta of a trace that keeps some of the cases; as it is where they are all."""
-    meta, part = with_splits(meta, cases), hash_cases(cases)
+    meta, part = with_splits(meta, cases, before), hash_cases(cases)
     if "fingerprint" not in meta or part == meta.get("cases_hash"):
         return dict(meta)
     own = digest(f"{meta['fingerprint']} {part}", 16)

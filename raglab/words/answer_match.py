@@ -32,6 +32,7 @@ from raglab.words.text import STOP_WORDS, sentences
 
 # F1 of a gold answer without values: wrong up to, right from, and from for one that is no sentence
 LOWER_F1, UPPER_F1, TERM_F1 = 0.0, 0.4, 0.6
+MOST = 1e15  # of a number that is compared by its value, else as it is written
 LONGEST_TERM = 5  # words of a gold answer that is no sentence: a right answer holds all of them
 
 
@@ -93,6 +94,15 @@ _CENTS = {
     claim_words(word)[0].key: sign for sign, some in _WORDS.hundredths.items() for word in some
 }
 _YES = dict.fromkeys(_WORDS.affirming, 1) | dict.fromkeys(_WORDS.denying, -1)
+_UNIT_WORDS = {
+    *(word for words in _WORDS.measures.values() for word in words),
+    *(word for words in _WORDS.hundredths.values() for word in words),
+    *tables().endings,
+    *tables().suffixes,
+    *tables().money_suffixes,
+    "am",
+    "pm",
+}
 _MINUS = claim_words("minus")[0].key
 FIRST, PER, EACH = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
 _DAYS = {day[:3]: day for day in _WORDS.days[:7]}
@@ -126,16 +136,16 @@ _BOUND = re.compile(
 _MONTH = any_of(tables().months)
 _ENDING = any_of(tables().endings)
 _CODES = re.compile(
-    r"(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
-    r"|(?P<web>(?:https?://)?(?:www\.)?(?:[a-z][\w-]*\.)+[a-z]{2,}\b(?:/[\w./?=&%#-]*)?)"
+    r"(?P<mail>(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+    r"|(?P<web>(?<![\w.-])(?:https?://)?(?:www\.)?(?:[a-z][\w-]*\.)+[a-z]{2,}\b(?:/[\w./?=&%#-]*)?)"
     r"|(?P<phone>(?<![\w.,-])(?:\+|\(0|0)[\d ()./-]{5,}\d(?!\w))"
     r"|(?P<version>\bv?\d+(?:\.\d+){2,}\b|\bv\d+(?:\.\d+)*\b)"
-    r"|(?P<code>\b(?=[\w./-]*\d)(?=[\d./-]*[a-z])[a-z\d]+(?:[-./][a-z\d]+)*\b"
+    r"|(?P<code>(?<![\w./-])(?=[\w./-]*\d)(?=[\d./-]*[a-z])[a-z\d]+(?:[-./][a-z\d]+)*\b"
     r"|\b\d+(?:[/-]\d+)+\b|\b\d{7,}\b)",
     re.IGNORECASE,
 )
 # a number with what is written to it is no code: `20kg`, `1st`, `2m`, `45-minute`
-_NO_CODE = re.compile(r"\d[\d.,]*[-/]?[a-z]*", re.IGNORECASE)
+_NO_CODE = re.compile(rf"\d[\d.,]*[-/]?(?:[a-z]{{3,}}|{any_of(_UNIT_WORDS)})?", re.IGNORECASE)
 _DAY = re.compile(
     rf"\b(?P<d1>\d{{1,2}})(?:{_ENDING})?\s+(?:of\s+)?(?P<m1>{_MONTH})\b"
     rf"|\b(?P<m2>{_MONTH})\.?\s+(?P<d2>\d{{1,2}})(?:{_ENDING})?\b(?![:.]\d)",
@@ -164,7 +174,8 @@ _HALF_DAY = re.compile(
     re.IGNORECASE,
 )
 _CAPITAL = re.compile(r"[^\W\d_](?:[^\W_]|['’](?=\w))*")
-_BEGINS = re.compile(r"(?:^|[.!?:;]\s+|\n)[\W_]*$")
+_MARKS, _STOPS = " \t\"'“”«»([*_-–", (".", "!", "?", ":", ";", "\n")  # before a sentence begins
+NEAR = 8  # characters before a word in which they are looked for
 _RUN = re.compile(rf"\s(?:& |(?:{any_of(LANGUAGES.words.joining)}) )?|, | ?[-–/+] ?")
 _NO_NAMES = (
     STOP_WORDS
@@ -492,9 +503,10 @@ def _quantity(value: float, before: Word, after: Word, last: Word) -> Value:
 def _number(key: str) -> float | None:
     """The value of a number's key, None of what is no number."""
     try:
-        return float(key)
+        value = float(key)
     except ValueError:
         return None
+    return value if abs(value) < MOST else None
 
 
 def _names(text: str) -> Iterator[Value]:
@@ -502,10 +514,13 @@ def _names(text: str) -> Iterator[Value]:
     words = [*_CAPITAL.finditer(text)]
     for place, match in enumerate(words):
         name = _plain_name(match[0])
-        if not match[0][0].isupper() or name in _NO_NAMES or name in _UNITS or len(name) == 1:
+        before = text[max(0, match.start() - NEAR) : match.start()].rstrip(_MARKS)
+        begins = before.endswith(_STOPS) or (not before and match.start() <= NEAR)
+        is_none = name in _UNITS or (name in _NO_NAMES and (len(name) > 1 or begins))
+        if not match[0][0].isupper() or is_none or name == "i":
             continue
         kind = "name"
-        if _BEGINS.search(text, 0, match.start()) and not match[0][1:].isupper():
+        if begins and not match[0][1:].isupper():
             follows = next(
                 (word for word in words[place + 1 : place + 3] if word[0][0].isupper()), None
             )

@@ -44,21 +44,25 @@ _HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
 )
-_END = " ?!.,:;‽؟،؛۔।॥。、"
+# marks that begin or end a question, and quotation marks and dashes in one form each
+_END = " ?!.,:;‽؟،؛۔।॥。、¿¡'\"«»-*•"
+_ONE_FORM = str.maketrans(
+    {**dict.fromkeys("‘’ʼ", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("–—−‐‑", "-")}
+)
 
 
 def plain_question(text: str) -> str:
     """A question by which it is known, however it is written (rule S6.1).
 
-    Usual forms of characters (NFKC), no case, single blanks, no character that nobody sees, no
-    punctuation at the end.
+    Usual forms of characters (NFKC), of quotation marks and dashes, no case, single blanks, no
+    character that nobody sees, no punctuation or quotation marks around it.
 
     Example:
       >>> plain_question("Who  pays?"), plain_question(" ＷＨＯ pays\u200b ?!"), plain_question("?")
       ('who pays', 'who pays', '?')
     """
     plain = " ".join(usual_forms(usual_forms(_HIDDEN.sub("", text)).casefold()).split())
-    return plain.rstrip(_END) or plain
+    return plain.translate(_ONE_FORM).strip(_END) or plain
 
 
 def unaccented(text: str) -> str:

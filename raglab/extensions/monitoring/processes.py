@@ -12,7 +12,7 @@ from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar
 from raglab.extensions.monitoring.promises import Promises
 from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
-from raglab.metrics import STATUS_OF_CELL
+from raglab.metrics import N_CELLS, PLAIN_CELLS, RIGHT_CELL, STATUS_OF_CELL
 from raglab.values import Status
 
 # Windows that a restart lives for: rows of a break within its last window are then a quarter of it
@@ -61,6 +61,10 @@ def held_bar(promises: Promises) -> float:
     return log_bar(promises.delta / (2.0 * len(promises.names)))
 
 
+# each cell, and that of a right answer for the undecided ones
+RIGHT_CELLS = np.where(np.arange(N_CELLS) < PLAIN_CELLS, np.arange(N_CELLS), RIGHT_CELL)
+
+
 def row_excess(
     promises: Promises, rows: StreamSteps
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -72,11 +76,12 @@ def row_excess(
     by_decision = [by_cell[status == STATUS_OF_CELL] for status in Status]
     weight = 1.0 / rows.probability[:, None]
     is_labelled = (rows.cell >= 0)[:, None]
+    # an undecided answer is right at its least and wrong at its largest
     low, high = (
-        np.where(is_labelled, by_cell[rows.cell], bound[rows.decision]) * weight
-        for bound in (
-            np.array([cells.min(axis=0) for cells in by_decision]),
-            np.array([cells.max(axis=0) for cells in by_decision]),
+        np.where(is_labelled, by_cell[settled[rows.cell]], bound[rows.decision]) * weight
+        for settled, bound in (
+            (RIGHT_CELLS, np.array([cells.min(axis=0) for cells in by_decision])),
+            (np.arange(N_CELLS), np.array([cells.max(axis=0) for cells in by_decision])),
         )
     )
     return low.T, high.T

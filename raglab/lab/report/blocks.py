@@ -20,6 +20,7 @@ from raglab.displays.tables import (
     estimate_cell,
     number_cell,
     number_text,
+    rate_cells,
     share_cell,
 )
 from raglab.lab.competition import BY_HAND
@@ -94,7 +95,7 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
     rows = []
     for _, same in table.groupby("policy_id", sort=False):
         name, row = " = ".join(map(str, same.index)), same.iloc[0]
-        cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
+        cells = [rate_cells(same.iloc[:1], rate, f"{rate}_")[0] for rate in metrics.RATES]
         paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
         cost = estimate_cell(paid, low, high)
         fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
