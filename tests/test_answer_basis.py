@@ -756,3 +756,43 @@ class TestColumns:
         with pytest.raises(ValueError, match="shards must have one basis"):
             trace_basis(in_parts(trace, 1))
         assert answer_basis(raglab.lab.with_basis(trace, "text").cases) == "text"
+
+
+class TestDoors:
+    """What reads decisions leaves undecided answers open, and names its basis."""
+
+    def test_two_bases_are_not_compared(self) -> None:
+        """The same answers by a column and by their text."""
+        texts = [GOLD] * 20 + [OPEN] * 10
+        by_column, by_text = said(texts, answer_right=[1] * 30), said(texts)
+        free = always_answer(PLAIN)
+        with pytest.raises(ValueError, match="judged on one basis"):
+            raglab.compare_traces(by_text, by_column, policy=free)
+
+    def test_a_slice_of_undecided_answers_is_not_flagged(self) -> None:
+        """Its interval reaches from all right to all wrong."""
+        trace = said([GOLD] * 60 + [OPEN] * 30)
+        decisions = decide(trace, always_answer(PLAIN))
+        table = slices(decisions, by={"half": ["a"] * 60 + ["b"] * 30})
+        row = table[(table["column"] == "half") & (table["value"] == "b")].iloc[0]
+        assert (row["rate"], row["flag"]) == (0.0, False)
+        assert row["high"] == 1.0
+
+    def test_a_basis_must_be_there(self) -> None:
+        """No column, no basis; the note names the column that no answer uses."""
+        with pytest.raises(ValueError, match="a basis must be a column of the cases"):
+            raglab.lab.with_basis(said([GOLD]), "judge_right")
+        trace = replace(said([GOLD, GOLD], answer_right=[0, 0]), answers=None)
+        assert "is not used" in sweep(trace, [always_answer(PLAIN)]).attrs["basis"]
+
+    def test_a_check_states_what_is_undecided(self) -> None:
+        """Beside its verdict."""
+        trace = said([GOLD] * 90 + [OPEN] * 30)
+        found = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.4})
+        assert found.policy is not None
+        later = replace(
+            trace, cases=tuple(case._replace(query=f"new {case.query}") for case in trace.cases)
+        )
+        assert any(
+            note.startswith("30 answers") for note in check_policy(later, found.policy).notes
+        )

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from labelled import free_policy, labelled
 from labelled_streams import answers, certificate, mixed_rows
+from raglab import metrics
 from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, opening_wealth
 from raglab.extensions.monitoring.monitoring import Monitor, monitor
-from raglab.extensions.monitoring.processes import LIVES, alarm_bar
+from raglab.extensions.monitoring.processes import LIVES, alarm_bar, row_excess
+from raglab.extensions.monitoring.promises import certificate_promises
 from raglab.extensions.monitoring.states import MonitorState
-from raglab.extensions.monitoring.steps import is_drawn
+from raglab.extensions.monitoring.steps import StreamSteps, is_drawn
 from raglab.lab.certification import certify_policy
 from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.replay import decide
@@ -415,3 +417,24 @@ def test_false_alarms_are_rare() -> None:
         held += bool((frame["log_wealth_held"] >= frame["bar_held"]).any())
     assert alarms <= 0.1 * 400 + 3 * 6
     assert held <= 0.1 * 400 + 3 * 6
+
+
+def test_undecided_answers_are_right_at_their_least_and_wrong_at_their_largest() -> None:
+    """So that they alone neither raise an alarm nor hold a promise (S6.3)."""
+    promises = certificate_promises(certificate())
+    cells = np.array([1, 0, *metrics.UNDECIDED_CELLS], dtype=np.int8)
+    rows = StreamSteps(
+        np.zeros(4, dtype=np.int8),
+        cells,
+        np.ones(4),
+        ("",) * 4,
+        np.arange(4),
+        ("",) * 4,
+        ("",) * 4,
+        0,
+        (),
+    )
+    low, high = row_excess(promises, rows)
+    assert (low[:, 2:] == low[:, :1]).all()
+    assert (high[:, 2:] == high[:, 1:2]).all()
+    assert (low[:, :2] == high[:, :2]).all()
