@@ -573,9 +573,14 @@ def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question
 def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
     """Number of each case's question, from 0, [Q].
 
-    Equal questions have one, whatever the order of the cases.
+    Equal questions have one, whatever the order of the cases, and are in the order of version
+    0.1.0, so that folds stay as they were.
     """
-    return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
+    pairs = [(question_fingerprint(case), question_fingerprint(case, first_form)) for case in cases]
+    least: dict[str, str] = {}
+    for question, first in pairs:
+        least[question] = min(first, least.get(question, first))
+    return np.unique([least[question] for question, _ in pairs], return_inverse=True)[1]
 
 
 def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
