@@ -126,20 +126,9 @@ def slices(
     cell = decisions.cells
     matrix = metrics.cost_matrix(costs)
 
-    def share(rows: NDArray[np.bool_]) -> tuple[int, int, int, float]:
-        """Counted, counted were undecided answers right, of how many, and mean cost."""
-        cells = np.bincount(cell[rows], minlength=metrics.N_CELLS)
-        summed, best = (
-            metrics.rate_counts(metrics.settled_cells(cells, settled))
-            for settled in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
-        )
-        size = metrics.denominators(summed, metrics.label_counts(cells))
-        cost = float(metrics.expected_cost(cells, matrix))
-        return int(summed[place]), int(best[place]), int(size[place]), cost
-
     # Each slice is tested against the cases outside it, not against all: those would hold the slice
     # itself.
-    all_k, all_best, all_n, _ = share(np.ones(len(decisions), dtype=bool))
+    all_k, all_best, all_n, _ = _slice_counts(cell, place, matrix)
     scored = _scored_cases(decisions)
     slice_rows, columns = [], case_columns(decisions, by or {})
     fine = 1.0 - (1.0 - level) / max(sum(len(set(texts)) for texts in columns.values()), 1)
@@ -147,7 +136,7 @@ def slices(
     for column, texts in columns.items():
         values = np.array(texts, dtype=object)
         for value in sorted(set(texts)):
-            k, best, n, cost = share(values == value)
+            k, best, n, cost = _slice_counts(cell[values == value], place, matrix)
             rest = all_k - k, all_n - n
             p = _difference_p((k, best, n), (all_k - k, all_best - best, all_n - n))
             ends = [metrics.clopper_pearson(count, n, level) for count in (k, best)]
@@ -177,6 +166,20 @@ def slices(
     rows.attrs["basis"] = decisions.basis_text()
     rows.attrs["headline"] = headline_note(decisions.trace, decisions.status_only)
     return rows
+
+
+def _slice_counts(
+    cells: NDArray[np.int8], place: int, matrix: NDArray[np.float64]
+) -> tuple[int, int, int, float]:
+    """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
+    counts = np.bincount(cells, minlength=metrics.N_CELLS)
+    worst, best = (
+        metrics.rate_counts(metrics.settled_cells(counts, settled))
+        for settled in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
+    )
+    size = metrics.denominators(worst, metrics.label_counts(counts))
+    cost = float(metrics.expected_cost(counts, matrix))
+    return int(worst[place]), int(best[place]), int(size[place]), cost
 
 
 def _difference_p(some: tuple[int, int, int], rest: tuple[int, int, int]) -> float:
