@@ -332,7 +332,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         rows = _merge_sections(_published_defaults(), stated or {})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
         check_order_names(policy, f"{where}: ")
-        certified = (policy.certificate or {"policy_id": policy.policy_id}).get("policy_id")
+        certified = (policy.certificate or {}).get("policy_id", policy.policy_id)
         if certified == policy.policy_id:
             return policy
         warn_user(

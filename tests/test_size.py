@@ -20,7 +20,7 @@ METER = ROOT.parent / "shared" / "tools" / "size.py"
 MOST_NODES = 500  # of a function
 # Nodes, words of messages and bytes of other files of each room of raglab; "." is its root.
 BUDGETS: dict[str, Size] = {
-    ".": Size(24_631, 2050, 5265),
+    ".": Size(24_630, 2050, 5265),
     "answering": Size(17_901, 1169, 0),
     "arguments": Size(1381, 68, 0),
     "audit": Size(11_759, 691, 0),
@@ -40,7 +40,7 @@ BUDGETS: dict[str, Size] = {
     "extensions/monitoring": Size(12_204, 1420, 0),
     "extensions/scale": Size(10_784, 629, 0),
     "gating": Size(3157, 203, 0),
-    "lab": Size(106_372, 11_881, 11_636),
+    "lab": Size(106_376, 11_881, 11_636),
     "live": Size(34_309, 2882, 0),
     "loops": Size(1035, 76, 0),
     "metrics": Size(12_137, 880, 0),

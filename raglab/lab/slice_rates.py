@@ -192,10 +192,12 @@ def _difference_p(some: tuple[int, int, int], rest: tuple[int, int, int]) -> flo
     if not (some[2] and rest[2]):
         return float("nan")
     pairs = list(product(some[:2], rest[:2]))
-    shares = [k / some[2] - other / rest[2] for k, other in pairs]
+    shares = [inside / some[2] - outside / rest[2] for inside, outside in pairs]
     if min(shares) < 0.0 < max(shares):
         return 1.0
-    tables = ([[k, some[2] - k], [other, rest[2] - other]] for k, other in pairs)
+    tables = (
+        [[inside, some[2] - inside], [outside, rest[2] - outside]] for inside, outside in pairs
+    )
     return min(max(float(fisher_exact(np.array(table))[1]) for table in tables), 1.0)
 
 
