@@ -667,6 +667,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_resigned.py": ("test_a_trace_whole",),
     },
     "rooms": {
+        "test_edited_policies.py": ("test_a_system_of_an_edited_file_promises_nothing",),
         "test_failed_calls.py": (
             "TestTraces.test_save_merge_and_shards",
             "test_a_judge_that_failed",
