@@ -40,7 +40,7 @@ BUDGETS: dict[str, Size] = {
     "extensions/monitoring": Size(12_204, 1420, 0),
     "extensions/scale": Size(10_784, 629, 0),
     "gating": Size(3157, 203, 0),
-    "lab": Size(106_376, 11_881, 11_636),
+    "lab": Size(106_374, 11_881, 11_636),
     "live": Size(34_309, 2882, 0),
     "loops": Size(1035, 76, 0),
     "metrics": Size(12_137, 880, 0),

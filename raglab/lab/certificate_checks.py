@@ -244,7 +244,8 @@ def retest(
 
     counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
     # what is undecided or failed breaks no promise
-    at_best = losses(tally(trace, [policy], arm), metrics.RIGHT_CELL)
+    answered = tally(trace, [policy], arm)
+    at_best = losses(answered, metrics.RIGHT_CELL)
     missing = {policy.policy_id: counts.missing_answers[0]}
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
@@ -259,7 +260,7 @@ def retest(
         "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     )
     over_ask = float(counts.over_ask[0])
-    open_cells = int(tally(trace, [policy], arm).cells[0, metrics.PLAIN_CELLS :].sum())
+    open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
     undecided = f"{open_cells:,} answers are undecided and count as wrong." if open_cells else ""
     optional_notes = (headline_note(trace), asking_note(over_ask, ()), undecided)
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))

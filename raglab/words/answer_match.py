@@ -107,7 +107,7 @@ _MINUS = claim_words("minus")[0].key
 FIRST, PER, EACH = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
 _DAYS = {day[:3]: day for day in _WORDS.days[:7]}
 _RATES = {word: unit for unit, some in _WORDS.rates.items() for word in some}
-_PRONOUN_ENDS = r"(?:\s*[,.;:!]|$)"
+_REPLY_ENDS = r"(?:\s*[,.;:!]|$)"
 
 
 def _any(patterns: Iterable[str], frame: str = r"\b{}\b") -> re.Pattern[str]:
@@ -117,7 +117,7 @@ def _any(patterns: Iterable[str], frame: str = r"\b{}\b") -> re.Pattern[str]:
 
 # how a reply says yes or no in other words
 _REPLIES = {
-    sign: _any(some, rf"\W*{{}}{_PRONOUN_ENDS}")
+    sign: _any(some, rf"\W*{{}}{_REPLY_ENDS}")
     for sign, some in ((-1, _WORDS.denies), (1, _WORDS.affirms))
 }
 _YES_QUESTION = _any(_WORDS.asks, r"\W*{}\b")
