@@ -53,6 +53,7 @@ from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each
 from raglab.metrics import CELLS
+from raglab.metrics.mixes import cost_columns
 from raglab.policy import PolicyData, warn_idle
 from raglab.progress import progress, waiting
 from raglab.replaying.breakpoints import (
@@ -475,6 +476,16 @@ def shard_codes(
     return codes
 
 
+def trace_codes(
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int16]:
+    """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
+    codes: NDArray[np.int16] = join_columns(
+        each_shard(shard_codes, trace, list(policies), arm, what="replay")
+    )
+    return codes
+
+
 def shard_cells(
     trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
 ) -> NDArray[np.int8]:
@@ -593,13 +604,18 @@ def rate_table(
     *,
     level: float | None = 0.95,
     costs: metrics.Costs | None = None,
+    weighed: Sequence[metrics.Weighed] = (),
 ) -> pd.DataFrame:
-    """Table of `sweep` from counted decisions, a row a policy."""
+    """Table of `sweep` from counted decisions, a row a policy.
+
+    Args:
+      weighed: the counted cells in a traffic mix, see `metrics.rate_columns`.
+    """
     import pandas as pd
 
     columns: dict[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
-        **_rate_columns(counts.cells, level, costs),
+        **_rate_columns(counts.cells, level, costs, weighed),
         **{
             f"decided_by.{name}": counts.stages[:, name == DECIDED_BY].sum(axis=1)
             for name in dict.fromkeys(DECIDED_BY)
@@ -616,19 +632,17 @@ def rate_table(
 
 
 def _rate_columns(
-    cells: NDArray[np.int64], level: float | None, costs: metrics.Costs | None
+    cells: NDArray[np.int64],
+    level: float | None,
+    costs: metrics.Costs | None,
+    weighed: Sequence[metrics.Weighed] = (),
 ) -> dict[str, Any]:
     """Columns of rates and of the expected cost of a table, [P] each.
 
     Without a level those of no interval.
     """
-    columns = metrics.rate_columns(cells, level)
-    columns["expected_cost"] = metrics.expected_cost(cells, costs)
-    if level is not None:
-        columns["expected_cost_low"], columns["expected_cost_high"] = metrics.cost_interval(
-            cells, costs, level
-        )
-    return columns
+    paid = cost_columns(cells, costs, level, weighed)
+    return metrics.rate_columns(cells, level, weighed) | paid
 
 
 @answered_traces("trace", measured=True)

@@ -194,19 +194,19 @@ def test_laws_of_the_rule(seed: int, kinds: int) -> None:
         for number in range(kinds)
     }
     whole, goal = free | own, cases.goal
-    options = options_of(_candidates(cases, whole), goal)
+    options = options_of(_candidates(cases, whole), cases)
     allowed = np.ones(len(whole), dtype=bool)
     choice = choose(options, goal, allowed)
     selected = list(whole)[options.options[choice.chosen].candidate]
     back = dict(reversed(whole.items()))
-    mirrored = options_of(_candidates(cases, back), goal)
+    mirrored = options_of(_candidates(cases, back), cases)
     other = list(back)[mirrored.options[choose(mirrored, goal, allowed).chosen].candidate]
     assert whole[selected].sum() == whole[other].sum()
     incumbent = list(whole)[options.options[choice.incumbent].candidate]
     assert whole[selected].sum() >= whole[incumbent].sum()
     if selected not in FIXED:
         assert whole[selected].sum() == max(rows.sum() for rows in own.values())
-    copied = options_of(_candidates(cases, free | {"copy": whole[incumbent]}), goal)
+    copied = options_of(_candidates(cases, free | {"copy": whole[incumbent]}), cases)
     assert choose(copied, goal, np.ones(4, dtype=bool)).chosen < len(FIXED)
 
 
@@ -235,7 +235,7 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
     """
     cases = measured_cases(labelled(4, {"tune": 80}))
     free = _free(cases)
-    options = options_of(_candidates(cases, free), cases.goal)
+    options = options_of(_candidates(cases, free), cases)
     only = np.array([name == REFUSE for name in free])
     estimate = nested_estimate(options, cases.goal, only, cases.groups, 0)
     assert estimate == pytest.approx(1.0 - free[REFUSE].mean(), abs=0.02)

@@ -22,7 +22,9 @@ from raglab.values import Case, Floats, Status
 
 # answer would be right; ok but its evidence would miss; the rest
 CLASSES = ("right", "miss", "refuse", "ambiguous")
+LABEL_OF_CLASS = (0, 0, 1, 2)  # of each class, as `Status`
 LIMIT = 4.0  # standard deviations beyond which a signal counts no more
+ABSENT = -30.0  # logit of a class of which there is no case
 
 
 class SignalPart(NamedTuple):
@@ -179,6 +181,31 @@ def class_logits(
         for place, weight in enumerate(part.weights):
             added[row, place] = weight * scaled
     return added
+
+
+def mixed_bias(
+    bias: Sequence[float], fitted: Sequence[float], traffic: Sequence[float]
+) -> tuple[float, ...]:
+    """Bias of each class where labels have other shares in traffic than in the fitted cases, [4].
+
+    It gives the class probabilities times (share in traffic / share in the fitted cases),
+    normalised.
+
+    Args:
+      bias: as fitted, by class, [4].
+      fitted: share of each label in the fitted cases, [3].
+      traffic: share of each label in traffic, [3].
+
+    Source: rule S6.15; Saerens, Latinne and Decaestecker 2002.
+
+    Example: as many to be refused in traffic as to be answered, where the fit saw three times more.
+      >>> [round(value, 3) for value in mixed_bias((0, 0, 0, 0), (0.25, 0.75, 0), (0.5, 0.5, 0))]
+      [0.693, 0.693, -0.405, -30.0]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = np.log(np.asarray(traffic, dtype=np.float64)) - np.log(np.asarray(fitted))
+    shift = np.where(np.isfinite(shift), shift, ABSENT)[list(LABEL_OF_CLASS)]
+    return tuple(np.maximum(np.asarray(bias, dtype=np.float64) + shift, ABSENT).tolist())
 
 
 def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,7 @@ class Cases(NamedTuple):
     seed: of folds, pool and resamples.
     folds: of the cross-fit.
     repeats: deals of the cases into folds.
+    weight: of each case, where they were drawn with several probabilities, [Q].
     """
 
     held: Measured
@@ -88,6 +89,26 @@ class Cases(NamedTuple):
     seed: int
     folds: int = FOLDS
     repeats: int = REPEATS
+    weight: NDArray[np.float64] | None = None
+
+    @property
+    def traffic(self) -> tuple[float, ...] | None:
+        """Shares of the labels in traffic, [3]; None where they are those of the cases."""
+        vertices = self.goal.vertices(np.zeros(metrics.N_CELLS))
+        return None if vertices is None else tuple(vertices.mean(axis=0).tolist())
+
+    def counted(
+        self, cells: NDArray[np.int8], rows: NDArray[np.int64] | None = None
+    ) -> NDArray[Any]:
+        """Cases by cell, [..., 20], by their weights, of the cell of each case, [..., Q].
+
+        Args:
+          cells: cell of each case.
+          rows: that these are of; all where not given.
+        """
+        if self.weight is None:
+            return count_cells(cells)
+        return count_cells(cells, self.weight if rows is None else self.weight[rows])
 
     @property
     def trace(self) -> TraceData:
@@ -158,10 +179,10 @@ class Candidate:
     actions: frozenset[Status]
 
 
-def count_cells(cells: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Cases by cell, [..., 20], of the cell of each case, [..., Q]."""
+def count_cells(cells: NDArray[np.int8], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
+    """Cases by cell, [..., 20], of the cell of each case, [..., Q], and of its weight, [Q]."""
     flat = cells.reshape(-1, cells.shape[-1])
-    counts = np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in flat])
+    counts = np.stack([np.bincount(row, weight, minlength=metrics.N_CELLS) for row in flat])
     return counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
 
 
@@ -262,12 +283,14 @@ class BoundCells(NamedTuple):
     surer: values of its signal, turned so that more is surer, [Q].
     answered: cell where the case is answered, [Q].
     fired: cell where the gate fires, [Q].
+    weight: of each case, where they were drawn with several probabilities, [Q].
     """
 
     bound: GateBound
     surer: NDArray[np.float64]
     answered: NDArray[np.int8]
     fired: NDArray[np.int8]
+    weight: NDArray[np.float64] | None = None
 
     def best(self, rows: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
         """Least score of a threshold on `surer` over some cases, and that threshold.
@@ -277,12 +300,14 @@ class BoundCells(NamedTuple):
         """
         order = rows[np.argsort(-self.surer[rows], kind="stable")]
         order = order[~np.isnan(self.surer[order])]
+        by = None if self.weight is None else self.weight[rows]
+        everywhere = count_cells(self.fired[rows][None], by)[0]
         if not len(order):
-            return float(goal.score(count_cells(self.fired[rows][None]))[0]), 0.0
-        everywhere = count_cells(self.fired[rows][None])[0]
-        cells = everywhere + (_one_hot(self.answered[order]) - _one_hot(self.fired[order])).cumsum(
-            axis=0
-        )
+            return float(goal.score(everywhere[None])[0]), 0.0
+        moved: NDArray[Any] = _one_hot(self.answered[order]) - _one_hot(self.fired[order])
+        if self.weight is not None:
+            moved = moved * self.weight[order, None]
+        cells = everywhere + moved.cumsum(axis=0)
         ordered = self.surer[order]
         below = np.append(ordered[1:], ordered[-1] - _margin(ordered))
         # A threshold lies between two values that differ, and by more than their last digit.
@@ -322,6 +347,7 @@ def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
         surer,
         cases.cells(always_answer(cases.start)),
         metrics.DISTINCT_CELL[code].astype(np.int8),
+        cases.weight,
     )
 
 
@@ -407,9 +433,10 @@ def chain_candidate(cases: Cases, refit: Callable[[], Policy], pool: Sequence[Po
     paths = chain_paths(cases)
 
     def decide(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
-        first = int(np.argmin(cases.goal.score(count_cells(cells[:, rows]))))
+        first = int(np.argmin(cases.goal.score(cases.counted(cells[:, rows], rows))))
+        by = None if cases.weight is None else cases.weight[rows]
         _, policy = coordinate_search(
-            case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS
+            case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS, by
         )
         return case_cells(case_rows(cases.evidence, held), [policy])[0]
 
@@ -498,6 +525,7 @@ def cross_fit(cases: Cases) -> CostCrossFit:
             cases.arm_name,
             {},
             fitted_on,
+            cases.traffic,
         )
 
     shape = (cases.repeats, *cases.evidence.probability.shape)
@@ -529,7 +557,7 @@ def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
     stated = policy_with_costs(fit.policy, cases.goal.costs)
     policies = [stated]
     if cases.goal.targets:
-        steps = ratio_steps(fit, stated)
+        steps = ratio_steps(fit, stated, cases.weight)
         chosen = nearest_ratio(steps, cases.goal, cases.repeats)
         picked = (
             np.linspace(0, len(steps.low) - 1, min(RATIOS, len(steps.low))).round().astype(np.int64)
@@ -540,9 +568,11 @@ def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
     return Candidate(COST, cells, policies, EVERY_ACTION)
 
 
-def ratio_steps(fit: CostCrossFit, policy: Policy) -> StepCells:
+def ratio_steps(
+    fit: CostCrossFit, policy: Policy, weight: NDArray[np.float64] | None = None
+) -> StepCells:
     """Cases by cell between the exact breakpoints of the cost ratio, summed over the repeats."""
-    moves = [path_moves(evidence, policy, "decision.ratio") for evidence in fit.evidence]
+    moves = [path_moves(evidence, policy, "decision.ratio", weight) for evidence in fit.evidence]
     return sum_moves([moved for _, moved in moves], moves[0][0])
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.learned_cases import (
     Queries,
     check_unlearned,
@@ -17,7 +18,6 @@ from raglab.decision.learned_cases import (
     trace_queries,
 )
 from raglab.decision.trace_view import TraceView
-from raglab.lab.label_sampling import PROBABILITY
 from raglab.replay import cases_by_shard
 from raglab.store.case_labels import check_split_names, counted_questions
 from raglab.store.policies import Policy

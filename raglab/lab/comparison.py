@@ -25,7 +25,7 @@ from raglab.lab.candidates import DEFAULTS, FREE, count_cells
 from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import Advantage, Verdict, paired_advantage
 from raglab.policy import PolicyData
-from raglab.replay import decide_policies, each_shard, join_columns, shard_codes
+from raglab.replay import decide_policies, trace_codes
 from raglab.store.policies import Policy
 from raglab.values import counted
 from raglab.words.characters import visible
@@ -387,7 +387,7 @@ def contests(
     """
     tuned = policies[TUNED]
     there = {name: role for name, role in roles.items() if name in policies}
-    codes = policies_case_codes(trace, [tuned, *(policies[name] for name in there)], arm)
+    codes = trace_codes(trace, [tuned, *(policies[name] for name in there)], arm)
     cells, *references = CELL_OF_CODE[codes]
     compares, *compared = (shortfall.is_compared for shortfall in codes_missing(codes))
     return [
@@ -443,17 +443,7 @@ def policies_case_cells(
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
     """
-    return CELL_OF_CODE[policies_case_codes(trace, policies, arm)]
-
-
-def policies_case_codes(
-    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
-    """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
-    codes: NDArray[np.int16] = join_columns(
-        each_shard(shard_codes, trace, list(policies), arm, what="compare")
-    )
-    return codes
+    return CELL_OF_CODE[trace_codes(trace, policies, arm)]
 
 
 def standings(

@@ -25,7 +25,7 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
 from raglab.decision.trace_view import TracePart, TraceView
-from raglab.gating.expected_cost import CLASSES, LIMIT
+from raglab.gating.expected_cost import ABSENT, CLASSES, LABEL_OF_CLASS, LIMIT
 from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.group_fitting import (
@@ -49,7 +49,6 @@ TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
 FOLDS = 5  # of the choice of the penalty and of the calibration
 LEAST = 10  # cases that would be answered right, and others, that a fit must see
-ABSENT = -30.0  # logit of a class of which there is no case
 DIGITS = 6  # of the numbers of a model: more than any fit tells apart
 # of a signal, beside its greatest value: what differs less is rounding, or is lost in `DIGITS`
 LEAST_RANGE = 1e-4
@@ -64,6 +63,7 @@ class DecisionCases(NamedTuple):
     signals: in the order of `known`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether
     there are two options, [Q]. options_right: whether they hold what an ambiguous case expects,
     [Q]. known: the signals. groups: of the cases, where the fit is to have biases of groups.
+    weight: of each case, where they were drawn with several probabilities, [Q].
     """
 
     signals: NDArray[np.float64]
@@ -72,12 +72,25 @@ class DecisionCases(NamedTuple):
     options_right: NDArray[np.bool_]
     known: SignalSet = BUILT_IN_SET
     groups: CaseGroups | None = None
+    weight: NDArray[np.float64] | None = None
 
     def rows(self, keep: NDArray[Any]) -> DecisionCases:
         """The same of some cases."""
         part = (self.classes[keep], self.can_ask[keep], self.options_right[keep])
         groups = None if self.groups is None else self.groups.rows(keep)
-        return DecisionCases(self.signals[:, keep], *part, self.known, groups)
+        weight = None if self.weight is None else self.weight[keep]
+        return DecisionCases(self.signals[:, keep], *part, self.known, groups, weight)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Weight of each case, 1 where none is stated, [Q]."""
+        return np.ones(len(self.classes)) if self.weight is None else self.weight
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Share of each label, [3]."""
+        sums = np.bincount(np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status))
+        return sums / sums.sum()
 
 
 def decision_cases(evidence: Evidence) -> DecisionCases:
@@ -155,6 +168,9 @@ def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
         np.concatenate([part[field] for part in parts]) for field in (1, 2, 3)
     )
     by_part = [part.groups for part in parts if part.groups is not None]
+    weight = None
+    if parts[0].weight is not None:
+        weight = np.concatenate([part.weights for part in parts])
     groups = (
         by_part[0]._replace(names=np.concatenate([part.names for part in by_part]))
         if by_part
@@ -167,6 +183,7 @@ def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
         right,
         parts[0].known,
         groups,
+        weight,
     )
 
 
@@ -197,7 +214,8 @@ class FittedModel:
     weights: [4, F]. bias: [4]. asked_right: chance that the options of a case to be asked hold what
     it expects. strength: inverse of the penalty that was chosen. temperature: factor of the logits
     that calibration came to. known: the signals of the cases that it was fitted on, of which
-    `names` are some. groups: biases of groups, where they were asked for.
+    `names` are some. groups: biases of groups, where they were asked for. shares: of the labels in
+    the cases, [3].
     """
 
     names: tuple[str, ...]
@@ -210,6 +228,7 @@ class FittedModel:
     temperature: float
     known: SignalSet = BUILT_IN_SET
     groups: FittedGroups | None = None
+    shares: NDArray[np.float64] | None = None
 
     def probabilities(self, signals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities by the common model, [4, Q], of signals [S, Q] in `known` order."""
@@ -314,9 +333,12 @@ def fit_model(
         judged = (
             np.ones(len(parts), dtype=np.bool_) if fold is None else is_judged(cases.classes, fold)
         )
-        strength, held = _choose_strength(x, cases.classes, directions, strengths, parts, judged)
-        temperature = _temperature(held[judged], cases.classes[judged])
-        weights, bias = _fit_weights(x, cases.classes, directions, strength)
+        weight = cases.weights
+        strength, held = _choose_strength(
+            x, cases.classes, weight, directions, strengths, parts, judged
+        )
+        temperature = _temperature(held[judged], cases.classes[judged], weight[judged])
+        weights, bias = _fit_weights(x, cases.classes, directions, strength, weight=weight)
     # of a class without a case nothing can be learned
     present = np.isin(np.arange(len(CLASSES)), cases.classes)
     groups = None
@@ -334,6 +356,7 @@ def fit_model(
         temperature=temperature,
         known=cases.known,
         groups=groups,
+        shares=cases.shares,
     )
 
 
@@ -351,12 +374,14 @@ def _asked_right(cases: DecisionCases) -> float:
     is_askable = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
-    return float((cases.options_right[is_askable].sum() + 1.0) / (is_askable.sum() + 2.0))
+    weight = cases.weights[is_askable]
+    return float((weight @ cases.options_right[is_askable] + 1.0) / (weight.sum() + 2.0))
 
 
 def _choose_strength(
     x: NDArray[np.float64],
     classes: NDArray[np.int64],
+    weight: NDArray[np.float64],
     directions: Sequence[Direction],
     strengths: Sequence[float],
     fold: NDArray[np.int64],
@@ -376,12 +401,12 @@ def _choose_strength(
         for fold_number in range(folds):
             rest = fold != fold_number
             weights, bias = _fit_weights(
-                x[rest], classes[rest], directions, strength, starts[fold_number]
+                x[rest], classes[rest], directions, strength, starts[fold_number], weight[rest]
             )
             starts[fold_number] = np.concatenate([weights.ravel(), bias])
             logits[~rest] = x[~rest] @ weights.T + bias
             logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
-        loss = -float(log_softmax(logits)[rows, classes[rows]].mean())
+        loss = -_mean(log_softmax(logits)[rows, classes[rows]], weight[rows])
         if best is None or loss < best[0]:
             best = loss, strength, logits
     assert best is not None  # noqa: S101 - strengths is never empty
@@ -406,7 +431,14 @@ def stratified_folds(
     return fold
 
 
-def _temperature(logits: NDArray[np.float64], classes: NDArray[np.int64]) -> float:
+def _mean(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """Weighted mean; the plain one, to the bit, where all weights are 1."""
+    return float((weight * values).sum() / weight.sum())
+
+
+def _temperature(
+    logits: NDArray[np.float64], classes: NDArray[np.int64], weight: NDArray[np.float64]
+) -> float:
     """Factor of held-out logits with the least log-loss, within `STEEPEST` either way."""
     from scipy.optimize import minimize_scalar
 
@@ -416,7 +448,7 @@ def _temperature(logits: NDArray[np.float64], classes: NDArray[np.int64]) -> flo
 
     def loss(log_factor: float) -> float:
         scaled = np.where(learned, np.exp(log_factor) * logits, ABSENT)
-        return -float(log_softmax(scaled)[every, classes].mean())
+        return -_mean(log_softmax(scaled)[every, classes], weight)
 
     end = float(np.log(STEEPEST))
     return float(np.exp(minimize_scalar(loss, bounds=(-end, end), method="bounded").x))
@@ -451,7 +483,7 @@ def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDAr
 
     Args:
       x: [Q, F].
-      one_hot: which class each case is of, 0 or 1, [Q, C]; every class has cases.
+      one_hot: weight of each case in its class, 0 in the others, [Q, C]; every class has cases.
 
     Source: adaptive weights of a penalty (Zou 2006).
 
@@ -462,10 +494,11 @@ def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDAr
       ... ).tolist()
       [1.94, 0.06]
     """
-    sizes, total = one_hot.sum(axis=0), x.mean(axis=0)
+    sizes, weight = one_hot.sum(axis=0), one_hot.sum(axis=1)
+    total = x.mean(axis=0) if (weight == 1.0).all() else weight @ x / weight.sum()
     means = (one_hot.T @ x) / sizes[:, None]
     between = sizes @ (means - total) ** 2
-    within = ((x - total) ** 2).sum(axis=0)
+    within = (weight[:, None] * (x - total) ** 2).sum(axis=0)
     part = np.divide(between, within, out=np.zeros(len(total)), where=within > 0.0)
     if not part.any():  # one class alone
         return np.ones(len(total))
@@ -479,6 +512,7 @@ def _fit_weights(
     directions: Sequence[Direction],
     strength: float,
     start: NDArray[np.float64] | None = None,
+    weight: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weights [4, F] and biases [4] of the penalised logistic.
 
@@ -488,13 +522,15 @@ def _fit_weights(
       x: [Q, F].
       strength: inverse of the penalty.
       start: weights and biases to begin with, [4 · F + 4].
+      weight: of each case, [Q]; 1 where not given.
     """
     from scipy.optimize import minimize
 
     n_classes, (n, width) = len(CLASSES), x.shape
     size = n_classes * width
     one_hot = np.zeros((n, n_classes))
-    one_hot[np.arange(n), classes] = 1.0
+    weight = np.ones(n) if weight is None else weight
+    one_hot[np.arange(n), classes] = weight
     present: NDArray[np.bool_] = np.asarray(one_hot.any(axis=0))
     shut = np.where(present, 0.0, -np.inf)  # a class without cases takes no part
     share = penalty_shares(x, one_hot[:, present])
@@ -512,8 +548,9 @@ def _fit_weights(
         penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (
             bias**2
         ).sum()
-        value = float(np.log(total).sum() - logits[one_hot > 0.0].sum() + penalty)
-        error = odds / total - one_hot
+        chosen = logits[one_hot > 0.0]
+        value = float((weight * np.log(total[:, 0])).sum() - (weight * chosen).sum() + penalty)
+        error = weight[:, None] * (odds / total) - one_hot
         slope = error.T @ x
         slope[present] += centred / share / strength
         slope[~present] = 0.0
@@ -528,9 +565,16 @@ def _fit_weights(
 
 
 def model_section(
-    model: FittedModel, structure: str, fitted_on: str | None = None
+    model: FittedModel,
+    structure: str,
+    fitted_on: str | None = None,
+    traffic: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Model as a policy states it, its numbers rounded."""
+    """Model as a policy states it, its numbers rounded.
+
+    Args:
+      traffic: shares of the labels there, [3]; None where they are those of the cases.
+    """
 
     def short(value: float) -> float:
         return float(f"{value:.{DIGITS}g}")
@@ -541,6 +585,9 @@ def model_section(
             name: tuple(map(short, row.tolist())) for name, row in sorted(model.groups.bias.items())
         }
         groups = {"groups": {"attribute": model.groups.attribute, "bias": bias}}
+    if traffic is not None and model.shares is not None:
+        fitted = tuple(map(short, model.shares.tolist()))
+        groups["mix"] = {"fitted": fitted, "traffic": tuple(map(float, traffic))}
     return {
         "parts": {
             name: {
@@ -571,16 +618,18 @@ def decide_by_model(
     arm: str,
     costs: metrics.Costs | None = None,
     fitted_on: str | None = None,
+    traffic: Sequence[float] | None = None,
 ) -> Policy:
     """Policy that decides by expected cost with a fitted model.
 
     Args:
       arm: whose hits it was fitted on.
       costs: label -> outcome -> cost; those of the policy where not given.
+      traffic: see `model_section`.
     """
     fitted = policy.replace(
         "decision.model",
-        model_section(model, structure_hash(policy.structure, arm), fitted_on),
+        model_section(model, structure_hash(policy.structure, arm), fitted_on, traffic),
         "decision.rule",
         EXPECTED_COST,
     )
@@ -632,10 +681,11 @@ def held_out_cells(
     parts = list(each_shard(fitted_cases, trace, policies[0], arm, group, what="measure"))
     cases = join_decision_cases(parts)
     fold = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
-    without = []
+    without, traffic = [], None if first.mix is None else first.mix.traffic
     for held in range(FOLDS):
         model = fit_model(cases.rows(fold != held), names=tuple(first.parts), seed=seed)
-        without.append(policies[0].replace("decision.model", model_section(model, first.structure)))
+        section = model_section(model, first.structure, traffic=traffic)
+        without.append(policies[0].replace("decision.model", section))
     folds = np.split(fold, np.cumsum([len(part.classes) for part in parts])[:-1])
     pairs = list(zip(trace.parts, folds, strict=True))
     counted = run_each(fold_cells, pairs, without, list(policies), arm, what="replay")

@@ -30,6 +30,7 @@ from raglab.audit.label_samples import (
 )
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.case_verdicts import STATUS_NAMES
+from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.measured_trace import Measured
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 SAMPLE_COLUMNS = (*COLUMNS, "policy_id", "margin")
 # keys of `extra`
-STRATUM, PROBABILITY, SAMPLE_LABEL = "stratum", "inclusion_probability", "sample_label"
+STRATUM, SAMPLE_LABEL = "stratum", "sample_label"
 NEAR = 0.25  # share of a decision and gate
 TraceKind = TypeVar("TraceKind", bound=StudyTrace)
 

@@ -44,6 +44,7 @@ def paired_advantage(
     reference: NDArray[np.integer[Any]],
     costs: metrics.Costs | NDArray[np.float64] | None,
     over: str,
+    weights: NDArray[np.float64] | None = None,
 ) -> Advantage:
     """Advantage of the selected policy over another one, of the cells of the same cases, [Q] each.
 
@@ -52,6 +53,7 @@ def paired_advantage(
       reference: cell of each case under the other policy.
       costs: see `metrics.cost_matrix`.
       over: name of the other policy.
+      weights: see `metrics.paired_cost`.
 
     Source: rules S6.7, S6.11; see `metrics.paired_cost`.
 
@@ -61,4 +63,5 @@ def paired_advantage(
       >>> advantage.estimate, round(advantage.low, 3), advantage.verdict
       (1.0, 0.471, 'better')
     """
-    return Advantage(*metrics.paired_cost(selected, reference, costs), over, len(selected))
+    paid = metrics.paired_cost(selected, reference, costs, weights=weights)
+    return Advantage(*paid, over, len(selected))

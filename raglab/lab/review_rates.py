@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.decisions import chain_place
-from raglab.lab.label_sampling import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY
 from raglab.metrics.intervals import Stratum, stratified_rate, stratified_share
 from raglab.values import Status
 

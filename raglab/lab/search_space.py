@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,14 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
+from raglab.metrics.mixes import (
+    SAMPLE,
+    Mix,
+    TrafficMix,
+    checked_mix,
+    label_weights,
+    weighed_by_mix,
+)
 from raglab.policy import idle_reasons
 from raglab.policy_parts.acting import gate_need, threshold_need
 from raglab.replay import each_shard, policy_cells, step_cells, tally, unlisted_thresholds
@@ -462,6 +471,11 @@ class Goal:
       min_coverage: least coverage of a policy that meets the targets (rule S6.9), since refusing
         everything would meet most of them; half the share of the cases labelled ok where not given.
       max_over_ask: largest share of the unambiguous cases that such a policy asks back (rule S6.9).
+      mix: shares of the labels in traffic, label -> share or (least, largest), or a
+        `raglab.traffic_mix`; costs, rates and targets are those of that traffic. `sample`: those of
+        the labelled cases. It holds where only the shares differ: within a label, traffic is like
+        the labelled cases (rule S6.15).
+      corners: outermost mixes inside `mix`, each by label, set by `at_labels`.
 
     Raises:
       ValueError: an unknown label, outcome or rate, or a number out of range.
@@ -482,8 +496,14 @@ class Goal:
     targets: Mapping[str, float] = field(default_factory=dict)
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
+    mix: Mix = SAMPLE
+    corners: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
+        mix = checked_mix(self.mix)
+        object.__setattr__(self, "mix", mix or SAMPLE)
+        if mix is not None and not self.corners and len(mix.shares) == len(Status):
+            object.__setattr__(self, "corners", _rows(mix.vertices(np.ones(len(Status)))))
         right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
         if right.any():
             stated = ", ".join(
@@ -520,13 +540,93 @@ class Goal:
         """Cost by label and outcome, [3, 5]."""
         return metrics.cost_matrix(self.costs)
 
+    @property
+    def traffic(self) -> TrafficMix | None:
+        """The stated mix; None of the sample's own."""
+        return self.mix if isinstance(self.mix, TrafficMix) else None
+
+    def at_labels(self, labels: NDArray[Any]) -> Goal:
+        """The same goal, its mix made whole by labelled cases.
+
+        Args:
+          labels: cases by label, [3].
+
+        Raises:
+          ValueError: a label has a share in traffic and no case.
+        """
+        if self.traffic is None:
+            return self
+        goal = copy(self)
+        object.__setattr__(goal, "corners", _rows(self.traffic.vertices(labels)))
+        return goal
+
+    def vertices(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
+        """Outermost mixes, [V, 3]; None where the mix is the sample's.
+
+        Args:
+          cells: cases by cell, [..., 20], whose labels share what the mix does not state.
+        """
+        mix = self.traffic
+        if mix is None or self.corners:
+            return np.array(self.corners) if self.corners else None
+        return mix.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+
+    def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
+        """Shares of the labels at which costs are taken, the mean of the outermost mixes, [3]."""
+        vertices = self.vertices(cells)
+        return None if vertices is None else vertices.mean(axis=0)
+
+    def in_traffic(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's."""
+        shares = self.shares(cells)
+        return cells if shares is None else weighed_by_mix(cells, shares).weights
+
     def cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
         """Expected cost of a case, [...], of cells [..., 20].
 
         Args:
           cells: cases by cell, [..., 20].
         """
-        return np.asarray(metrics.expected_cost(cells, self.matrix))
+        return np.asarray(metrics.expected_cost(self.in_traffic(cells), self.matrix))
+
+    def case_weights(
+        self, label: NDArray[np.integer[Any]], counts: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64] | None:
+        """Weight of each case in the mix, mean 1, [Q]; None where the mix is the sample's.
+
+        Args:
+          label: of each case, [Q].
+          counts: how often each case counts, [Q]; once where not given.
+        """
+        if self.traffic is None:
+            return None
+        cells = np.zeros(metrics.N_CELLS)
+        labels = np.bincount(label, counts, minlength=len(Status))
+        cells[: metrics.CELLS : 2] = labels  # a cell of each label
+        shares = self.shares(cells)
+        return None if shares is None else label_weights(labels, shares)[label]
+
+    def weighings(self, cells: NDArray[Any]) -> list[metrics.Weighed]:
+        """Cells in the mix, then at its outermost mixes if several; none where it is the sample's.
+
+        Args:
+          cells: cases by cell, [..., 20].
+        """
+        vertices, shares = self.vertices(cells), self.shares(cells)
+        if vertices is None or shares is None:
+            return []
+        points = [shares, *(vertices if len(vertices) > 1 else ())]
+        return [weighed_by_mix(cells, point) for point in points]
+
+    def worst_cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+        """Largest expected cost of a case at any mix inside the stated one, [...]."""
+        vertices = self.vertices(cells)
+        if vertices is None:
+            return self.cost(cells)
+        tables = [weighed_by_mix(cells, shares).weights for shares in vertices]
+        paid = [np.asarray(metrics.expected_cost(table, self.matrix)) for table in tables]
+        worst: NDArray[np.float64] = np.max(paid, axis=0)
+        return worst
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -550,13 +650,32 @@ class Goal:
         """
         if not self.targets:
             return np.zeros((*cells.shape[:-1], 0))
-        labels, counts = metrics.label_counts(cells), metrics.rate_counts(cells)
-        of = metrics.denominators(counts, labels)
+        vertices = self.vertices(cells)
+        if vertices is None:
+            counts, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
+            return self._excess(counts, metrics.denominators(counts, labels), labels, errors)
+        worst = []
+        for shares in vertices:
+            weighed = weighed_by_mix(cells, shares)
+            k, n = metrics.effective_counts(weighed)
+            worst.append(self._excess(k, n, metrics.label_counts(weighed.weights), errors))
+        return np.max(worst, axis=0)
+
+    def _excess(
+        self,
+        counts: NDArray[Any],
+        of: NDArray[Any],
+        labels: NDArray[Any],
+        errors: float,
+    ) -> NDArray[np.float64]:
+        """`excess` of the counts of each rate, [..., rates], and of cases by label, [..., 3]."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            by_rate = counts / of
         smooth = (counts + 1.0) / (of + 2.0)
         error = errors * np.sqrt(smooth * (1.0 - smooth) / np.maximum(of, 1.0))
         rates, spread = (
             dict(zip(metrics.RATES, np.moveaxis(part, -1, 0), strict=True))
-            for part in (metrics.rates(counts, labels), error)
+            for part in (by_rate, error)
         )
         over = [
             (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rates[name] - limit)
@@ -601,7 +720,11 @@ class Goal:
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 
 
-Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, table.tolist()))
+
+
+Score = Callable[[NDArray[Any]], NDArray[np.float64]]
 LEAST_GAIN = 1e-9
 ROUNDS = 20
 
@@ -622,6 +745,7 @@ def line_search(
     score: Score,
     published: Policy,
     arm: str | None = None,
+    weight: NDArray[np.float64] | None = None,
 ) -> tuple[Policy, pd.DataFrame]:
     """Best policy that exact coordinate-wise search reaches from any start, and its flat ranges.
 
@@ -633,6 +757,7 @@ def line_search(
       starts: policies, best first.
       paths: thresholds and switches it may move.
       score: cells → lower is better.
+      weight: of each case, [Q]; 1 where not given.
 
     Returns: the policy, and a row a threshold: `path`, `value`, `low`, `high`, `width`.
     """
@@ -640,37 +765,44 @@ def line_search(
 
     evidence = measured_tables(trace, starts[0], arm).evidence
     value, policy = min(
-        (coordinate_search(evidence, start, paths, score) for start in starts), key=itemgetter(0)
+        (coordinate_search(evidence, start, paths, score, weight=weight) for start in starts),
+        key=itemgetter(0),
     )
     for path in paths:
         if path in SWITCHES and policy.value(path) != published.value(path):
             candidate = policy.replace(path, published.value(path))
-            if float(score(policy_cells(evidence, [candidate]))[0]) <= value + LEAST_GAIN:
+            tried = float(score(policy_cells(evidence, [candidate], weight))[0])
+            if tried <= value + LEAST_GAIN:
                 policy = candidate
     flat_ranges = []
     for path in paths:
         if path not in SWITCHES and policy.value(path) is not None:
-            run = flat_range(evidence, policy, path, score, published.value(path))
+            run = flat_range(evidence, policy, path, score, published.value(path), weight)
             policy = policy.replace(path, _typed_value(path, run.value))
             flat_ranges.append((*run, run.high - run.low))
     return policy, pd.DataFrame(flat_ranges, columns=["path", "value", "low", "high", "width"])
 
 
 def coordinate_search(
-    evidence: Evidence, policy: Policy, paths: Sequence[str], score: Score, rounds: int = ROUNDS
+    evidence: Evidence,
+    policy: Policy,
+    paths: Sequence[str],
+    score: Score,
+    rounds: int = ROUNDS,
+    weight: NDArray[np.float64] | None = None,
 ) -> tuple[float, Policy]:
     """Run the exact coordinate-wise search from one start; return its score and policy."""
-    value = float(score(policy_cells(evidence, [policy]))[0])
+    value = float(score(policy_cells(evidence, [policy], weight))[0])
     for _ in range(rounds):
         before = value
         for path in paths:
             if path in SWITCHES:
                 candidate = policy.replace(path, not policy.value(path))
-                tried = float(score(policy_cells(evidence, [candidate]))[0])
+                tried = float(score(policy_cells(evidence, [candidate], weight))[0])
                 if tried < value - LEAST_GAIN:
                     value, policy = tried, candidate
             elif policy.value(path) is not None:
-                steps = step_cells(evidence, policy, path)
+                steps = step_cells(evidence, policy, path, weight)
                 scores = score(steps.cells)
                 if _swept(path).whole:
                     scores = np.where(steps.low < KEEP_AT_MOST, scores, np.inf)
@@ -679,17 +811,22 @@ def coordinate_search(
                         steps, *_widest(steps.low, steps.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
-                    value = float(score(policy_cells(evidence, [policy]))[0])
+                    value = float(score(policy_cells(evidence, [policy], weight))[0])
         if value >= before - LEAST_GAIN:
             break
     return value, policy
 
 
 def flat_range(
-    evidence: Evidence, policy: Policy, path: str, score: Score, published: float | None = None
+    evidence: Evidence,
+    policy: Policy,
+    path: str,
+    score: Score,
+    published: float | None = None,
+    weight: NDArray[np.float64] | None = None,
 ) -> FlatRange:
     """Interval around a threshold's value where the score is no worse, with the value to take."""
-    steps = step_cells(evidence, policy, path)
+    steps = step_cells(evidence, policy, path, weight)
     scores = score(steps.cells)
     side = _swept(path).side
     here = step_index(steps.low, steps.high, float(policy.value(path)), side)

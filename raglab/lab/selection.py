@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
-from raglab.lab.candidates import FIXED, Candidate, Cases, count_cells
+from raglab.lab.candidates import FIXED, Candidate, Cases
 from raglab.lab.search_space import SWITCHES, Goal, flat_range
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import evidence_with_model, tally
@@ -49,7 +49,8 @@ class Options(NamedTuple):
     options: [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
     [O]. loss: cost of every case, the mean over repeats, [O, Q]. cells: share of the repeats in
     which a case is in a cell, [Q, O, 20]; None without targets, which alone need it. worst: largest
-    cost over labels and the actions of the candidate, [O].
+    cost over labels and the actions of the candidate, [O]. label: of each case, [Q]. weight: of
+    each case, where they were drawn with several probabilities, [Q].
     """
 
     options: tuple[CandidateOption, ...]
@@ -57,6 +58,22 @@ class Options(NamedTuple):
     loss: NDArray[np.float64]
     cells: NDArray[np.float64] | None
     worst: NDArray[np.float64]
+    label: NDArray[np.int8]
+    weight: NDArray[np.float64] | None = None
+
+    def weights(self, goal: Goal, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weight of each case in what the goal values, mean 1 over cases that count so often, [Q].
+
+        Args:
+          goal: its mix.
+          counts: how often each case counts, [Q].
+
+        Source: rule S6.15.
+        """
+        by = goal.case_weights(self.label, counts)
+        if self.weight is not None:
+            by = self.weight * (counts.sum() / (counts @ self.weight))
+        return np.ones(len(counts)) if by is None else by
 
 
 def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
@@ -72,13 +89,14 @@ def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
     return float(price[np.isin(metrics.STATUS_OF_CELL, [int(action) for action in actions])].max())
 
 
-def options_of(candidates: Sequence[Candidate], goal: Goal) -> Options:
+def options_of(candidates: Sequence[Candidate], cases: Cases) -> Options:
     """Options of candidates that compete.
 
     Args:
       candidates: the free policies and the default policy among them.
-      goal: costs, and targets where there are any.
+      cases: that they decided, with goal.
     """
+    goal = cases.goal
     price = metrics.cell_costs(goal.matrix)
     pairs = [
         CandidateOption(place, value)
@@ -96,6 +114,8 @@ def options_of(candidates: Sequence[Candidate], goal: Goal) -> Options:
         loss=np.stack([price[rows].mean(axis=0) for rows in cells]),
         cells=shares,
         worst=np.array([largest_cost(candidates[place].actions, goal) for place, _ in pairs]),
+        label=cases.label,
+        weight=cases.weight,
     )
 
 
@@ -172,10 +192,13 @@ def choose(
     """
     size = options.loss.shape[1]
     counts = np.ones(size) if weights is None else weights
-    cost = np.round(options.loss @ counts / counts.sum(), 9)
+    by = options.weights(goal, counts)
+    cost = np.round(options.loss @ (counts * by) / counts.sum(), 9)
     missed = np.zeros(len(cost))
     if options.cells is not None:
-        cells = (counts @ options.cells.reshape(size, -1)).reshape(len(cost), -1)
+        # the goal itself weighs by its mix
+        drawn = counts if options.weight is None else counts * by
+        cells = (drawn @ options.cells.reshape(size, -1)).reshape(len(cost), -1)
         missed = np.round(goal.violation(cells), 9)
     order = np.lexsort((np.arange(len(cost)), cost, missed))  # the best first
     ranked = [int(place) for place in order if allowed[place]]
@@ -191,7 +214,8 @@ def choose(
         if options.fixed[place] or missed[place] > best[0]:
             continue
         pseudo = float(options.worst[incumbent] - options.worst[place])
-        saving = paired_saving(options.loss[incumbent] - options.loss[place], pseudo, counts)
+        gain = by * (options.loss[incumbent] - options.loss[place])
+        saving = paired_saving(gain, pseudo * float(by.max()), counts)
         nearer = missed[place] < missed[incumbent]
         if (nearer or saving.replaces) and (missed[place], -saving.mean) < best:
             chosen, best = place, (missed[place], -saving.mean)
@@ -227,16 +251,13 @@ def nested_estimate(
         weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
         is_held_out = weights == 0.0
         if is_held_out.any():
-            costs.append(
-                float(
-                    options.loss[choose(options, goal, allowed, weights).chosen, is_held_out].mean()
-                )
-            )
-    return (
-        float(np.mean(costs))
-        if costs
-        else float(options.loss[choose(options, goal, allowed).chosen].mean())
-    )
+            chosen = choose(options, goal, allowed, weights).chosen
+            by = options.weights(goal, is_held_out.astype(np.float64))[is_held_out]
+            costs.append(float((by * options.loss[chosen, is_held_out]).mean()))
+    if costs:
+        return float(np.mean(costs))
+    chosen = choose(options, goal, allowed).chosen
+    return float((options.weights(goal, np.ones(len(options.label))) * options.loss[chosen]).mean())
 
 
 class Selection(NamedTuple):
@@ -247,7 +268,8 @@ class Selection(NamedTuple):
     candidate, see `raglab.lab.study.TuneResult`. held_out_estimate: nested estimate of the expected
     cost on new cases; at least the cross-fitted cost of what is
       selected.
-    gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, [Q] by name.
+    gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, times the
+    weight of the case, [Q] by name.
     missing: recorded answers that each candidate's policy lacks, by name. misses: by how much the
     selected candidate misses the targets in sum, each rate one standard error worse.
     """
@@ -278,7 +300,7 @@ def select_candidate(
     goal = cases.goal
     names = tuple(candidate.name for candidate in candidates)
     competes = np.array([name in competing for name in names])
-    every = options_of(candidates, goal)
+    every = options_of(candidates, cases)
     counts = tally(cases.held, [candidate.policies[0] for candidate in candidates], cases.arm)
     # always-refuse is
     compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])
@@ -297,7 +319,10 @@ def select_candidate(
     table = _cost_table(candidates, [every.options[row].value for row in at], policies, cases)
     incumbent = every.loss[choice.incumbent]
     gains = {name: incumbent - every.loss[row] for name, row in zip(names, at, strict=True)}
-    pseudo = [float(every.worst[choice.incumbent] - every.worst[row]) for row in at]
+    by = every.weights(goal, np.ones(len(cases.label)))
+    gains = {name: by * gain for name, gain in gains.items()}
+    most = float(by.max())
+    pseudo = [most * float(every.worst[choice.incumbent] - every.worst[row]) for row in at]
     savings = [paired_saving(gains[name], extra) for name, extra in zip(names, pseudo, strict=True)]
     table.insert(0, "competes", competes)
     table.insert(3, "gain", [saving.mean for saving in savings])
@@ -317,19 +342,21 @@ def select_candidate(
         # what is chosen.
         held_out_estimate=max(
             nested_estimate(every, goal, allowed, cases.groups, cases.seed),
-            float(every.loss[choice.chosen].mean()),
+            float((by * every.loss[choice.chosen]).mean()),
         ),
         gains=gains,
         missing=dict(zip(names, counts.missing_answers, strict=True)),
         misses=float(
-            goal.violation(_mean_counts(candidates[chosen], every.options[choice.chosen].value))
+            goal.violation(
+                _mean_counts(candidates[chosen], every.options[choice.chosen].value, cases)
+            )
         ),
     )
 
 
-def _mean_counts(candidate: Candidate, value: int) -> NDArray[np.float64]:
-    """Cases by cell, the mean over repeats, [18]."""
-    counts: NDArray[np.float64] = count_cells(candidate.cells[value]).mean(axis=0)
+def _mean_counts(candidate: Candidate, value: int, cases: Cases) -> NDArray[np.float64]:
+    """Cases by cell, the mean over repeats, [20]."""
+    counts: NDArray[np.float64] = cases.counted(candidate.cells[value]).mean(axis=0)
     return counts
 
 
@@ -345,14 +372,15 @@ def _cost_table(
     goal = cases.goal
     held_out = np.stack(
         [
-            _mean_counts(candidate, value)
+            _mean_counts(candidate, value, cases)
             for candidate, value in zip(candidates, values, strict=True)
         ]
     )
-    in_sample = count_cells(
+    in_sample = cases.counted(
         np.stack([cases.cells(policies[candidate.name]) for candidate in candidates])
     )
-    rates = metrics.rates(metrics.rate_counts(held_out), metrics.label_counts(held_out))
+    there = goal.in_traffic(held_out)
+    rates = metrics.rates(metrics.rate_counts(there), metrics.label_counts(there))
     return pd.DataFrame(
         {
             "in_sample": goal.cost(in_sample),
@@ -384,6 +412,9 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
     rows = [
         (*run, run.high - run.low)
-        for run in (flat_range(evidence, policy, path, cases.goal.score) for path in paths)
+        for run in (
+            flat_range(evidence, policy, path, cases.goal.score, weight=cases.weight)
+            for path in paths
+        )
     ]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

@@ -16,6 +16,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
+from raglab.decision.inclusion import case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
@@ -41,6 +42,7 @@ from raglab.lab.candidates import (
     REPEATS,
     Cases,
     chain_paths,
+    count_cells,
 )
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import (
@@ -73,7 +75,13 @@ from raglab.lab.search_space import (
     starting_policy,
 )
 from raglab.lab.selection import Selection, policy_flat_ranges, select_candidate
-from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_splits
+from raglab.lab.study_cases import (
+    Splits,
+    candidate_cases,
+    label_notes,
+    study_goal,
+    study_splits,
+)
 from raglab.lab.study_notes import (
     answer_notes,
     beside_notes,
@@ -94,7 +102,7 @@ from raglab.lab.trial_search import (
 )
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.policy import told_value
-from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
+from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
@@ -655,7 +663,8 @@ def search_problem(
     start = limit_depth(
         policy if policy is not None else starting_policy(trace, arm=arm), trace
     ).replace("decision.rule", "chain")
-    wanted, splits = goal or Goal(), study_splits(trace, seed)
+    splits = study_splits(trace, seed)
+    wanted, weight = study_goal(goal or Goal(), splits)
     held = Measured(splits.made_of)
     if space is None:
         ranges = full_space(held, start, arm=arm)
@@ -665,7 +674,7 @@ def search_problem(
     defaults = limit_depth(published_policy(start), trace)
     by_hand = manual_loop(held, defaults, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.
-    settings = {
+    settings: dict[str, Any] = {
         "arm": arm,
         "trials": trials,
         "sampler": sampler,
@@ -679,6 +688,8 @@ def search_problem(
         "trace": trace.fingerprint,
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
     }
+    if wanted.traffic is not None:
+        settings["mix"] = [list(corner) for corner in wanted.corners]
     # The search begins with every policy that it will be compared with and that can lead anywhere,
     # so that it loses to none of them on the cases it sees.
     begins = {
@@ -686,7 +697,7 @@ def search_problem(
         for initial_policy in (start, defaults, by_hand, always_answer(start))
     }
     first = [own_trial(initial_policy, ranges) for initial_policy in begins.values()]
-    problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings)
+    problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings, weight)
     return StudyProblem(splits, held, problem, defaults, by_hand)
 
 
@@ -714,7 +725,8 @@ def _judged_result(
     advantage = None
     if unseen and chosen.selected != chosen.incumbent:
         cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
-        advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent)
+        by = judged.weights(goal)
+        advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent, by)
     # A case scored by status alone counts any answer as correct, so each split states how many it
     # has (rule S6.3).
     alone = {"judged": trace_status_only(judged_on)}
@@ -800,6 +812,7 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
     evidence = measured_tables(of.held, start, arm).evidence
     groups = None if group is None else CaseGroups.of(trace.cases, group)
     check_groups(groups)
+    weight = case_weights(trace.cases)
     return Cases(
         held=of.held,
         arm=arm,
@@ -807,12 +820,13 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
         defaults=of.defaults,
         goal=problem.goal,
         evidence=evidence,
-        decided=decision_cases(evidence)._replace(groups=groups),
+        decided=decision_cases(evidence)._replace(groups=groups, weight=weight),
         space=problem.space,
         questions=question_numbers(trace.cases),
         seed=seed,
         folds=folds,
         repeats=repeats,
+        weight=weight,
     )
 
 
@@ -858,15 +872,22 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     )
     tried = trial_policies(cases.start, first, None if cases.can_ask else {"gap.enabled": False})
     counted = tally(cases.held, tried, cases.arm)
-    cells, compared = (
-        counted.cells,
-        np.array([shortfall.is_compared for shortfall in counted.missing_answers]),
-    )
+    compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])
+    cells: NDArray[Any] = counted.cells
+    if cases.weight is not None:
+        codes = trace_codes(cases.held, tried, cases.arm)
+        cells = metrics.weighed_cases(CELL_OF_CODE[codes], cases.weight).weights
     order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
     policy, _ = line_search(
-        cases.held, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm
+        cases.held,
+        best,
+        chain_paths(cases),
+        cases.goal.score,
+        cases.defaults,
+        cases.arm,
+        cases.weight,
     )
     return policy
 
@@ -875,10 +896,9 @@ def _judged_costs(
     chosen: Selection, goal: Goal, judged: JudgedPolicies, *, unseen: bool
 ) -> pd.DataFrame:
     """Costs plus each candidate policy's result on judged cases, if none of them was tuned on."""
-    table, price = chosen.costs.copy(), metrics.cell_costs(goal.matrix)
+    table = chosen.costs.copy()
     report = [
-        float(price[judged.cells(policy)].mean()) if unseen else np.nan
-        for policy in chosen.policies.values()
+        judged.cost(policy, goal) if unseen else np.nan for policy in chosen.policies.values()
     ]
     table.insert(3, "report", report)
     return table
@@ -887,11 +907,30 @@ def _judged_costs(
 class JudgedPolicies(NamedTuple):
     """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id.
 
-    Basis: of the cases.
+    Basis: of the cases. weight: of each case, where they were drawn with several probabilities,
+    [Q].
     """
 
     codes: Mapping[str, NDArray[np.int16]]
     basis: Basis
+    weight: NDArray[np.float64] | None = None
+
+    def weights(self, goal: Goal) -> NDArray[np.float64] | None:
+        """Weight of each case in what a goal values, mean 1, [Q]; None where all are alike."""
+        label = metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
+        return goal.case_weights(label) if self.weight is None else self.weight
+
+    def cost(self, policy: Policy, goal: Goal) -> float:
+        """Mean cost of a case under a policy."""
+        paid, by = metrics.cell_costs(goal.matrix)[self.cells(policy)], self.weights(goal)
+        return float(paid.mean() if by is None else (by * paid).mean())
+
+    def weighings(self, policies: Mapping[str, Policy], goal: Goal) -> list[metrics.Weighed]:
+        """Cells of policies in the mix of a goal, or by the weights of the cases."""
+        cells = np.stack([self.cells(policy) for policy in policies.values()])
+        if self.weight is not None:
+            return [metrics.weighed_cases(cells, self.weight)]
+        return goal.weighings(count_cells(cells))
 
     def cells(self, policy: Policy) -> NDArray[np.int8]:
         """Cell of every case under a policy, [Q]."""
@@ -910,8 +949,9 @@ class JudgedPolicies(NamedTuple):
 def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
     """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
     every = {policy.policy_id: policy for policy in policies}
-    codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))
-    return JudgedPolicies(dict(zip(every, codes, strict=True)), trace_basis(trace))
+    codes = trace_codes(trace, list(every.values()), arm)
+    by_id = dict(zip(every, codes, strict=True))
+    return JudgedPolicies(by_id, trace_basis(trace), inclusion_weights(trace))
 
 
 def _judged_rates(
@@ -924,7 +964,8 @@ def _judged_rates(
 ) -> pd.DataFrame:
     """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
     counted = judged.tally(policies)
-    table = rate_table(counted, list(policies.values()), costs=goal.costs)
+    weighed = judged.weighings(policies, goal)
+    table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
     fixed = {policies[name].policy_id for name in FIXED}
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
@@ -935,7 +976,8 @@ def _judged_rates(
     judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]
     table.insert(1, "judged_by", judged_by)
     compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])
-    return table.assign(met=goal.meets(counted.cells) & compared)
+    cells = counted.cells if judged.weight is None else weighed[0].weights
+    return table.assign(met=goal.meets(cells) & compared)
 
 
 # trials that are scored on the cases once more, and those the line search starts from

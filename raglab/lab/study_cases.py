@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.inclusion import inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.report.verdicts import DELTA
+from raglab.lab.search_space import Goal
+from raglab.metrics.mixes import check_shares
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
@@ -84,6 +87,31 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
         )
     n_certify = counts["certify"].get("ok", 0) if "certify" in counts else None
     return Splits(tuned_on, judged_on, made_of, tuple(notes), size, n_certify)
+
+
+def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, NDArray[np.float64] | None]:
+    """Goal whose mix is made whole by the cases tuned on, and the weights of these, [Q].
+
+    Raises:
+      ValueError: a label with a share in traffic has no case in a split, or a mix is stated for
+        cases that were drawn with several probabilities.
+
+    Source: rule S6.15.
+    """
+    weight = inclusion_weights(splits.tuned_on)
+    if goal.traffic is None:
+        return goal, weight
+    if weight is not None:
+        msg = (
+            f"mix must be {metrics.SAMPLE!r} for cases drawn with several probabilities, which "
+            f"state their traffic themselves, got {goal.traffic}; leave mix out."
+        )
+        raise ValueError(msg)
+    whole = goal.at_labels(counts_by_label(splits.tuned_on))
+    corners = np.array(whole.corners)
+    check_shares(corners, counts_by_label(splits.judged_on), " among those judged")
+    check_shares(corners, counts_by_label(splits.made_of), " among those candidates are made of")
+    return whole, None
 
 
 def _tuned_alone(trace: StudyTrace, counts: Mapping[str, object]) -> StudyTrace:

@@ -19,6 +19,7 @@ from raglab import gates
 from raglab.arguments.field_rules import read_only
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_note
+from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence
@@ -27,7 +28,7 @@ from raglab.decision.trace_view import TraceView
 from raglab.gates import Threshold
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.gating.own_margins import OWN
-from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
+from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
 from raglab.lab.review_rates import NAN, RATE_COLUMNS, N, ReviewColumns, label_rates, traffic_rates
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.intervals import check_level

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING
+from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.lab.store_errors import (
@@ -33,7 +35,7 @@ from raglab.lab.store_errors import (
 from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line
 from raglab.lab.users_trials import QUEUED, outside_space, warn_outside
 from raglab.progress import progress
-from raglab.replay import tally
+from raglab.replay import tally, trace_codes
 from raglab.store.files import InputError, Where, input_error, make_folder, shown_value
 from raglab.store.policies import Policy
 from raglab.words.canonical import canonical_json, digest
@@ -71,7 +73,8 @@ class Problem(NamedTuple):
 
     start: policy that the tried values are put into. space: ranges by path. first: values that are
     tried before the sampler proposes any. settings: `trials`, `batch_size`, `sampler`, `seed`,
-    `arm`, and what else tells one study from another.
+    `arm`, and what else tells one study from another. weight: of each case, where they were drawn
+    with several probabilities, [Q].
     """
 
     trace: TraceView
@@ -80,6 +83,7 @@ class Problem(NamedTuple):
     goal: Goal
     first: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any]
+    weight: NDArray[np.float64] | None = None
 
     @property
     def distributions(self) -> Space:
@@ -437,12 +441,17 @@ def judge_trials(
     # All policies share one pass over the trace, which is what a batch is for.
     counted = tally(problem.trace, policies, problem.settings["arm"])
     counts, n = counted.counts, metrics.denominators(counted.counts, counted.labels)
-    excess, constraints = goal.excess(counted.cells), goal.constraints
+    cells: NDArray[Any] = counted.cells
+    if problem.weight is not None:
+        codes = trace_codes(problem.trace, policies, problem.settings["arm"])
+        cells = metrics.weighed_cases(CELL_OF_CODE[codes], problem.weight).weights
+    excess, constraints = goal.excess(cells), goal.constraints
     if counted.basis.text:  # one that lacks too many recorded answers is not compared (rule S6.3)
         share = counted.missing[:, :1] / np.maximum(counted.missing[:, 1:], 1)
         excess, constraints = np.hstack([excess, share - MAX_MISSING]), (*constraints, MISSING)
-    parts = (policies, values, counts, n, goal.cost(counted.cells), excess)
-    rates = metrics.rates(counts, counted.labels)
+    parts = (policies, values, counts, n, goal.cost(cells), excess)
+    there = goal.in_traffic(cells)
+    rates = metrics.rates(metrics.rate_counts(there), metrics.label_counts(there))
     trials, rows = [], []
     for at, (policy, tried, k, of, cost, over) in enumerate(zip(*parts, strict=True)):
         row = {name: float(value) for name, value in zip(metrics.RATES, rates[at], strict=True)}

@@ -19,6 +19,7 @@ from raglab.metrics.clustered import (
 from raglab.metrics.costs import (
     DEFAULT_COSTS,
     DISTINCT_CELL,
+    LABEL_OF_CELL,
     LABELS,
     N_CELLS,
     OUTCOMES,
@@ -49,9 +50,11 @@ from raglab.metrics.decision_rates import (
     CostCurve,
     PairedRates,
     Rate,
+    Weighed,
     contributions,
     cost_curve,
     denominators,
+    effective_counts,
     graded_ndcg,
     hit_rate,
     label_counts,
@@ -70,6 +73,7 @@ from raglab.metrics.intervals import (
     clopper_pearson,
     upper_bound,
 )
+from raglab.metrics.mixes import SAMPLE, TrafficMix, weighed_cases
 from raglab.metrics.paired_power import (
     PairedSizes,
     cases_needed,
@@ -97,6 +101,7 @@ __all__ = [
     "DEFAULT_COSTS",
     "DISTINCT_CELL",
     "LABELS",
+    "LABEL_OF_CELL",
     "N_CELLS",
     "OBJECTIVES",
     "OUTCOMES",
@@ -104,6 +109,7 @@ __all__ = [
     "RATES",
     "RATE_TABLE",
     "RIGHT_CELL",
+    "SAMPLE",
     "STATUS_OF_CELL",
     "TARGETS",
     "UNDECIDED_CELLS",
@@ -117,6 +123,8 @@ __all__ = [
     "PairedRates",
     "PairedSizes",
     "Rate",
+    "TrafficMix",
+    "Weighed",
     "accuracy_at_coverage",
     "accuracy_difference",
     "answer_recall",
@@ -139,6 +147,7 @@ __all__ = [
     "coverage_at_risk",
     "denominators",
     "eaurc",
+    "effective_counts",
     "exact_match",
     "expected_cost",
     "graded_ndcg",
@@ -164,4 +173,5 @@ __all__ = [
     "stated_costs",
     "token_f1",
     "upper_bound",
+    "weighed_cases",
 ]

@@ -349,6 +349,8 @@ def paired_cost(
     second: NDArray[np.integer[Any]],
     costs: Costs | NDArray[np.float64] | None = None,
     level: float = 0.95,
+    *,
+    weights: NDArray[np.float64] | None = None,
 ) -> PairedCost:
     """Difference of the expected cost on the same cases, by the difference of each (Student's t).
 
@@ -370,6 +372,7 @@ def paired_cost(
       second: cell of each case under the second policy, [Q].
       costs: see `cost_matrix`.
       level: in (0, 1).
+      weights: of each case, mean 1, [Q], in a traffic mix (rule S6.15); 1 where not given.
 
     Raises:
       ValueError: cells of other cases, none at all, or a level outside (0, 1).
@@ -388,9 +391,10 @@ def paired_cost(
         )
         raise ValueError(msg)
     price, guard = cell_costs(costs), interval_guard(costs)
-    sides = [_paired_cost(*pair, price, guard, level) for pair in settled_pairs(first, second)]
+    by = np.ones(len(first)) if weights is None else weights
+    sides = [_paired_cost(*pair, price, guard, level, by) for pair in settled_pairs(first, second)]
     low, high = min(side.low for side in sides), max(side.high for side in sides)
-    difference = float((price[second] - price[first]).mean())
+    difference = float((by * (price[second] - price[first])).mean())
     return PairedCost(
         difference,
         low,
@@ -423,13 +427,14 @@ def _paired_cost(
     price: NDArray[np.float64],
     guard: float,
     level: float,
+    weights: NDArray[np.float64],
 ) -> PairedCost:
     """`paired_cost` of cases none of which is undecided."""
     from scipy.special import stdtr
 
     tail, n = (1.0 - check_level(level)) / 2.0, len(first)
-    gain = price[second] - price[first]
-    mean, most = float(gain.mean()), float(price.max() - price.min())
+    gain, scale = weights * (price[second] - price[first]), float(weights.max())
+    mean, most, guard = float(gain.mean()), scale * float(price.max() - price.min()), scale * guard
     error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     if error > SAME * most:
         # Where failures have several prices, one case more stands for a dear one that these cases

@@ -486,7 +486,11 @@ class PairedRates(NamedTuple):
 
 
 def paired_rates(
-    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]], level: float = 0.95
+    first: NDArray[np.integer[Any]],
+    second: NDArray[np.integer[Any]],
+    level: float = 0.95,
+    *,
+    weights: NDArray[np.float64] | None = None,
 ) -> PairedRates:
     """Differences of all rates on the same cases, second less first, NaN where one is of no case.
 
@@ -500,6 +504,7 @@ def paired_rates(
       first: cell of each case under the first policy, 0 to 17, [Q].
       second: cell of each case under the second policy, 0 to 17, [Q].
       level: in (0, 1).
+      weights: of each case, mean 1, [Q], in a traffic mix (rule S6.15); 1 where not given.
 
     Source: Zou and Donner 2008 (MOVER); Newcombe 1998 for proportions of the same cases.
 
@@ -510,26 +515,40 @@ def paired_rates(
       >>> float(found.difference[0]), found.k[:, 0].tolist(), int(found.only_first[0])
       (-0.25, [4, 3], 1)
     """
-    sides = [_paired_rates(*pair, level) for pair in settled_pairs(first, second)]
+    sides = [_paired_rates(*pair, level, weights) for pair in settled_pairs(first, second)]
     before, after = (np.where(cells >= PLAIN_CELLS, WRONG_CELL, cells) for cells in (first, second))
-    return _paired_rates(before, after, level)._replace(
+    return _paired_rates(before, after, level, weights)._replace(
         low=np.fmin.reduce([side.low for side in sides]),
         high=np.fmax.reduce([side.high for side in sides]),
     )
 
 
 def _paired_rates(
-    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]], level: float
+    first: NDArray[np.integer[Any]],
+    second: NDArray[np.integer[Any]],
+    level: float,
+    weights: NDArray[np.float64] | None,
 ) -> PairedRates:
     """`paired_rates` of cases none of which is undecided."""
     every = np.eye(N_CELLS, dtype=np.int64)
     k = rate_counts(every)  # of a case of each cell
     of = denominators(k, label_counts(every))
-    joint = np.bincount(first.astype(np.int64) * N_CELLS + second, minlength=N_CELLS**2).reshape(
-        N_CELLS, N_CELLS
-    )
+    pair = first.astype(np.int64) * N_CELLS + second
+
+    def table(by: NDArray[np.float64] | None) -> NDArray[Any]:
+        return np.bincount(pair, by, minlength=N_CELLS**2).reshape(N_CELLS, N_CELLS)
+
+    counts = table(None)
+    seen = np.stack([counts.sum(axis=1), counts.sum(axis=0)])
+    joint = counts if weights is None else table(weights**2)
     alone = np.stack([joint.sum(axis=1), joint.sum(axis=0)])
-    sums, sizes = alone @ k, alone @ of
+    sums, sizes = seen @ k, seen @ of
+    if weights is not None:  # of as many independent cases as each rate is worth
+        drawn = table(weights)
+        sums, sizes = (np.stack([drawn.sum(axis=1), drawn.sum(axis=0)]) @ each for each in (k, of))
+        squares = alone @ of
+        worth = np.divide(sizes, squares, out=np.ones_like(sizes), where=squares > 0.0)
+        sums, sizes = sums * worth, sizes * worth
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = sums / sizes
         # what a case of each cell moves its policy's rate by: (counted - rate) where it is in the
@@ -550,7 +569,7 @@ def _paired_rates(
     )
     pairs = k[:, None] - k[None], of[:, None] - of[None]
     only_first, only_second = (
-        np.einsum("ab,abr->r", joint, sign * pairs[0] > 0) for sign in (1, -1)
+        np.einsum("ab,abr->r", counts, sign * pairs[0] > 0) for sign in (1, -1)
     )
     same = np.einsum("ab,abr->r", joint, (pairs[0] != 0) | (pairs[1] != 0)) == 0
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
@@ -558,8 +577,8 @@ def _paired_rates(
         np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above)
     )
     return PairedRates(
-        k=sums,
-        n=sizes,
+        k=seen @ k,
+        n=seen @ of,
         difference=difference,
         low=np.maximum(difference - below, -1.0),
         high=np.minimum(difference + above, 1.0),
@@ -568,7 +587,38 @@ def _paired_rates(
     )
 
 
-def rate_columns(cells: NDArray[np.int64], level: float | None = 0.95) -> dict[str, Any]:
+class Weighed(NamedTuple):
+    """Cases by cell, and the sums of their weights and of the squares of these, [..., 20] each.
+
+    Weights have the mean 1 over the cases.
+    """
+
+    counts: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+    def settled(self, cell: int) -> Weighed:
+        """The same where the undecided answers are all right, or all wrong, see `settled_cells`."""
+        return Weighed(*(settled_cells(cells, cell) for cells in self))
+
+
+def effective_counts(weighed: Weighed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Count and cases of each rate, [..., rates] each, of as many independent cases as it is worth.
+
+    Of weights that are all 1 these are the counts themselves.
+
+    Source: effective number of cases, Kish 1965.
+    """
+    counts = rate_counts(weighed.weights)
+    of = denominators(counts, label_counts(weighed.weights))
+    squares = denominators(rate_counts(weighed.squares), label_counts(weighed.squares))
+    worth = np.divide(of, squares, out=np.ones_like(of), where=squares > 0.0)
+    return counts * worth, of * worth
+
+
+def rate_columns(
+    cells: NDArray[np.int64], level: float | None = 0.95, weighed: Sequence[Weighed] = ()
+) -> dict[str, Any]:
     """Columns of a table of rates.
 
     Value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each, and `undecided`: answers of
@@ -578,13 +628,23 @@ def rate_columns(cells: NDArray[np.int64], level: float | None = 0.95) -> dict[s
     Args:
       cells: cases by cell, [P, 20].
       level: of the intervals, `_low` and `_high`; None leaves them out.
+      weighed: the same cells in a traffic mix, the values' first, then those that intervals reach
+        over; where not given, the cells as they are. `_k` and `_n` are always of these.
 
-    Source: rules S6.2, S6.3.
+    Source: rules S6.2, S6.3, S6.15.
     """
     cells = cell_table(cells)
     counts, labels = rate_counts(cells), label_counts(cells)
     value, n = rates(counts, labels), denominators(counts, labels)
-    sides = [rate_counts(settled_cells(cells, cell)) for cell in (RIGHT_CELL, WRONG_CELL)]
+    settled = [settled_cells(cells, cell) for cell in (RIGHT_CELL, WRONG_CELL)]
+    sides = [(rate_counts(table), n) for table in settled]
+    if weighed:
+        value = rates(rate_counts(weighed[0].weights), label_counts(weighed[0].weights))
+        sides = [
+            effective_counts(each.settled(cell))
+            for each in weighed
+            for cell in (RIGHT_CELL, WRONG_CELL)
+        ]
     columns: dict[str, Any] = {"undecided": cells[..., PLAIN_CELLS:].sum(axis=-1)}
     for place, name in enumerate(RATES):
         columns |= {
@@ -593,6 +653,6 @@ def rate_columns(cells: NDArray[np.int64], level: float | None = 0.95) -> dict[s
             f"{name}_n": n[..., place],
         }
         if level is not None:
-            ends = [clopper_pearson(k[..., place], n[..., place], level) for k in sides]
+            ends = [clopper_pearson(k[..., place], of[..., place], level) for k, of in sides]
             columns[f"{name}_low"], columns[f"{name}_high"] = hull(*ends)
     return columns

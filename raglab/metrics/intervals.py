@@ -84,8 +84,11 @@ def _exact_interval(hit: NDArray[np.float64], size: NDArray[np.float64], level: 
     from scipy.special import betaincinv
 
     tail = (1.0 - level) / 2.0
-    low = np.where(hit > 0, betaincinv(np.maximum(hit, 1), size - hit + 1, tail), 0.0)
-    high = np.where(hit < size, betaincinv(hit + 1, np.maximum(size - hit, 1), 1.0 - tail), 1.0)
+    missed = size - hit  # counts are fractions where cases have weights
+    low = np.where(hit > 0, betaincinv(np.where(hit > 0, hit, 1.0), missed + 1, tail), 0.0)
+    high = np.where(
+        missed > 0, betaincinv(hit + 1, np.where(missed > 0, missed, 1.0), 1.0 - tail), 1.0
+    )
     return Interval(np.where(size > 0, low, np.nan), np.where(size > 0, high, np.nan))
 
 

@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from raglab import gates
-from raglab.gating.expected_cost import DecisionModel, GroupBias, SignalPart
+from raglab.gating.expected_cost import DecisionModel, GroupBias, SignalPart, mixed_bias
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.policy_parts.arms import ARMS, CHOOSERS
 from raglab.policy_parts.gate_order import check_order
@@ -400,6 +400,20 @@ class GroupSection(_Section):
         return GroupBias(self.attribute, tuple(sorted(self.bias.items())))
 
 
+LabelShare = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
+LabelShares = tuple[LabelShare, LabelShare, LabelShare]
+
+
+class MixSection(_Section):
+    """Rule S6.15: shares of ok, refuse and ambiguous in the fitted cases and in traffic."""
+
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    fitted: LabelShares
+    traffic: LabelShares
+
+
 class ModelSection(_Section):
     """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
 
@@ -412,6 +426,7 @@ class ModelSection(_Section):
     structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
     fitted_on: StrictStr | None = None
     groups: Annotated[GroupSection | None, Field(exclude_if=lambda groups: groups is None)] = None
+    mix: Annotated[MixSection | None, Field(exclude_if=lambda mix: mix is None)] = None
 
     def __repr__(self) -> str:
         names = ", ".join(self.parts)
@@ -432,7 +447,10 @@ class ModelSection(_Section):
             for name, p in sorted(self.parts.items())
         )
         groups = None if self.groups is None else self.groups.table
-        return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure, groups)
+        bias: tuple[float, ...] = self.bias
+        if self.mix is not None:
+            bias = mixed_bias(bias, self.mix.fitted, self.mix.traffic)
+        return DecisionModel(tuple(parts), bias, self.asked_right, self.structure, groups)
 
 
 class DecisionSection(_Section):

@@ -461,13 +461,15 @@ class Moves(NamedTuple):
     What step functions of parts are added by.
 
     first: cases by cell at the low end of its range, [18]. at: value at which a case changes its
-    cell, [E]. before, after: the cells, [E].
+    cell, [E]. before, after: the cells, [E]. weight: of the case that moves, [E]; None where each
+    is 1.
     """
 
     first: NDArray[np.int64]
     at: NDArray[np.float64]
     before: NDArray[np.int8]
     after: NDArray[np.int8]
+    weight: NDArray[np.float64] | None = None
 
 
 def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> StepCells:
@@ -484,8 +486,10 @@ def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None =
     # A row a cell, so that each is summed along one stretch of memory.
     width = len(at) + 1
     gained, lost = (cell * np.int64(width) + row + 1 for cell in (after, before))
-    total = np.bincount(gained, minlength=metrics.N_CELLS * width)
-    total -= np.bincount(lost, minlength=metrics.N_CELLS * width)
+    by = [part.weight for part in parts if part.weight is not None]
+    weight = np.concatenate(by) if by else None
+    total = np.bincount(gained, weight, minlength=metrics.N_CELLS * width)
+    total -= np.bincount(lost, weight, minlength=metrics.N_CELLS * width)
     total = total.reshape(-1, width)
     starts = np.flatnonzero(np.concatenate([[True], total[:, 1:].any(axis=0)]))
     total[:, 0] = np.sum([part.first for part in parts], axis=0)

@@ -35,17 +35,21 @@ BLOCK = 65_536  # decisions of a part that are made at once
 
 
 def vectorised_codes(
-    evidence: Evidence, thresholds: Thresholds, n_policies: int
-) -> NDArray[np.int64]:
+    evidence: Evidence,
+    thresholds: Thresholds,
+    n_policies: int,
+    weight: NDArray[np.float64] | None = None,
+) -> NDArray[Any]:
     """Cases by code of `outcome_codes`, [P, codes], of many policies.
 
     Args:
       evidence: measurements of the cases.
       thresholds: of the policies, [P, 1].
       n_policies: P.
+      weight: of each case, [Q]; 1 where not given.
     """
     width = codes_wide(evidence)
-    counts = np.zeros((n_policies, width), dtype=np.int64)
+    counts = np.zeros((n_policies, width), dtype=np.int64 if weight is None else np.float64)
     check_own_gates(evidence, thresholds)
     evidence, thresholds = narrow_evidence(evidence, thresholds)
     for cases in progress(list(spans(len(evidence.label), CASES)), "replay", "part"):
@@ -54,7 +58,8 @@ def vectorised_codes(
         for rows in progress(list(spans(n_policies, max(1, BLOCK // n_cases))), "replay", "part"):
             some = policy_slice(thresholds, rows)
             codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
-            counts[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
+            by = None if weight is None else weight[cases]
+            counts[rows] += [np.bincount(of_policy, by, minlength=width) for of_policy in codes]
     return counts
 
 
@@ -98,14 +103,20 @@ def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401
     )
 
 
-def policy_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
+def policy_cells(
+    evidence: Evidence,
+    policies: Sequence[PolicyData],
+    weight: NDArray[np.float64] | None = None,
+) -> NDArray[Any]:
     """Cells of policies of one structure, [P, 20], over cases that are measured already.
 
     Args:
       evidence: measurements of the cases.
       policies: of one structure.
+      weight: of each case, [Q]; 1 where not given.
     """
-    return count_codes(vectorised_codes(evidence, policy_thresholds(policies), len(policies))).cells
+    codes = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
+    return count_codes(codes).cells
 
 
 def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:

@@ -179,43 +179,66 @@ def _piecewise_codes(
     )
 
 
-def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
+def case_moves(
+    values: NDArray[np.float64],
+    codes: NDArray[np.int16],
+    weight: NDArray[np.float64] | None = None,
+) -> Moves:
     """Where cases go, from the code of each on each of its pieces.
 
     Args:
       values: [B, Q] breakpoints.
       codes: [B + 1, Q].
+      weight: of each case, [Q]; 1 where not given.
     """
-    return cell_moves(values, CELL_OF_CODE.take(codes))
+    return cell_moves(values, CELL_OF_CODE.take(codes), weight)
 
 
-def cell_moves(values: NDArray[np.float64], cell: NDArray[np.int8]) -> Moves:
+def cell_moves(
+    values: NDArray[np.float64],
+    cell: NDArray[np.int8],
+    weight: NDArray[np.float64] | None = None,
+) -> Moves:
     """Where cases go, from the cell of each on each of its pieces, [B + 1, Q]; see `case_moves`."""
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
-    first = np.bincount(cell[0], minlength=metrics.N_CELLS)
-    return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
+    first = np.bincount(cell[0], weight, minlength=metrics.N_CELLS)
+    weights = None if weight is None else np.broadcast_to(weight, moved.shape)[moved]
+    return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved], weights)
 
 
-def step_cells(evidence: Evidence, policy: PolicyData, path: str) -> StepCells:
+def step_cells(
+    evidence: Evidence,
+    policy: PolicyData,
+    path: str,
+    weight: NDArray[np.float64] | None = None,
+) -> StepCells:
     """Cells behind `steps` of one threshold, of cases that are measured already.
 
     Args:
       evidence: measurements of the cases.
       policy: the policy that gives all other thresholds.
       path: of the threshold.
+      weight: of each case, [Q]; 1 where not given.
     """
-    return _steps_of_paths(evidence, policy, [path])[path]
+    swept, moved = path_moves(evidence, policy, path, weight)
+    return sum_moves([moved], swept)
 
 
-def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Threshold, Moves]:
+def path_moves(
+    evidence: Evidence,
+    policy: PolicyData,
+    path: str,
+    weight: NDArray[np.float64] | None = None,
+) -> tuple[Threshold, Moves]:
     """A threshold and the values at which cases change cell, of already measured cases.
 
     Args:
       evidence: measurements of the cases.
       policy: the policy that gives all other thresholds.
       path: of the threshold.
+      weight: of each case, [Q]; 1 where not given.
     """
-    return moves_of_paths(evidence, policy, [path])[path]
+    return moves_of_paths(evidence, policy, [path], weight)[path]
 
 
 def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCells]:
@@ -228,24 +251,24 @@ def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCell
       evidence: measurements of the cases.
       policy: the policy that gives all thresholds.
     """
-    return _steps_of_paths(evidence, policy, acting_paths(evidence, policy))
-
-
-def _steps_of_paths(
-    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
-) -> dict[str, StepCells]:
-    moves = moves_of_paths(evidence, policy, paths)
+    moves = moves_of_paths(evidence, policy, acting_paths(evidence, policy))
     return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
 
 
 def moves_of_paths(
-    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
+    evidence: Evidence,
+    policy: PolicyData,
+    paths: Sequence[str],
+    weight: NDArray[np.float64] | None = None,
 ) -> dict[str, tuple[Threshold, Moves]]:
     """Some thresholds, and the values at which cases change their cell, by path."""
     thresholds = policy_thresholds([policy])
     pieces = piece_codes(evidence, thresholds, paths)
     return {
-        path: (swept_threshold(evidence.known, thresholds, path), case_moves(*pieces.pop(path)))
+        path: (
+            swept_threshold(evidence.known, thresholds, path),
+            case_moves(*pieces.pop(path), weight),
+        )
         for path in paths
     }
 

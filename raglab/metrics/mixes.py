@@ -1,0 +1,278 @@
+"""Traffic mixes (algebra): shares of the labels in traffic, and what counts come to there (S6.15).
+
+A mix holds where only the shares of the labels differ: within a label, traffic must be like the
+labelled cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import isnan
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.metrics.costs import LABEL_OF_CELL, LABELS, Costs, cost_interval, expected_cost, hull
+from raglab.metrics.decision_rates import Weighed, label_counts
+from raglab.metrics.intervals import Stratum, clopper_pearson, finite_interval
+
+SAMPLE: Literal["sample"] = "sample"  # the mix of the labelled cases themselves
+FEW_UNITS = 10  # cases of a label below which its part of a mix is said to rest on few
+_SUM = 1e-6  # by which stated shares may miss 1
+_WRITTEN = 12  # decimals of a share
+Shares = Mapping[str, float | tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class TrafficMix:
+    """Shares of the labels ok, refuse and ambiguous in traffic, each an interval.
+
+    Attributes:
+      low: least share by label; NaN where none is stated.
+      high: largest share by label; NaN where none is stated. Labels without a share have what the
+        others leave, in the ratio of the labelled cases.
+      delta: probability that the true shares lie outside; 0 of stated shares.
+      strata: counts that the intervals are estimated from, by stratum and label.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    delta: float = 0.0
+    strata: tuple[tuple[Stratum, Stratum, Stratum], ...] = ()
+    is_finite: bool = False
+    is_fixed: bool = False
+
+    def at(self, delta: float) -> TrafficMix:
+        """The same estimate with intervals of another error; stated shares as they are.
+
+        Args:
+          delta: probability that the true shares lie outside, in (0, 1).
+        """
+        if not self.strata:
+            return self
+        return estimated_mix(self.strata, delta, is_finite=self.is_finite)
+
+    @property
+    def shares(self) -> dict[str, tuple[float, float]]:
+        """Interval of each stated share, by label."""
+        ends = zip(LABELS, self.low, self.high, strict=True)
+        return {label: (low, high) for label, low, high in ends if not isnan(low)}
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The mix as a certificate and a run state it: a share, or its two ends, by label."""
+        stated: dict[str, Any] = {
+            label: low if low == high else [low, high] for label, (low, high) in self.shares.items()
+        }
+        return stated | ({"delta": self.delta} if self.delta else {})
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{label} {low:.3g}" + (f" to {high:.3g}" if high > low else "")
+            for label, (low, high) in self.shares.items()
+        )
+
+    def vertices(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Corners of all mixes inside, [V, 3]; a rate or cost is largest at one of them.
+
+        Args:
+          labels: labelled cases by label, [3].
+
+        Raises:
+          ValueError: shares that cannot sum to 1, or a share above 0 of a label without a case.
+        """
+        counts = np.asarray(labels, dtype=np.float64)
+        stated = ~np.isnan(np.array(self.low))
+        ratio = np.where(stated, 0.0, counts)
+        # what is not stated is one part, in the ratio of the cases
+        parts = [*np.eye(len(LABELS))[stated]] + ([] if stated.all() else [_ratio(ratio)])
+        ends = [self.shares[label] for label in self.shares] + [(0.0, 1.0)] * (not stated.all())
+        corners = set()
+        for free, (least, most) in enumerate(ends):
+            others = [set(pair) for place, pair in enumerate(ends) if place != free]
+            for chosen in product(*others):
+                left = round(1.0 - sum(chosen), _WRITTEN)
+                if least - _SUM <= left <= most + _SUM:
+                    values = [*chosen[:free], min(max(left, 0.0), 1.0), *chosen[free:]]
+                    corner = np.array(values) @ np.array(parts)
+                    corners.add(tuple(np.round(corner / corner.sum(), _WRITTEN).tolist()))
+        table = np.array(sorted(corners, reverse=True)).reshape(-1, len(LABELS))
+        if not len(table):
+            msg = f"shares of a mix must be able to sum to 1, got {self}; widen or correct them."
+            raise ValueError(msg)
+        check_shares(table, counts)
+        return table
+
+
+def check_shares(vertices: NDArray[np.float64], labels: NDArray[Any], where: str = "") -> None:
+    """Stop where a label with a share above 0 has no case.
+
+    Args:
+      vertices: mixes, [V, 3].
+      labels: cases by label, [3].
+      where: the cases, for the message.
+    """
+    for place, label in enumerate(LABELS):
+        if vertices[:, place].any() and not labels[place]:
+            had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
+            msg = (
+                f"each label with a share of the mix must have a case{where}, got {had}; label "
+                f"some {label}, or set its share to 0."
+            )
+            raise ValueError(msg)
+
+
+def _ratio(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares of counts; of none of them equal ones, which `vertices` refuses or never uses."""
+    return counts / counts.sum() if counts.sum() else (counts + 1.0) / len(counts)
+
+
+Mix = Shares | TrafficMix | Literal["sample"]
+
+
+def checked_mix(mix: Mix | None) -> TrafficMix | None:
+    """A stated mix; None of the sample's own.
+
+    Args:
+      mix: `sample`, a `TrafficMix`, or label -> share or (least, largest share). Labels that are
+        left out share the rest in the ratio of the labelled cases.
+
+    Raises:
+      ValueError: an unknown label, or what is no share.
+
+    Source: rule S6.15.
+
+    Example:
+      >>> mix = checked_mix({"ok": (0.8, 0.9)})
+      >>> mix.vertices([50, 30, 20]).round(3).tolist()
+      [[0.9, 0.06, 0.04], [0.8, 0.12, 0.08]]
+    """
+    if mix is None or isinstance(mix, TrafficMix) or (isinstance(mix, str) and mix == SAMPLE):
+        return mix if isinstance(mix, TrafficMix) else None
+    rule = f"mix must be {SAMPLE!r} or map {', '.join(LABELS)} to shares or (least, largest)"
+    if not isinstance(mix, Mapping) or not mix or not set(mix) <= {*LABELS}:
+        msg = f"{rule}, got {mix!r:.80}; write mix={{'ok': 0.9}}."
+        raise ValueError(msg)
+    ends = {}
+    for label, share in mix.items():
+        pair = np.asarray(share, dtype=object).ravel().tolist()
+        if len(pair) not in (1, 2) or not all(
+            isinstance(end, int | float | np.number) and not isinstance(end, bool) for end in pair
+        ):
+            pair = [np.nan]
+        if not 0.0 <= pair[0] <= pair[-1] <= 1.0:
+            msg = f"{rule}, got {label}={share!r}; a share lies in [0, 1], 0.9 for 90 %."
+            raise ValueError(msg)
+        ends[label] = (float(pair[0]), float(pair[-1]))
+    low, high = ([ends.get(label, (np.nan, np.nan))[end] for label in LABELS] for end in (0, 1))
+    stated = TrafficMix(tuple(low), tuple(high))
+    stated.vertices(np.ones(len(LABELS)))
+    return stated
+
+
+def estimated_mix(
+    strata: tuple[tuple[Stratum, Stratum, Stratum], ...], delta: float, *, is_finite: bool
+) -> TrafficMix:
+    """Mix with an interval of each share, all of them together at confidence 1 − delta.
+
+    Args:
+      strata: counts by stratum and label.
+      delta: probability that the true shares lie outside, in (0, 1).
+      is_finite: whether strata were drawn from requests of known number; else the draws are a
+        simple random sample of all traffic.
+
+    Source: rule S6.15; Clopper and Pearson 1934, Bonferroni over labels; of strata the tails of the
+      hypergeometric distribution (Buonaccorsi 1987), Bonferroni over strata and labels, summed.
+    """
+    each = 1.0 - delta / (len(strata) * len(LABELS))
+    by_label = list(zip(*strata, strict=True))
+    if is_finite:
+        size = sum(stratum.size for stratum in by_label[0])
+        bounds = [[finite_interval(stratum, each) for stratum in of_label] for of_label in by_label]
+        ends = [[sum(end) / size for end in zip(*pairs, strict=True)] for pairs in bounds]
+    else:
+        ends = [
+            [
+                float(clopper_pearson(only.hits, only.drawn, each).low),
+                float(clopper_pearson(only.hits + only.unknown, only.drawn, each).high),
+            ]
+            for (only,) in by_label
+        ]
+    low, high = (tuple(np.round([pair[end] for pair in ends], _WRITTEN)) for end in (0, 1))
+    return TrafficMix(low, high, delta, strata, is_finite)
+
+
+def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weight of a case of each label under a mix, [..., 3]: share × cases / cases of the label.
+
+    A label without a case has the weight 0, and the others have its share too.
+
+    Args:
+      labels: cases by label, [..., 3].
+      shares: of the labels in traffic, [3].
+    """
+    size = np.asarray(labels, dtype=np.float64)
+    there = np.where(size > 0.0, shares, 0.0)
+    total = there.sum(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weight = there / total * size.sum(axis=-1, keepdims=True) / size
+    return np.where(size > 0.0, weight, 0.0)
+
+
+def weighed_by_mix(cells: NDArray[Any], shares: NDArray[np.float64]) -> Weighed:
+    """Cells under a mix.
+
+    Args:
+      cells: cases by cell, [..., 20].
+      shares: of the labels in traffic, [3].
+    """
+    weight = label_weights(label_counts(cells), shares)[..., LABEL_OF_CELL]
+    return Weighed(cells, cells * weight, cells * weight**2)
+
+
+def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) -> Weighed:
+    """Counts of the cells of cases that have weights of their own.
+
+    Args:
+      cells: cell of each case, [..., Q].
+      weight: of each case, of any scale, [Q].
+    """
+    scaled, width = weight * (len(weight) / weight.sum()), len(LABEL_OF_CELL)
+    flat = cells.reshape(-1, cells.shape[-1])
+    counts, weights, squares = (
+        np.array([np.bincount(row, by, width) for row in flat]).reshape(*cells.shape[:-1], width)
+        for by in (None, scaled, scaled**2)
+    )
+    return Weighed(counts, weights, squares)
+
+
+def cost_columns(
+    cells: NDArray[Any],
+    costs: Costs | NDArray[np.float64] | None = None,
+    level: float | None = 0.95,
+    weighed: Sequence[Weighed] = (),
+) -> dict[str, Any]:
+    """Columns `expected_cost`, `expected_cost_low` and `expected_cost_high` of a table, [...] each.
+
+    Args:
+      cells: cases by cell, [..., 20].
+      costs: see `cost_matrix`.
+      level: of the interval; None leaves its ends out.
+      weighed: see `rate_columns`; the interval is that of as many independent cases as these are
+        worth (Kish 1965).
+    """
+    values = weighed[0].weights if weighed else cells
+    columns: dict[str, Any] = {"expected_cost": expected_cost(values, costs)}
+    if level is not None:
+        tables = [cells]
+        if weighed:
+            tables = [
+                each.weights * (each.weights.sum(axis=-1) / each.squares.sum(axis=-1))[..., None]
+                for each in weighed
+            ]
+        ends = hull(*(cost_interval(table, costs, level) for table in tables))
+        columns |= {"expected_cost_low": ends.low, "expected_cost_high": ends.high}
+    return columns
