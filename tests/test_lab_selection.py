@@ -30,7 +30,7 @@ from raglab.lab.selection import (
     Selection,
     choose,
     largest_cost,
-    nested_estimate,
+    nested_costs,
     options_of,
     paired_saving,
     select_candidate,
@@ -237,9 +237,9 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
     free = _free(cases)
     options = options_of(_candidates(cases, free), cases)
     only = np.array([name == REFUSE for name in free])
-    estimate = nested_estimate(options, cases.goal, only, cases.groups, 0)
+    estimate = nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
     assert estimate == pytest.approx(1.0 - free[REFUSE].mean(), abs=0.02)
-    assert estimate == nested_estimate(options, cases.goal, only, cases.groups, 0)
+    assert estimate == nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
 
 
 def test_the_expected_cost_decision_is_selected_where_classes_are_separable() -> None:

@@ -16,6 +16,7 @@ from raglab.displays.leagues import LeagueDisplay as LeagueDisplay
 from raglab.displays.logs import ForestDisplay as ForestDisplay
 from raglab.displays.logs import LiveRatesDisplay as LiveRatesDisplay
 from raglab.displays.logs import RewardAuditDisplay as RewardAuditDisplay
+from raglab.displays.mixes import MixDisplay as MixDisplay
 from raglab.displays.monitors import MonitorDisplay as MonitorDisplay
 from raglab.displays.signals import SignalAuditDisplay as SignalAuditDisplay
 from raglab.displays.traffic import ReviewDisplay as ReviewDisplay

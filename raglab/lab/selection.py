@@ -222,14 +222,24 @@ def choose(
     return OptionChoice(chosen, incumbent, shown)
 
 
-def nested_estimate(
+class NestedCosts(NamedTuple):
+    """Cost of the choice on cases that did not make it, a row a resample.
+
+    mean: of a case, [N]. by_label: of a case of each label, NaN where none was left, [N, 3].
+    """
+
+    mean: NDArray[np.float64]
+    by_label: NDArray[np.float64]
+
+
+def nested_costs(
     options: Options,
     goal: Goal,
     allowed: NDArray[np.bool_],
     questions: NDArray[np.int64],
     seed: int,
-) -> float:
-    """Expected cost, on new cases, of what this selection selects.
+) -> NestedCosts:
+    """Cost, on new cases, of what this selection selects.
 
     Each resample draws questions. The selection is made again on those that are drawn, and judged
     on those that are not: no question judges a choice that it helped to make. Near-duplicates of a
@@ -246,18 +256,30 @@ def nested_estimate(
     """
     size = int(questions.max()) + 1
     rng = np.random.default_rng([seed, size, 1])
-    costs = []
+    every, costs, by_label = np.ones(len(questions)), [], []
     for _ in range(RESAMPLES):
         weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
-        is_held_out = weights == 0.0
-        if is_held_out.any():
-            chosen = choose(options, goal, allowed, weights).chosen
-            by = options.weights(goal, is_held_out.astype(np.float64))[is_held_out]
-            costs.append(float((by * options.loss[chosen, is_held_out]).mean()))
-    if costs:
-        return float(np.mean(costs))
-    chosen = choose(options, goal, allowed).chosen
-    return float((options.weights(goal, np.ones(len(options.label))) * options.loss[chosen]).mean())
+        held = (weights == 0.0).astype(np.float64)
+        if held.any():
+            loss = options.loss[choose(options, goal, allowed, weights).chosen]
+            there = held > 0.0
+            costs.append(float((options.weights(goal, held)[there] * loss[there]).mean()))
+            by_label.append(_label_costs(options, loss, held))
+    if not costs:
+        loss = options.loss[choose(options, goal, allowed).chosen]
+        costs.append(float((options.weights(goal, every) * loss).mean()))
+        by_label.append(_label_costs(options, loss, every))
+    return NestedCosts(np.array(costs), np.array(by_label))
+
+
+def _label_costs(
+    options: Options, loss: NDArray[np.float64], counts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Mean cost of the cases of each label, [3]; NaN of a label without any."""
+    by = counts if options.weight is None else counts * options.weight
+    paid, n = (np.bincount(options.label, each, len(Status)) for each in (by * loss, by))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return paid / n
 
 
 class Selection(NamedTuple):
@@ -270,7 +292,9 @@ class Selection(NamedTuple):
       selected.
     gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, times the
     weight of the case, [Q] by name.
-    missing: recorded answers that each candidate's policy lacks, by name. misses: by how much the
+    losses: cost of each case under each candidate, cross-fitted; of what is selected so much higher
+    in each label as the nested estimate is there, [Q] by name. missing: recorded answers that each
+    candidate's policy lacks, by name. misses: by how much the
     selected candidate misses the targets in sum, each rate one standard error worse.
     """
 
@@ -280,6 +304,7 @@ class Selection(NamedTuple):
     costs: pd.DataFrame
     held_out_estimate: float
     gains: Mapping[str, NDArray[np.float64]]
+    losses: Mapping[str, NDArray[np.float64]]
     missing: Mapping[str, MissingAnswers]
     misses: float
 
@@ -333,6 +358,14 @@ def select_candidate(
         )
         table = table.assign(compared=compared)
     chosen = every.options[choice.chosen].candidate
+    nested = nested_costs(every, goal, allowed, cases.groups, cases.seed)
+    losses = {name: every.loss[row] for name, row in zip(names, at, strict=True)}
+    own = every.loss[choice.chosen]
+    with np.errstate(invalid="ignore"):
+        known = ~np.isnan(nested.by_label)
+        mean = np.nansum(nested.by_label, axis=0) / known.sum(axis=0)
+    worse = np.nan_to_num(mean - _label_costs(every, own, np.ones(len(own))))
+    losses[names[chosen]] = own + np.maximum(worse, 0.0)[cases.label]
     return Selection(
         selected=names[chosen],
         incumbent=names[every.options[choice.incumbent].candidate],
@@ -340,11 +373,9 @@ def select_candidate(
         costs=table,
         # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter
         # what is chosen.
-        held_out_estimate=max(
-            nested_estimate(every, goal, allowed, cases.groups, cases.seed),
-            float((by * every.loss[choice.chosen]).mean()),
-        ),
+        held_out_estimate=max(float(nested.mean.mean()), float((by * own).mean())),
         gains=gains,
+        losses=losses,
         missing=dict(zip(names, counts.missing_answers, strict=True)),
         misses=float(
             goal.violation(

@@ -86,6 +86,7 @@ from raglab.lab.study_notes import (
     answer_notes,
     beside_notes,
     group_notes,
+    mix_notes,
     refusal_notes,
     selection_note,
     switched_off_note,
@@ -101,11 +102,13 @@ from raglab.lab.trial_search import (
     trial_policies,
 )
 from raglab.lab.unmeasured_gates import unmeasured_note
+from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.policy import told_value
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
+from raglab.values import Status
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display, short
 
@@ -144,7 +147,9 @@ class TuneResult:
         `cross_validated` (by versions that never saw the case; the best of several, so that it is a
         little low) and on the judged cases (`report`, NaN where these are the cases tuned on).
         `gain` and `std_error`: mean saving of a case over the incumbent, the pseudo-case of rule
-        S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted; `policy_id`.
+        S6.8 included. `crossing`: share of ok in traffic above which a policy without tuning costs
+        less, NaN where none does (rule S6.15). `coverage`, `over_ask` and `meets_targets`,
+        cross-fitted; `policy_id`.
       held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected:
         the selection made again on resampled cross-fitted losses, and at least the cross-fitted
         cost of what is selected. The headline where no case was kept from the choice.
@@ -174,6 +179,11 @@ class TuneResult:
       status_only: judged cases that are scored by status alone.
       n_certify: answerable cases of split certify, which the study does not read; None where there
         is no such split.
+      crossing: shares of ok in traffic between which the selected policy costs less than each
+        policy without tuning; None where the cases cannot tell, or were drawn with several
+        probabilities.
+      mix_costs: cost of a case that is ok, and of the others, a row a candidate: the ends of its
+        line in `raglab.displays.MixDisplay`.
       left_out: thresholds and switches that the search of the chain left out, since they decide
         nothing on these cases.
     """
@@ -202,6 +212,8 @@ class TuneResult:
     status_only: int = 0
     n_certify: int | None = None
     left_out: tuple[str, ...] = ()
+    crossing: Crossing | None = None
+    mix_costs: pd.DataFrame | None = None
 
     def frame(self) -> pd.DataFrame:
         """Rates of the compared policies on the cases that judge them, a row a policy."""
@@ -743,13 +755,14 @@ def _judged_result(
     stopped = (
         [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
     )
+    table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
     return TuneResult(
         policy=tuned,
         selected=chosen.selected,
         incumbent=chosen.incumbent,
         default_policy=of.defaults,
         policies=policies,
-        costs=_judged_costs(chosen, goal, judged, unseen=unseen),
+        costs=table,
         held_out_estimate=chosen.held_out_estimate,
         advantage=advantage,
         trials=search.trials,
@@ -758,6 +771,7 @@ def _judged_result(
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
         notes=(
             selection_note(chosen, advantage, judged, goal),
+            *mix_notes(goal, chosen.selected, crossed, judged.labels),
             *switched_off_note(chosen, problem.start, gates_off(tuned_on)),
             *target_notes(chosen, goal),
             *entry.notes,
@@ -783,6 +797,8 @@ def _judged_result(
         status_only=int(alone["judged"].sum()),
         basis=str(judged.basis),
         n_certify=splits.n_certify,
+        crossing=crossed,
+        mix_costs=lines,
     )
 
 
@@ -893,15 +909,36 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
 
 
 def _judged_costs(
-    chosen: Selection, goal: Goal, judged: JudgedPolicies, *, unseen: bool
-) -> pd.DataFrame:
-    """Costs plus each candidate policy's result on judged cases, if none of them was tuned on."""
-    table = chosen.costs.copy()
-    report = [
-        judged.cost(policy, goal) if unseen else np.nan for policy in chosen.policies.values()
-    ]
+    chosen: Selection, goal: Goal, cases: Cases, judged: JudgedPolicies, *, unseen: bool
+) -> tuple[pd.DataFrame, Crossing | None, pd.DataFrame]:
+    """Costs plus each candidate policy's result on judged cases, if none of them was tuned on.
+
+    Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
+    """
+    table, policies = chosen.costs.copy(), chosen.policies
+    report = [judged.cost(policy, goal) if unseen else np.nan for policy in policies.values()]
     table.insert(3, "report", report)
-    return table
+    losses, label = chosen.losses, cases.label.astype(np.int64)
+    if unseen:
+        losses = {name: judged.paid(policy, goal) for name, policy in policies.items()}
+        label = judged.label
+    crossings: dict[str, Crossing | None] = {}
+    compared = dict(table.get("compared", {}))
+    for name, policy in policies.items():
+        free = [
+            other
+            for other in FIXED
+            if policies[other].policy_id != policy.policy_id and compared.get(other, True)
+        ]
+        known = cases.weight is None and judged.weight is None and free
+        crossings[name] = (
+            crossing(losses[name], np.stack([losses[other] for other in free]), free, label)
+            if known
+            else None
+        )
+    ends = [np.nan if found is None else found.high for found in crossings.values()]
+    table.insert(4, "crossing", np.where(np.isinf(ends), np.nan, ends))
+    return table, crossings[chosen.selected], cost_table(losses, label)
 
 
 class JudgedPolicies(NamedTuple):
@@ -915,14 +952,27 @@ class JudgedPolicies(NamedTuple):
     basis: Basis
     weight: NDArray[np.float64] | None = None
 
+    @property
+    def label(self) -> NDArray[np.int64]:
+        """Label of every case, [Q]."""
+        return metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Cases by label, [3]."""
+        return np.bincount(self.label, minlength=len(Status))
+
     def weights(self, goal: Goal) -> NDArray[np.float64] | None:
         """Weight of each case in what a goal values, mean 1, [Q]; None where all are alike."""
-        label = metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
-        return goal.case_weights(label) if self.weight is None else self.weight
+        return goal.case_weights(self.label) if self.weight is None else self.weight
+
+    def paid(self, policy: Policy, goal: Goal) -> NDArray[np.float64]:
+        """Cost of each case under a policy, [Q]."""
+        return metrics.cell_costs(goal.matrix)[self.cells(policy)]
 
     def cost(self, policy: Policy, goal: Goal) -> float:
         """Mean cost of a case under a policy."""
-        paid, by = metrics.cell_costs(goal.matrix)[self.cells(policy)], self.weights(goal)
+        paid, by = self.paid(policy, goal), self.weights(goal)
         return float(paid.mean() if by is None else (by * paid).mean())
 
     def weighings(self, policies: Mapping[str, Policy], goal: Goal) -> list[metrics.Weighed]:

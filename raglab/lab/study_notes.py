@@ -23,6 +23,8 @@ from raglab.lab.search_space import Goal
 from raglab.lab.selection import Selection
 from raglab.lab.study_cases import Splits
 from raglab.lab.trial_search import MISSING
+from raglab.metrics.crossings import Crossing
+from raglab.metrics.mixes import FEW_UNITS
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.words.decimals import percent
@@ -40,6 +42,9 @@ class JudgedCells(Protocol):
 
     def cells(self, policy: Policy) -> NDArray[np.int8]:
         """Cell of every judged case under a policy, [Q]."""
+
+    def weights(self, goal: Goal) -> NDArray[np.float64] | None:
+        """Weight of each case in what a goal values, [Q]; None where all are alike."""
 
 
 def candidate_note(rare: Mapping[str, int]) -> str:
@@ -96,7 +101,8 @@ def selection_note(
     # Means of the same cases as the advantage, so that the three numbers of the line agree.
     cost = metrics.cell_costs(goal.matrix)
     cells = [judged.cells(chosen.policies[name]) for name in (chosen.selected, incumbent)]
-    own, reference = (cost[rows] for rows in cells)
+    by = judged.weights(goal)
+    own, reference = (cost[rows] if by is None else by * cost[rows] for rows in cells)
     lead = (
         f"Selected: {_selected_text(chosen)}. On {advantage.cases:,} cases it never saw it costs "
         f"{own.mean():.3f} a case, {incumbent} {reference.mean():.3f}: it saves {advantage.text}."
@@ -111,7 +117,37 @@ def selection_note(
     says = _verdict_sentence(
         _fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != reference).sum())
     )
-    return f"{lead} {says}{_nested_contradiction(chosen)}{_judged_miss(cells[0], goal)}{size_note}"
+    missed = "" if judged.weights(Goal()) is not None else _judged_miss(cells[0], goal)
+    return f"{lead} {says}{_nested_contradiction(chosen)}{missed}{size_note}"
+
+
+def mix_notes(
+    goal: Goal, selected: str, crossed: Crossing | None, labels: NDArray[np.int64]
+) -> list[str]:
+    """What the shares of the labels in traffic mean for a choice (rule S6.15).
+
+    Without a stated mix where another policy becomes cheaper; with one what it is, and what rests
+    on few cases.
+
+    Args:
+      goal: its mix.
+      selected: name of the candidate.
+      crossed: of what is selected with the policies without tuning.
+      labels: judged cases by label, [3].
+    """
+    if goal.traffic is None:
+        if crossed is None:
+            return []
+        otherwise = "Where traffic has other shares of the labels, state mix= (rule S6.15)."
+        return [f"{crossed.says(selected)} {otherwise}"]
+    few = [
+        f"{n} {label}"
+        for label, n in zip(metrics.LABELS, labels.tolist(), strict=True)
+        if 0 < n < FEW_UNITS
+    ]
+    lead = f"Costs and rates are of traffic with shares of {goal.traffic}, if within a label"
+    note = f"{lead} it is like the labelled cases (rule S6.15)."
+    return [note + f" Few judged cases carry a label: {', '.join(few)}." * bool(few)]
 
 
 def _room_note(chosen: Selection) -> str:
@@ -206,7 +242,8 @@ def _fixed_verdicts(
         if "compared" in chosen.costs and not chosen.costs["compared"].get(name, True):
             continue
         if policy is not None and (policy.policy_id != same or name == chosen.incumbent):
-            gain = paired_advantage(cells, judged.cells(policy), goal.costs, name)
+            by = judged.weights(goal)
+            gain = paired_advantage(cells, judged.cells(policy), goal.costs, name, by)
             names[gain.verdict].append(name)
     return names
 
@@ -234,7 +271,7 @@ def _judged_miss(cells: NDArray[np.int8], goal: Goal) -> str:
     counts = count_cells(cells[None])
     if not goal.targets or bool(goal.meets(counts)[0]):
         return ""
-    table = metrics.rate_columns(counts, None)
+    table = metrics.rate_columns(counts, None, goal.weighings(counts))
     missed = [
         f"{name} {'≥' if metrics.RATE_TABLE[name].better == 'high' else '≤'} {limit:g} (it has "
         f"{table[name][0]:.3f})"

@@ -1,0 +1,212 @@
+"""Crossings (algebra): shares of ok in traffic at which another policy becomes cheaper (S6.15).
+
+The expected cost of a policy is a straight line in the share of ok, the other labels in the ratio
+of the labelled cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, isinf
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.values import Status
+from raglab.words.decimals import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEVEL = 0.9  # of the intervals
+RESAMPLES = 2_000  # of the cases, within labels
+
+
+class CostLines(NamedTuple):
+    """Expected cost of policies where no case of traffic is labelled ok, and where all are.
+
+    Attributes:
+      none_ok: cost of a case that is not ok, [P].
+      all_ok: cost of a case that is ok, [P].
+    """
+
+    none_ok: NDArray[np.float64]
+    all_ok: NDArray[np.float64]
+
+
+class Crossing(NamedTuple):
+    """Shares of ok in traffic between which a policy costs less than each of several others.
+
+    Attributes:
+      low: lower end; -inf where it costs less down to 0.
+      high: upper end; inf where it costs less up to 1. Nowhere where `low` is at least `high`.
+      below: policy that is cheaper below the lower end; empty where none is.
+      above: policy that is cheaper above the upper end; empty where none is.
+      low_interval: 90 % interval of the lower end.
+      high_interval: 90 % interval of the upper end.
+      sample: share of ok among the labelled cases.
+    """
+
+    low: float
+    high: float
+    below: str
+    above: str
+    low_interval: tuple[float, float]
+    high_interval: tuple[float, float]
+    sample: float
+
+    def says(self, subject: str) -> str:
+        """The crossing in a sentence or two.
+
+        Args:
+          subject: name of the policy.
+        """
+        lead = f"The labelled cases are {percent(self.sample)} ok."
+        others = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
+        if self.low >= self.high:
+            return f"{lead} At no share of ok in traffic does {subject} cost less than {others}."
+        ends = []
+        if self.above:
+            ends.append(f"Above {_end(self.high, self.high_interval)} {self.above} is cheaper")
+        if self.below:
+            ends.append(f"Below {_end(self.low, self.low_interval)} {self.below} is cheaper")
+        if not ends:
+            return f"{lead} {subject} costs least at every share of ok in traffic."
+        return f"{lead} {'. '.join(ends)}."
+
+
+def _end(value: float, interval: tuple[float, float]) -> str:
+    """An end of a crossing with its interval."""
+    low, high = ("none" if isinf(end) else percent(end) for end in interval)
+    return f"{percent(value)} ok in traffic (90 % interval {low} to {high})"
+
+
+def cost_lines(
+    loss: NDArray[np.float64], label: NDArray[np.integer], rng: np.random.Generator | None = None
+) -> CostLines | None:
+    """Lines of policies; of as many resamples within labels, [P, resamples], where `rng` is given.
+
+    Args:
+      loss: cost of each case under each policy, [P, Q].
+      label: of each case, [Q].
+      rng: generator of the resamples.
+
+    Returns:
+      None where no case is ok, or all are.
+    """
+    is_ok = label == Status.ok
+    if is_ok.all() or not is_ok.any():
+        return None
+    sides: list[NDArray[np.float64]] = []
+    for side in (~is_ok, is_ok):
+        total: NDArray[np.float64] = np.zeros(())
+        for code in np.unique(label[side]).tolist():
+            columns, counts = np.unique(loss[:, label == code], axis=1, return_counts=True)
+            drawn = counts[:, None]
+            if rng is not None:
+                n = int(counts.sum())
+                drawn = rng.multinomial(n, counts / n, size=RESAMPLES).T
+            total = total + columns @ drawn
+        mean = total / side.sum()
+        sides.append(mean if rng is not None else mean[:, 0])
+    return CostLines(*sides)
+
+
+def cost_table(
+    losses: Mapping[str, NDArray[np.float64]], label: NDArray[np.integer]
+) -> pd.DataFrame:
+    """Cost of a case that is ok, and of the others in their ratio, a row a policy.
+
+    Args:
+      losses: cost of each case by name of the policy, [Q].
+      label: of each case, [Q].
+
+    Returns:
+      `all_ok` and `none_ok` with their standard errors `_error`; NaN where no case is of the kind.
+    """
+    import pandas as pd
+
+    rows = []
+    for loss in losses.values():
+        row = {}
+        for name, side in (("all_ok", label == Status.ok), ("none_ok", label != Status.ok)):
+            parts = [loss[label == code] for code in np.unique(label[side]).tolist()]
+            n = max(1, sum(map(len, parts)))
+            spread = sum(len(part) * part.var(ddof=min(1, len(part) - 1)) for part in parts)
+            row[name] = sum(float(part.sum()) for part in parts) / n if parts else np.nan
+            row[f"{name}_error"] = float(np.sqrt(spread)) / n
+        rows.append(row)
+    return pd.DataFrame(rows, index=pd.Index(list(losses), name="policy"))
+
+
+def crossing_ends(
+    own: CostLines, others: CostLines
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower and upper share of ok that each other policy leaves, [P, ...] each.
+
+    Args:
+      own: line of the policy, [...].
+      others: lines of the others, [P, ...].
+    """
+    first, last = others.none_ok - own.none_ok, others.all_ok - own.all_ok
+    with np.errstate(invalid="ignore", divide="ignore"):
+        at = first / (first - last)
+    low = np.where(first > 0.0, -inf, np.where(last > 0.0, at, 1.0))
+    high = np.where(last > 0.0, inf, np.where(first > 0.0, at, 0.0))
+    return low, high
+
+
+def crossing(
+    loss: NDArray[np.float64],
+    others: NDArray[np.float64],
+    names: Sequence[str],
+    label: NDArray[np.integer],
+    seed: int = 0,
+) -> Crossing | None:
+    """Crossing of a policy with several others, on cases that none of them learned from.
+
+    Args:
+      loss: cost of each case under the policy, [Q].
+      others: cost of each case under each other policy, [P, Q].
+      names: of the other policies, [P].
+      label: of each case, [Q].
+      seed: of the resamples within labels that the intervals come from.
+
+    Returns:
+      None where no case is ok, or all are: the lines are not known then.
+
+    Source: rule S6.15; percentile interval, Efron and Tibshirani 1993.
+
+    Example: always-answer fails on what should be refused, the policy on one in ten of each.
+      >>> label, tenth = np.repeat([0, 1], 50), np.tile(np.arange(10) == 0, 10) * 1.0
+      >>> found = crossing(tenth, (label == 1)[None] * 1.0, ["always-answer"], label)
+      >>> round(found.high, 3), found.above, found.low
+      (0.9, 'always-answer', -inf)
+    """
+    every = np.concatenate([loss[None], others])
+    lines = cost_lines(every, label)
+    drawn = cost_lines(every, label, np.random.default_rng([seed, len(label)]))
+    if lines is None or drawn is None:
+        return None
+
+    def split(of: CostLines) -> tuple[CostLines, CostLines]:
+        return CostLines(*(end[0] for end in of)), CostLines(*(end[1:] for end in of))
+
+    low, high = crossing_ends(*split(lines))
+    lows, highs = (end for end in crossing_ends(*split(drawn)))
+    most, least = int(np.argmax(low)), int(np.argmin(high))
+    tail = (1.0 - LEVEL) / 2.0
+    intervals = [
+        np.quantile(ends, [tail, 1.0 - tail], method="nearest").tolist()
+        for ends in (lows.max(axis=0), highs.min(axis=0))
+    ]
+    return Crossing(
+        low=float(low[most]),
+        high=float(high[least]),
+        below="" if isinf(low[most]) else names[most],
+        above="" if isinf(high[least]) else names[least],
+        low_interval=tuple(intervals[0]),
+        high_interval=tuple(intervals[1]),
+        sample=float((label == Status.ok).mean()),
+    )
