@@ -27,6 +27,7 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
+from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measured_trace import Measured, held_trace, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
@@ -53,7 +54,7 @@ from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each
 from raglab.metrics import CELLS
-from raglab.metrics.mixes import cost_columns
+from raglab.metrics.mixes import Mix, checked_mix, cost_columns, mix_weighings
 from raglab.policy import PolicyData, warn_idle
 from raglab.progress import progress, waiting
 from raglab.replaying.breakpoints import (
@@ -535,6 +536,7 @@ def sweep(
     level: float | None = 0.95,
     engine: str = "auto",
     costs: metrics.Costs | None = None,
+    mix: Mix = metrics.SAMPLE,
 ) -> pd.DataFrame:
     """Rates and expected cost of many policies over a trace.
 
@@ -546,6 +548,10 @@ def sweep(
       level: of the intervals; None leaves them out.
       engine: see `tally`.
       costs: label -> outcome -> cost, see `metrics.cost_matrix`.
+      mix: shares of the labels in traffic, see `raglab.Goal`; `sample` for those of the cases, by
+        their weights where they were drawn with several inclusion probabilities. Rates, costs and
+        their intervals are those of that traffic, at the mean of the outermost mixes; `_k` and `_n`
+        are counts of the cases (rule S6.15).
 
     Returns:
       A row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
@@ -571,7 +577,9 @@ def sweep(
         else [f"Policy {policy.policy_id}" for policy in listed]
     )
     counts = tally(trace, listed, arm, engine=engine)
-    table = rate_table(counts, listed, level=level, costs=costs)
+    weighed, traffic = trace_weighings(trace, counts.cells, mix, listed, arm)
+    table = rate_table(counts, listed, level=level, costs=costs, weighed=weighed)
+    table.attrs["mix"] = traffic
     warn_idle(_idle_in_sweep(trace, listed, counts, arm))
     notes = warn_of_learned(names, trace_learned(listed, trace))
     if any(notes):
@@ -579,6 +587,37 @@ def sweep(
     if isinstance(policies, Mapping):
         table = table.set_axis(names, axis=0).rename_axis("policy")
     return with_headline(table, trace)
+
+
+def trace_weighings(
+    trace: TraceView,
+    cells: NDArray[np.int64],
+    mix: Mix,
+    policies: Sequence[PolicyData],
+    arm: str | None,
+) -> tuple[list[metrics.Weighed], str]:
+    """Counted cells in a traffic mix, see `metrics.rate_columns`, and the mix in words.
+
+    Args:
+      cells: of the policies, [P, 20].
+      mix: stated, or the sample's own.
+      policies: P of them, decided again where cases have weights of their own.
+      arm: of the trace.
+
+    Raises:
+      ValueError: a mix of cases that were drawn with several probabilities, or a label with a share
+        and no case.
+    """
+    stated, weight = checked_mix(mix), inclusion_weights(trace)
+    if stated is None and weight is None:
+        return [], metrics.SAMPLE
+    if stated is None and weight is not None:
+        by_case = CELL_OF_CODE[trace_codes(trace, policies, arm)]
+        return [metrics.weighed_cases(by_case, weight)], PROBABILITY
+    assert stated is not None  # noqa: S101 - one of the two is there
+    check_alone(stated, weight)
+    labels = metrics.label_counts(cells[0])
+    return mix_weighings(cells, stated.at_labels(labels).vertices(labels)), str(stated)
 
 
 def _idle_in_sweep(
@@ -654,6 +693,7 @@ def steps(
     arm: str | None = None,
     level: float | None = 0.95,
     costs: metrics.Costs | None = None,
+    mix: Mix = metrics.SAMPLE,
     resolution: int | None = None,
 ) -> pd.DataFrame:
     """Rates as an exact step function of one threshold, or of each, all others as in the policy.
@@ -668,6 +708,7 @@ def steps(
       level: of the intervals; None leaves their columns out, which take most of the time where
         steps are many: k and n stay, and `metrics.clopper_pearson` makes those that are looked at.
       costs: of `expected_cost`, see `metrics.cost_matrix`.
+      mix: see `sweep`; cases count alike where none is stated.
       resolution: most steps of a threshold, such as the pixels of a plot; a step of several has the
         counts that are exact at its closed end. None gives every step.
 
@@ -701,9 +742,11 @@ def steps(
         np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True)
     )
     # Rates of all thresholds at once: counts recur from one to the next.
-    table = pd.DataFrame(
-        {"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)}
-    )
+    stated = checked_mix(mix)
+    labels = metrics.label_counts(cells[0])
+    vertices = None if stated is None else stated.at_labels(labels).vertices(labels)
+    rates = _rate_columns(cells, level, costs, mix_weighings(cells, vertices))
+    table = pd.DataFrame({"path": names, "low": low, "high": high, **rates})
     flat = [name for name, curve in curves.items() if len(curve.low) == 1]
     table.attrs |= {"basis": trace_basis(trace).described, "units": units}
     if path is None:

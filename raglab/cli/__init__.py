@@ -21,6 +21,7 @@ from raglab.cli.common import (
     Download,
     Encoder,
     FollowLinks,
+    MixOption,
     PolicyPath,
     Precision,
     Quiet,
@@ -42,6 +43,7 @@ from raglab.cli.common import (
     parse_columns,
     parse_costs,
     parse_goal,
+    parse_mix,
     parse_shares,
     parse_targets,
     policy_for,
@@ -393,6 +395,7 @@ def sweep(
     arm: Arm = None,
     split: Split = None,
     cost: CostOptions = None,
+    mix: MixOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")
     ] = None,
@@ -414,14 +417,16 @@ def sweep(
         )
         raise ValueError(msg)
     keep_inputs(out, path, policy, *(policies or ()))
+    traffic = parse_mix(mix)
     of, costs = open_trace(path, split), parse_costs(cost)
     if threshold is not None:
         table, lead = (
-            steps(of, load_policy(policy), path=threshold, arm=arm, costs=costs),
+            steps(of, load_policy(policy), path=threshold, arm=arm, costs=costs, mix=traffic),
             ["low", "high"],
         )
     else:
-        table = swept(of, [load_policy(file) for file in policies or ()], arm=arm, costs=costs)
+        every = [load_policy(file) for file in policies or ()]
+        table = swept(of, every, arm=arm, costs=costs, mix=traffic)
         table.insert(0, "policy", [str(file) for file in policies or ()])
         lead = ["policy"]
     write_csv(table, out)
@@ -468,6 +473,7 @@ def tune(
     trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
+    mix: MixOption = None,
     sampler: Annotated[Sampler, typer.Option(help="Sampler of Optuna.")] = "nsga2",
     seed: Seed = 0,
     arm: Arm = None,
@@ -505,7 +511,7 @@ def tune(
     from raglab.lab.study_storage import check_shareable
 
     keep_inputs(out / TUNED, path, policy)
-    goal = parse_goal(cost, target)  # before anything is read that takes time
+    goal = parse_goal(cost, target, mix)  # before anything is read that takes time
     study_place = out / "study" if storage is None else storage
     if worker:
         check_shareable(study_place)
@@ -583,6 +589,7 @@ def report(
     split: Split = None,
     cost: CostOptions = None,
     target: TargetOptions = None,
+    mix: MixOption = None,
     as_json: AsJson = False,
 ) -> None:
     """One self-contained page.
@@ -594,6 +601,7 @@ def report(
 
     keep_inputs(out, path, policy, incumbent)
     chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
+    traffic = parse_mix(mix)
     policies = {
         "defaults": (
             base := load_policy(incumbent) if incumbent is not None else published_policy(chosen)
@@ -604,7 +612,9 @@ def report(
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
     make_folder(out.parent)
     trace = open_trace(path, split)
-    page = write_report(trace, policies, out=out, arm=arm, costs=costs, targets=targets)
+    page = write_report(
+        trace, policies, out=out, arm=arm, costs=costs, targets=targets, mix=traffic
+    )
     say_headline(trace)
     show({"report": str(page)}, as_json=as_json)
 

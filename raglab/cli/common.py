@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from raglab.lab.comparison import PolicyContest
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
+    from raglab.metrics.mixes import Mix
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace, Trace
 
@@ -67,6 +68,14 @@ CostOptions = Annotated[
         help="label.outcome=cost, such as refuse.answered_wrong=10; outcomes: answered_right, "
         "answered_wrong, refused, "
         "asked (or asked_right, asked_wrong). Repeatable. By default a failed contract costs 1.",
+    ),
+]
+MixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mix",
+        help="Shares of the labels in traffic, such as ok=0.9,refuse=0.07,ambiguous=0.03, or "
+        "ok=0.8:0.95. Default: those of the cases.",
     ),
 ]
 TargetOptions = Annotated[
@@ -246,15 +255,46 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
         raise ValueError(msg) from None
 
 
-def parse_goal(costs: Sequence[str] | None, targets: Sequence[str] | None) -> Goal:
-    """Goal of `--cost` and `--target`; without targets where none is given.
+def parse_mix(text: str | None) -> Mix:
+    """Traffic mix of `--mix`; the sample's where it is not given.
+
+    Raises:
+      ValueError: a part that is no label=share, or as for `checked_mix`.
+
+    Example:
+      >>> parse_mix("ok=0.8:0.95")
+      {'ok': (0.8, 0.95)}
+    """
+    from raglab.metrics.mixes import SAMPLE, checked_mix
+
+    if text is None:
+        return SAMPLE
+    shares: dict[str, Any] = {}
+    for part in text.split(","):
+        label, _, ends = part.strip().partition("=")
+        try:
+            numbers = tuple(map(float, ends.split(":")))
+        except ValueError:
+            numbers = ()
+        if not numbers or label in shares:
+            msg = f"--mix must be label=share or label=least:largest, got {part!r:.80}; correct it."
+            raise ValueError(msg)
+        shares[label] = numbers[0] if len(numbers) == 1 else numbers
+    checked_mix(shares)
+    return shares
+
+
+def parse_goal(
+    costs: Sequence[str] | None, targets: Sequence[str] | None, mix: str | None = None
+) -> Goal:
+    """Goal of `--cost`, `--target` and `--mix`; without targets where none is given.
 
     Raises:
       ValueError: as for `parse_costs` and `Goal`, or a rate twice.
     """
     from raglab.lab.search_space import Goal
 
-    return Goal(costs=parse_costs(costs), targets=parse_targets(targets))
+    return Goal(costs=parse_costs(costs), targets=parse_targets(targets), mix=parse_mix(mix))
 
 
 def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
@@ -457,7 +497,13 @@ def write_study(
     page = result.report(out / "report.html")
     by = (result.settings["arm"], result.goal.costs)
     policy_contests = (
-        contests(result.judged_on, result.policies, reference_roles(result.outcome), *by)
+        contests(
+            result.judged_on,
+            result.policies,
+            reference_roles(result.outcome),
+            *by,
+            mix=result.goal.mix,
+        )
         if result.unseen
         else []
     )
@@ -499,7 +545,8 @@ def _say_study(result: TuneResult, policy_contests: Sequence[PolicyContest]) -> 
     if result.headline:
         say(f"{result.headline}.\n")
     by = (result.settings["arm"], result.goal.costs)
-    table = standings(result.judged_on, result.policies, *by, result.outcome.in_sample)
+    learned = result.outcome.in_sample
+    table = standings(result.judged_on, result.policies, *by, learned, result.goal.mix)
     say(table_text(standings_text(table)) + "\n")
     for contest in policy_contests:
         say(contest_sentence(contest))

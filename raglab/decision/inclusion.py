@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.trace_view import TraceView, trace_parts
+from raglab.metrics import TrafficMix
 from raglab.values import Case
 
 PROBABILITY = "inclusion_probability"  # key of `Case.extra`
@@ -46,3 +47,17 @@ def case_weights(cases: Sequence[Case]) -> NDArray[np.float64] | None:
     weight = 1.0 / probability
     rounded: NDArray[np.float64] = np.round(weight * (len(weight) / weight.sum()) * _GRID) / _GRID
     return rounded
+
+
+def check_alone(mix: TrafficMix, weight: NDArray[np.float64] | None) -> None:
+    """Stop at a mix that is stated for cases whose inclusion probabilities state another.
+
+    Raises:
+      ValueError: the cases have weights.
+    """
+    if weight is not None:
+        msg = (
+            "mix must be 'sample' for cases drawn with several probabilities, which state their "
+            f"traffic themselves, got {mix}; leave mix out."
+        )
+        raise ValueError(msg)

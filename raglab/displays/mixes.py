@@ -57,11 +57,13 @@ class MixDisplay(FrameDisplay):
       subject: policy that the crossing is of.
       crossing: of the subject; None where the cases cannot tell.
       stated: least and largest share of ok that a mix states.
+      cases: labelled cases that the costs are of.
     """
 
     subject: str = ""
     crossing: Crossing | None = None
     stated: tuple[float, float] | None = None
+    cases: int = 0
 
     @classmethod
     def from_result(
@@ -87,7 +89,7 @@ class MixDisplay(FrameDisplay):
         table, mix = result.mix_costs, result.goal.traffic
         assert table is not None  # noqa: S101 - of every study
         shown = table.loc[list(dict.fromkeys((result.selected, *policies)))]
-        return cls._of_table(shown, result.selected, result.crossing, mix, name).plot(ax, **style)
+        return cls.from_costs(shown, result.crossing, mix=mix, name=name, ax=ax, **style)
 
     @classmethod
     def from_losses(
@@ -120,24 +122,38 @@ class MixDisplay(FrameDisplay):
         others = [other for other in losses if other != own]
         crossed = None
         if others:
-            table = np.stack([losses[other] for other in others])
-            crossed = crossing(losses[own], table, others, label, seed)
-        return cls._of_table(cost_table(losses, label), own, crossed, mix, name).plot(ax, **style)
+            paid = np.stack([losses[other] for other in others])
+            crossed = crossing(losses[own], paid, others, label, seed)
+        table = cost_table({other: losses[other] for other in (own, *others)}, label)
+        return cls.from_costs(table, crossed, mix=mix, name=name, ax=ax, **style)
 
     @classmethod
-    def _of_table(
+    def from_costs(
         cls,
-        table: pd.DataFrame,
-        subject: str,
+        costs: pd.DataFrame,
         crossed: Crossing | None,
-        mix: TrafficMix | None,
-        name: str | None,
+        *,
+        mix: TrafficMix | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
+        """Display of lines that are known by their ends.
+
+        Args:
+          costs: of `raglab.metrics.crossings.cost_table`; the first row is the policy whose
+            crossing is marked.
+          crossed: of that policy with the others.
+          mix: stated one.
+          name: drawn in the legend or title.
+          ax: axes to draw on; new ones where not given.
+          **style: of what is drawn, in matplotlib's words.
+        """
         import pandas as pd
 
         share, reach = np.linspace(0.0, 1.0, POINTS), t_quantile(MANY, LEVEL)
         frames = []
-        for policy, row in zip(table.index, table.to_dict("records"), strict=True):
+        for policy, row in zip(costs.index, costs.to_dict("records"), strict=True):
             cost = (1.0 - share) * row["none_ok"] + share * row["all_ok"]
             error = np.hypot((1.0 - share) * row["none_ok_error"], share * row["all_ok_error"])
             frames.append(
@@ -152,7 +168,9 @@ class MixDisplay(FrameDisplay):
                 )
             )
         stated = None if mix is None else mix.shares.get("ok")
-        return cls(pd.concat(frames, ignore_index=True), subject, crossed, stated, name=name)
+        subject, cases = str(costs.index[0]), int(costs["cases"].iloc[0])
+        rows = pd.concat(frames, ignore_index=True)
+        return cls(rows, subject, crossed, stated, cases, name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
         on, lines = self.ax_, []
@@ -177,7 +195,8 @@ class MixDisplay(FrameDisplay):
                 on.axvspan(low, high, **span | canvas.BAND)
         canvas.shares_along(on, "share of ok in traffic (other labels as in the labelled cases)")
         on.set_ylim(bottom=0.0)
-        on.set_ylabel("expected cost of a case", fontsize=9)
+        size = canvas.size_text(self.cases, "labelled cases")
+        on.set_ylabel(f"expected cost of a case ({size})", fontsize=9)
         canvas.tidy(on)
         canvas.legend_above(on, columns=2)
         return lines
@@ -187,5 +206,10 @@ class MixDisplay(FrameDisplay):
         columns: dict[str, Any] = {"policy": wide.index.tolist()}
         for place in range(0, POINTS, 4):
             columns[f"{2.5 * place:.0f} % ok"] = wide.iloc[:, place].round(3).tolist()
-        says = self.crossing.says(self.subject) if self.crossing is not None else ""
-        return Shown(f"{self.name or 'traffic mix'}: expected cost of a case. {says}", columns)
+        return Shown(self.caption, columns)
+
+    @property
+    def caption(self) -> str:
+        """What is drawn, and the crossing in words."""
+        says = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
+        return f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{says}"

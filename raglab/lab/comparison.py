@@ -16,6 +16,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
+from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import headline_sentence
@@ -24,10 +25,13 @@ from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
 from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import Advantage, Verdict, paired_advantage
+from raglab.lab.search_space import Goal
+from raglab.metrics.crossings import Crossing
+from raglab.metrics.mixes import Mix, cost_columns
 from raglab.policy import PolicyData
-from raglab.replay import decide_policies, trace_codes
+from raglab.replay import decide_policies, trace_codes, trace_weighings
 from raglab.store.policies import Policy
-from raglab.values import counted
+from raglab.values import Status, counted
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display
 
@@ -63,6 +67,7 @@ class Comparison(NamedTuple):
     S6.3). missing: answers of each that are not recorded. status_only: cases that are scored by
     status alone. in_sample: which of the two learned from how many of the cases; there are no
     intervals and no p then (rule S6.11). failed: cases left out, since a call failed (rule S0.1).
+    mix: shares of the labels in traffic (rule S6.15).
     """
 
     a: str
@@ -75,6 +80,7 @@ class Comparison(NamedTuple):
     status_only: int = 0
     in_sample: str = ""
     failed: int = 0
+    mix: str = metrics.SAMPLE
 
     def frame(self) -> pd.DataFrame:
         """Rates and expected cost of both policies, a row a measure."""
@@ -89,7 +95,8 @@ class Comparison(NamedTuple):
         cost_text = cost_difference(self.table, SIDES, self.in_sample)
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
         headline = f"; {self.headline}" if self.headline else ""
-        scored = f"basis {self.basis}{headline}"
+        traffic = f"; mix {self.mix}" if self.mix != metrics.SAMPLE else ""
+        scored = f"basis {self.basis}{headline}{traffic}"
         changes = f"{sizes}, {counted(self._changes())}"
         return visible(f"Comparison(a {self.a} to b {self.b}: {cost_text}; {changes}; {scored})")
 
@@ -118,7 +125,7 @@ class Comparison(NamedTuple):
         ]
         facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("scoring", self.headline)] if self.headline else []
-        facts += [("basis", self.basis)]
+        facts += [("basis", self.basis), ("traffic mix", self.mix)]
         facts += [
             (f"missing in {name}", str(shortfall))
             for name, shortfall in zip("ab", self.missing, strict=False)
@@ -150,6 +157,7 @@ def compare(
     *,
     arm: str | None = None,
     costs: metrics.Costs | None = None,
+    mix: Mix = metrics.SAMPLE,
 ) -> Comparison:
     """Changes from policy `a` to policy `b` on labelled cases.
 
@@ -161,6 +169,7 @@ def compare(
       b: second policy; differences are `b` less `a`.
       arm: of the trace; the first where not given.
       costs: see `metrics.cost_matrix`.
+      mix: shares of the labels in traffic, see `raglab.Goal` and `raglab.sweep`.
 
     Warns:
       UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not
@@ -180,12 +189,22 @@ def compare(
     missing = (first.missing_answers, second.missing_answers)
     check_compared(dict(zip((a.policy_id, b.policy_id), missing, strict=True)))
     in_sample = learned_text(("Policy a", "Policy b"), SIDES, trace_learned([a, b], trace))
-    table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
+    traffic, weights = Goal(mix=mix), inclusion_weights(trace)
+    if traffic.traffic is not None:
+        check_alone(traffic.traffic, weights)
+        labels = np.bincount(first.label_code, minlength=len(Status))
+        weights = traffic.at_labels(labels).case_weights(first.label_code)
+    table = paired_table(
+        first.cells, second.cells, SIDES, costs, weights, in_sample=bool(in_sample)
+    )
     alone = int(first.status_only.sum())
     changed, basis = first.changed(second), first.basis.described
     sides = (a.policy_id, b.policy_id)
     failed = failed_count(trace)
-    return Comparison(*sides, len(first), table, changed, basis, missing, alone, in_sample, failed)
+    comparison = Comparison(
+        *sides, len(first), table, changed, basis, missing, alone, in_sample, failed
+    )
+    return comparison._replace(mix=str(traffic.mix))
 
 
 def paired_table(
@@ -193,6 +212,7 @@ def paired_table(
     second: NDArray[np.int8],
     sides: tuple[str, str],
     costs: metrics.Costs | None = None,
+    weights: NDArray[np.float64] | None = None,
     *,
     in_sample: bool = False,
 ) -> pd.DataFrame:
@@ -203,17 +223,18 @@ def paired_table(
     Args:
       first, second: cell of each case, [Q] each.
       sides: names of the two in the columns.
+      weights: of each case, mean 1, [Q], in a traffic mix; 1 where not given.
       in_sample: whether any policy learned from these cases, so that there are no intervals and no
         p.
     """
     import pandas as pd
 
-    rates = metrics.paired_rates(first, second, LEVEL)
+    rates = metrics.paired_rates(first, second, LEVEL, weights=weights)
     spent = [
-        float(metrics.expected_cost(count_cells(cells[None])[0], costs))
+        float(metrics.expected_cost(count_cells(cells[None], weights)[0], costs))
         for cells in (first, second)
     ]
-    paid = metrics.paired_cost(first, second, costs, LEVEL)
+    paid = metrics.paired_cost(first, second, costs, LEVEL, weights=weights)
     rows: list[dict[str, Any]] = [
         {"measure": COST, **dict(zip(sides, spent, strict=True)), **paid._asdict()}
     ]
@@ -221,8 +242,6 @@ def paired_table(
         *(f"{side}_{count}" for side in sides for count in "kn"),
         *(f"only_{side}" for side in sides),
     ]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = rates.k / rates.n
     for place, name in enumerate(metrics.RATES):
         counts = (*rates.k[0], *rates.n[0], *rates.k[1], *rates.n[1])[place :: len(metrics.RATES)]
         counts += (rates.only_first[place], rates.only_second[place])
@@ -231,7 +250,7 @@ def paired_table(
             "low": rates.low[place],
             "high": rates.high[place],
         }
-        row = {"measure": name, **dict(zip(sides, share[:, place], strict=True)), **ends}
+        row = {"measure": name, **dict(zip(sides, rates.rate[:, place], strict=True)), **ends}
         rows.append(row | dict(zip(names, map(int, counts), strict=True)))
     table = pd.DataFrame(rows).astype(dict.fromkeys(names, "Int64"))
     # Whatever learned from these cases fits them too well for an interval or a test of them to mean
@@ -303,7 +322,8 @@ class StudyOutcome(NamedTuple):
     on new cases. unseen: whether the judged cases are others than those tuned on. in_sample: names
     of the policies that were fitted or selected on the judged cases; none where these are unseen.
     n_certify: answerable cases of split certify; None where there is no such split. failed:
-    certification of what is selected that certified nothing; None where none is known.
+    certification of what is selected that certified nothing; None where none is known. crossing,
+    mix_costs: of `TuneResult`.
     """
 
     selected: str
@@ -314,6 +334,8 @@ class StudyOutcome(NamedTuple):
     in_sample: tuple[str, ...] = ()
     n_certify: int | None = None
     failed: Certification | None = None
+    crossing: Crossing | None = None
+    mix_costs: pd.DataFrame | None = None
 
 
 class PolicyContest(NamedTuple):
@@ -371,6 +393,7 @@ def contests(
     roles: Mapping[str, str],
     arm: str | None = None,
     costs: metrics.Costs | None = None,
+    mix: Mix = metrics.SAMPLE,
 ) -> list[PolicyContest]:
     """Tuned policy against each of the references that is there, on the same cases.
 
@@ -382,6 +405,7 @@ def contests(
       policies: by name, `tuned` among them.
       roles: of `reference_roles`.
       costs: see `metrics.cost_matrix`.
+      mix: see `raglab.Goal`.
 
     Source: rules S6.3, S6.7, S6.8, S6.11.
     """
@@ -390,9 +414,18 @@ def contests(
     codes = trace_codes(trace, [tuned, *(policies[name] for name in there)], arm)
     cells, *references = CELL_OF_CODE[codes]
     compares, *compared = (shortfall.is_compared for shortfall in codes_missing(codes))
+    weights = inclusion_weights(trace)
+    if weights is None:
+        weights = Goal(mix=mix).case_weights(metrics.LABEL_OF_CELL[cells])
     return [
         _contest(
-            name, role, cells, reference, costs, same=policies[name].policy_id == tuned.policy_id
+            name,
+            role,
+            cells,
+            reference,
+            costs,
+            weights,
+            same=policies[name].policy_id == tuned.policy_id,
         )
         for (name, role), reference, is_compared in zip(
             there.items(), references, compared, strict=True
@@ -407,11 +440,12 @@ def _contest(
     tuned: NDArray[np.int8],
     reference: NDArray[np.int8],
     costs: metrics.Costs | None,
+    weights: NDArray[np.float64] | None,
     *,
     same: bool,
 ) -> PolicyContest:
     right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
-    gain = paired_advantage(tuned, reference, costs, name)
+    gain = paired_advantage(tuned, reference, costs, name, weights)
     alone = (
         int((right[tuned] & ~right[reference]).sum()),
         int((right[reference] & ~right[tuned]).sum()),
@@ -420,6 +454,7 @@ def _contest(
     most = float(price.max()) or 1.0
     guard = metrics.interval_guard(costs)
     gains = price[reference] - price[tuned]
+    gains = gains if weights is None else weights * gains
     note = metrics.paired_size_note(gains, price=most, guard=guard) if verdict == "open" else ""
     sizes = None if same else metrics.paired_sizes(gains, price=most, guard=guard)
     return PolicyContest(name, role, gain, *alone, verdict, note, sizes)
@@ -452,6 +487,7 @@ def standings(
     arm: str | None = None,
     costs: metrics.Costs | None = None,
     in_sample: Sequence[str] = (),
+    mix: Mix = metrics.SAMPLE,
 ) -> pd.DataFrame:
     """Rates and expected cost of the named policies, the tuned one first, the default one last.
 
@@ -459,6 +495,7 @@ def standings(
 
     Args:
       in_sample: names of the policies that were fitted or selected on these cases.
+      mix: see `raglab.Goal`.
 
     Returns: `policy`, `policy_id`, `note`, which says what is in sample, each of `metrics.RATES`
       with `_k`, `_n`, `_low`, `_high`; `expected_cost` with `_low` and `_high`.
@@ -471,17 +508,15 @@ def standings(
     for name in order:
         if name in policies:
             names.setdefault(policies[name].policy_id, []).append(name)
-    cells = policies_case_cells(trace, [policies[same[0]] for same in names.values()], arm)
-    counted = count_cells(cells)
-    low, high = metrics.cost_interval(counted, costs, LEVEL)
+    shown = [policies[same[0]] for same in names.values()]
+    counted = count_cells(policies_case_cells(trace, shown, arm))
+    weighed, _ = trace_weighings(trace, counted, mix, shown, arm)
     columns = {
         "policy": [" = ".join(same) for same in names.values()],
         "policy_id": list(names),
         "note": [IN_SAMPLE if set(same) & set(in_sample) else "" for same in names.values()],
-        **metrics.rate_columns(counted, LEVEL),
-        "expected_cost": metrics.expected_cost(counted, costs),
-        "expected_cost_low": low,
-        "expected_cost_high": high,
+        **metrics.rate_columns(counted, LEVEL, weighed),
+        **cost_columns(counted, costs, LEVEL, weighed),
     }
     return pd.DataFrame(columns)
 

@@ -28,6 +28,7 @@ from raglab.metrics.mixes import (
     TrafficMix,
     checked_mix,
     label_weights,
+    mix_weighings,
     weighed_by_mix,
 )
 from raglab.policy import idle_reasons
@@ -475,7 +476,6 @@ class Goal:
         `raglab.traffic_mix`; costs, rates and targets are those of that traffic. `sample`: those of
         the labelled cases. It holds where only the shares differ: within a label, traffic is like
         the labelled cases (rule S6.15).
-      corners: outermost mixes inside `mix`, each by label, set by `at_labels`.
 
     Raises:
       ValueError: an unknown label, outcome or rate, or a number out of range.
@@ -497,13 +497,9 @@ class Goal:
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
     mix: Mix = SAMPLE
-    corners: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        mix = checked_mix(self.mix)
-        object.__setattr__(self, "mix", mix or SAMPLE)
-        if mix is not None and not self.corners and len(mix.shares) == len(Status):
-            object.__setattr__(self, "corners", _rows(mix.vertices(np.ones(len(Status)))))
+        object.__setattr__(self, "mix", checked_mix(self.mix) or SAMPLE)
         right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
         if right.any():
             stated = ", ".join(
@@ -554,10 +550,9 @@ class Goal:
         Raises:
           ValueError: a label has a share in traffic and no case.
         """
-        if self.traffic is None:
-            return self
         goal = copy(self)
-        object.__setattr__(goal, "corners", _rows(self.traffic.vertices(labels)))
+        if self.traffic is not None:
+            object.__setattr__(goal, "mix", self.traffic.at_labels(labels))
         return goal
 
     def vertices(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
@@ -566,10 +561,9 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20], whose labels share what the mix does not state.
         """
-        mix = self.traffic
-        if mix is None or self.corners:
-            return np.array(self.corners) if self.corners else None
-        return mix.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+        if self.traffic is None:
+            return None
+        return self.traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
 
     def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
         """Shares of the labels at which costs are taken, the mean of the outermost mixes, [3]."""
@@ -612,11 +606,7 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20].
         """
-        vertices, shares = self.vertices(cells), self.shares(cells)
-        if vertices is None or shares is None:
-            return []
-        points = [shares, *(vertices if len(vertices) > 1 else ())]
-        return [weighed_by_mix(cells, point) for point in points]
+        return mix_weighings(cells, self.vertices(cells))
 
     def worst_cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
         """Largest expected cost of a case at any mix inside the stated one, [...]."""
@@ -718,10 +708,6 @@ class Goal:
           cells: cases by cell, [..., 20].
         """
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
-
-
-def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, table.tolist()))
 
 
 Score = Callable[[NDArray[Any]], NDArray[np.float64]]

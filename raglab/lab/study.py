@@ -236,6 +236,8 @@ class TuneResult:
             self.unseen,
             fitted,
             self.n_certify,
+            crossing=self.crossing,
+            mix_costs=self.mix_costs,
         )
 
     @property
@@ -435,6 +437,7 @@ class TuneResult:
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,
             max_over_ask=self.goal.max_over_ask,
+            mix=self.goal.mix,
             trace_id=self.settings["trace"],
             cockpit=frozen,
         )
@@ -701,7 +704,7 @@ def search_problem(
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
     }
     if wanted.traffic is not None:
-        settings["mix"] = [list(corner) for corner in wanted.corners]
+        settings["mix"] = [list(corner) for corner in wanted.traffic.corners]
     # The search begins with every policy that it will be compared with and that can lead anywhere,
     # so that it loses to none of them on the cases it sees.
     begins = {
@@ -771,7 +774,7 @@ def _judged_result(
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
         notes=(
             selection_note(chosen, advantage, judged, goal),
-            *mix_notes(goal, chosen.selected, crossed, judged.labels),
+            *mix_notes(goal, chosen.selected, crossed, count_cells(judged.cells(tuned)[None])[0]),
             *switched_off_note(chosen, problem.start, gates_off(tuned_on)),
             *target_notes(chosen, goal),
             *entry.notes,

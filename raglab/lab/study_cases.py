@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.inclusion import inclusion_weights
+from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.report.verdicts import DELTA
 from raglab.lab.search_space import Goal
-from raglab.metrics.mixes import check_shares
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
@@ -101,16 +100,11 @@ def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, NDArray[np.float64] | 
     weight = inclusion_weights(splits.tuned_on)
     if goal.traffic is None:
         return goal, weight
-    if weight is not None:
-        msg = (
-            f"mix must be {metrics.SAMPLE!r} for cases drawn with several probabilities, which "
-            f"state their traffic themselves, got {goal.traffic}; leave mix out."
-        )
-        raise ValueError(msg)
+    check_alone(goal.traffic, weight)
     whole = goal.at_labels(counts_by_label(splits.tuned_on))
-    corners = np.array(whole.corners)
-    check_shares(corners, counts_by_label(splits.judged_on), " among those judged")
-    check_shares(corners, counts_by_label(splits.made_of), " among those candidates are made of")
+    for cases, where in ((splits.judged_on, "judged on"), (splits.made_of, "made of")):
+        if whole.traffic is not None:
+            whole.traffic.at_labels(counts_by_label(cases), f" among those {where}")
     return whole, None
 
 

@@ -122,7 +122,7 @@ def selection_note(
 
 
 def mix_notes(
-    goal: Goal, selected: str, crossed: Crossing | None, labels: NDArray[np.int64]
+    goal: Goal, selected: str, crossed: Crossing | None, cells: NDArray[np.int64]
 ) -> list[str]:
     """What the shares of the labels in traffic mean for a choice (rule S6.15).
 
@@ -133,20 +133,20 @@ def mix_notes(
       goal: its mix.
       selected: name of the candidate.
       crossed: of what is selected with the policies without tuning.
-      labels: judged cases by label, [3].
+      cells: judged cases by cell under it, [20].
     """
     if goal.traffic is None:
         if crossed is None:
             return []
         otherwise = "Where traffic has other shares of the labels, state mix= (rule S6.15)."
         return [f"{crossed.says(selected)} {otherwise}"]
-    few = [
-        f"{n} {label}"
-        for label, n in zip(metrics.LABELS, labels.tolist(), strict=True)
-        if 0 < n < FEW_UNITS
-    ]
+    labels = zip(metrics.LABELS, metrics.label_counts(cells).tolist(), strict=True)
+    few = [f"{n} {label}" for label, n in labels if 0 < n < FEW_UNITS]
     lead = f"Costs and rates are of traffic with shares of {goal.traffic}, if within a label"
     note = f"{lead} it is like the labelled cases (rule S6.15)."
+    if len(goal.traffic.vertices(cells)) > 1:
+        worst = float(goal.worst_cost(cells))
+        note += f" They are at the mean of these mixes; at the worst {selected} costs {worst:.3f}."
     return [note + f" Few judged cases carry a label: {', '.join(few)}." * bool(few)]
 
 

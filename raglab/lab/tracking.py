@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from raglab import replay
 from raglab.arguments.user_warnings import warn_user
 from raglab.lab.artifact_places import (
     STORED_PLACES,
@@ -150,6 +149,7 @@ def track(
         "basis": result.basis,
         "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
         or "least cost",
+        "mix": str(result.goal.mix),
         "mlflow.note.content": result.notes[0],
     }
     parameters = {
@@ -524,11 +524,9 @@ def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
     """Rates and expected cost of every policy of a study on the judged cases, by policy name."""
-    every = list(result.policies.values())
-    counts = replay.tally(result.judged_on, every, result.settings["arm"])
-    table = replay.rate_table(counts, every, costs=result.goal.costs)
-    rows = ({str(key): value for key, value in row.items()} for row in table.to_dict("records"))
-    return dict(zip(result.policies, rows, strict=True))
+    rows = result.judged.drop(columns="policy").to_dict("records")
+    plain = ({str(key): value for key, value in row.items()} for row in rows)
+    return dict(zip(result.policies, plain, strict=True))
 
 
 def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[str, float, int]]:
@@ -557,6 +555,8 @@ def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
         (f"selected/{name}_cost", float(chosen[name]), 0)
         for name in ("in_sample", "cross_validated")
     ]
+    if result.crossing is not None:
+        series += [("study/crossing", result.crossing.high, 0)]
     if result.advantage is not None:
         series += [
             (f"study/advantage_{name}", float(getattr(result.advantage, name)), 0)

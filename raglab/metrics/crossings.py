@@ -123,13 +123,14 @@ def cost_table(
       label: of each case, [Q].
 
     Returns:
-      `all_ok` and `none_ok` with their standard errors `_error`; NaN where no case is of the kind.
+      `cases`; `all_ok` and `none_ok` with their standard errors `_error`; NaN where no case is of
+        the kind.
     """
     import pandas as pd
 
     rows = []
     for loss in losses.values():
-        row = {}
+        row: dict[str, float] = {"cases": len(label)}
         for name, side in (("all_ok", label == Status.ok), ("none_ok", label != Status.ok)):
             parts = [loss[label == code] for code in np.unique(label[side]).tolist()]
             n = max(1, sum(map(len, parts)))

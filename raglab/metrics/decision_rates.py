@@ -474,6 +474,7 @@ class PairedRates(NamedTuple):
       only_first: cases that count in k of the first policy alone. There is no p-value: the interval
         is of no test.
       only_second: cases that count in k of the second policy alone.
+      rate: of each policy, k / n, or in a traffic mix, [2, rates].
     """
 
     k: NDArray[np.int64]
@@ -483,6 +484,7 @@ class PairedRates(NamedTuple):
     high: NDArray[np.float64]
     only_first: NDArray[np.int64]
     only_second: NDArray[np.int64]
+    rate: NDArray[np.float64]
 
 
 def paired_rates(
@@ -584,6 +586,7 @@ def _paired_rates(
         high=np.minimum(difference + above, 1.0),
         only_first=only_first,
         only_second=only_second,
+        rate=rate,
     )
 
 

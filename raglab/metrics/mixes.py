@@ -7,7 +7,7 @@ labelled cases.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import isnan
 from typing import Any, Literal
@@ -36,6 +36,9 @@ class TrafficMix:
         others leave, in the ratio of the labelled cases.
       delta: probability that the true shares lie outside; 0 of stated shares.
       strata: counts that the intervals are estimated from, by stratum and label.
+      is_finite: whether the strata were drawn from requests of known number.
+      is_fixed: whether `delta` was stated, so that a certificate keeps it.
+      corners: outermost mixes, set by `at_labels`.
     """
 
     low: tuple[float, ...]
@@ -44,6 +47,7 @@ class TrafficMix:
     strata: tuple[tuple[Stratum, Stratum, Stratum], ...] = ()
     is_finite: bool = False
     is_fixed: bool = False
+    corners: tuple[tuple[float, ...], ...] = ()
 
     def at(self, delta: float) -> TrafficMix:
         """The same estimate with intervals of another error; stated shares as they are.
@@ -75,15 +79,38 @@ class TrafficMix:
             for label, (low, high) in self.shares.items()
         )
 
-    def vertices(self, labels: NDArray[Any]) -> NDArray[np.float64]:
-        """Corners of all mixes inside, [V, 3]; a rate or cost is largest at one of them.
+    def at_labels(self, labels: NDArray[Any], where: str = "") -> TrafficMix:
+        """The mix made whole by labelled cases: what is not stated, and the corners.
 
         Args:
-          labels: labelled cases by label, [3].
+          labels: cases by label, [3].
+          where: which cases, for the message.
 
         Raises:
           ValueError: shares that cannot sum to 1, or a share above 0 of a label without a case.
         """
+        corners = self.vertices(labels)
+        for place, label in enumerate(LABELS):
+            if corners[:, place].any() and not labels[place]:
+                had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
+                msg = (
+                    f"each label with a share of the mix must have a case{where}, got {had}; label "
+                    f"some {label}, or set its share to 0."
+                )
+                raise ValueError(msg)
+        return replace(self, corners=tuple(map(tuple, corners.tolist())))
+
+    def vertices(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Corners of all mixes inside, [V, 3]; a rate or cost is largest at one of them.
+
+        Args:
+          labels: cases by label, [3], for what neither the mix nor `at_labels` states.
+
+        Raises:
+          ValueError: shares that cannot sum to 1.
+        """
+        if self.corners:
+            return np.array(self.corners)
         counts = np.asarray(labels, dtype=np.float64)
         stated = ~np.isnan(np.array(self.low))
         ratio = np.where(stated, 0.0, counts)
@@ -103,30 +130,11 @@ class TrafficMix:
         if not len(table):
             msg = f"shares of a mix must be able to sum to 1, got {self}; widen or correct them."
             raise ValueError(msg)
-        check_shares(table, counts)
         return table
 
 
-def check_shares(vertices: NDArray[np.float64], labels: NDArray[Any], where: str = "") -> None:
-    """Stop where a label with a share above 0 has no case.
-
-    Args:
-      vertices: mixes, [V, 3].
-      labels: cases by label, [3].
-      where: the cases, for the message.
-    """
-    for place, label in enumerate(LABELS):
-        if vertices[:, place].any() and not labels[place]:
-            had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
-            msg = (
-                f"each label with a share of the mix must have a case{where}, got {had}; label "
-                f"some {label}, or set its share to 0."
-            )
-            raise ValueError(msg)
-
-
 def _ratio(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of counts; of none of them equal ones, which `vertices` refuses or never uses."""
+    """Shares of counts; of none of them equal ones, which `at_labels` refuses or never uses."""
     return counts / counts.sum() if counts.sum() else (counts + 1.0) / len(counts)
 
 
@@ -247,6 +255,19 @@ def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) 
         for by in (None, scaled, scaled**2)
     )
     return Weighed(counts, weights, squares)
+
+
+def mix_weighings(cells: NDArray[Any], vertices: NDArray[np.float64] | None) -> list[Weighed]:
+    """Cells at the mean of some mixes, then at each of several; none where the mix is the sample's.
+
+    Args:
+      cells: cases by cell, [..., 20].
+      vertices: outermost mixes, [V, 3], or None.
+    """
+    if vertices is None:
+        return []
+    points = [vertices.mean(axis=0), *(vertices if len(vertices) > 1 else ())]
+    return [weighed_by_mix(cells, point) for point in points]
 
 
 def cost_columns(

@@ -37,7 +37,7 @@ from raglab.metrics.costs import OUTCOMES
 from raglab.replay import decide_policies, rate_table, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status
+from raglab.values import Status, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,11 @@ class CockpitState:
         self._held = Measured(self.trace)
         start = policy if policy is not None else starting_policy(trace, arm=arm)
         self.baseline = start if compare is None else compare
-        self.goal = goal or Goal()
+        labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
+        self.goal = (goal or Goal()).at_labels(labels)
+        if self.goal.traffic is not None:
+            traffic = f"Costs are of traffic with shares of {self.goal.traffic}"
+            self.notes += (f"{traffic}; rates are of the labelled cases (rule S6.15).",)
         self.report_views: list[ReportView] = []
         self._filter = Filter()
         self._history, self._at = [start], 0
@@ -266,9 +270,9 @@ class CockpitState:
 
     def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
         both = [self.baseline, self.policy]
-        table = rate_table(
-            tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix)
-        )
+        counts, costs = tally(trace, both, self.arm), metrics.stated_costs(self.goal.matrix)
+        weighed = self.goal.weighings(counts.cells)
+        table = rate_table(counts, both, costs=costs, weighed=weighed)
         return table.set_axis(["baseline", "here"])
 
     # Moves

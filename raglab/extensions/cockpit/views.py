@@ -22,6 +22,7 @@ from raglab.gates import Gate, Threshold
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS, signal_path
 from raglab.lab.search_space import Goal, round_between, step_index
+from raglab.metrics.mixes import cost_columns
 from raglab.policy import idle_reasons
 from raglab.policy_parts.acting import RULE_SWITCHES
 from raglab.policy_parts.own_gates import own_gate
@@ -467,9 +468,13 @@ def target_verdict(
 def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, Any]:
     """Expected cost of a case with interval, and difference to the baseline on the same cases."""
     counts = here.counts
-    low, high = metrics.cost_interval(counts, goal.matrix)
+    paid = cost_columns(counts, goal.matrix, weighed=goal.weighings(counts))
+    low, high = paid["expected_cost_low"], paid["expected_cost_high"]
     has_changed = here.policy.policy_id != before.policy.policy_id
-    apart = metrics.paired_cost(before.cells, here.cells, goal.matrix) if has_changed else None
+    weights = goal.case_weights(metrics.LABEL_OF_CELL[here.cells])
+    apart = None
+    if has_changed:
+        apart = metrics.paired_cost(before.cells, here.cells, goal.matrix, weights=weights)
     return {
         "value": _finite(float(goal.cost(counts))),
         "low": _finite(float(low)),

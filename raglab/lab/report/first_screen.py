@@ -476,6 +476,8 @@ def _cases(on: Standing) -> Fact:
         details.append(
             f"Retrieval: arm {judged.arm}, one of {_joined(trace.arms)}; the page judges no other."
         )
+    if judged.mix != metrics.SAMPLE:
+        details.append(f"Costs and rates of this page are of traffic with shares of {judged.mix}.")
     alone = headline_note(judged.replayed, judged.decisions[judged.subject].status_only)
     details += filter(None, [alone, unretrieved_note(judged.replayed, judged.arm)])
     text = f"{len(trace):,} cases{where}: {counts}. {sentence}".strip()
@@ -539,6 +541,10 @@ def _unknown(on: Standing) -> list[Fact]:
             f"Whether {on.subject} is better than {_joined(lacks)}: too many recorded answers are "
             "missing."
         )
+    if judged.crossing is not None and judged.mix == metrics.SAMPLE:
+        subject = on.study.selected if on.study is not None else judged.subject
+        texts.append(f"Whether traffic is like the labels. {judged.crossing.says(subject)}")
+        details.append("Where it has other shares of the labels, state mix= (rule S6.15).")
     learned = [] if on.is_in_sample else _learned_here(judged)
     texts += [
         f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}."
@@ -716,6 +722,7 @@ def _contests(
         {name: roles[name] for name in references},
         judged.arm,
         costs,
+        judged.mix,
     )
 
 

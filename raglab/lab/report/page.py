@@ -38,13 +38,14 @@ from raglab.lab.report.promise_sections import (
 )
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.traffic_section import traffic_section
+from raglab.lab.report.traffic_section import mix_section, traffic_section, with_mix_costs
 from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
 from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics import robustness
+from raglab.metrics.mixes import Mix
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.values import Status
@@ -226,7 +227,10 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # by title; `PARTS` 
     "Candidates": lambda on: parts.candidates_section(on.judged, on.study, on.notes[:1]),
     "Decision by expected cost": lambda on: parts.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
-    "If the labels or the traffic were others": lambda on: assumptions(on.judged),
+    "If the labels or the traffic were others": lambda on: [
+        *assumptions(on.judged),
+        *mix_section(on.judged),
+    ],
     "Does the confidence mean what it says?": lambda on: parts.reliability_section(on.judged),
     "Risk and coverage": lambda on: [
         *parts.risk_coverage_section(on.judged),
@@ -345,6 +349,7 @@ def write_report(
     trace_id: str | None = None,
     cockpit: str | None = None,
     review: Review | None = None,
+    mix: Mix = metrics.SAMPLE,
 ) -> Path:
     """Write one self-contained HTML page, and its figures as PNG in folder `<stem>_figures/`.
 
@@ -382,6 +387,7 @@ def write_report(
         frame, in which only its own scripts run.
       review: of logged requests (`raglab.lab.traffic_review.review`), shown as a section of its
         own.
+      mix: shares of the labels in traffic that rates and costs are of, see `raglab.Goal`.
 
     Returns:
       The path of the page.
@@ -393,11 +399,15 @@ def write_report(
     Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9, S6.11.
     """
     goal = Goal(
-        costs=costs, targets=targets or {}, min_coverage=min_coverage, max_over_ask=max_over_ask
+        costs=costs,
+        targets=targets or {},
+        min_coverage=min_coverage,
+        max_over_ask=max_over_ask,
+        mix=mix,
     )
     if incumbent == DEFAULTS and len(policies) == 1:
         (incumbent,) = policies
-    judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
+    judged = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
     # A study knows its splits; without one the policies' own records say what learned from these
     # cases (rule S6.11).
     learned = {name: row for name, row in _learned_rows(judged).items() if row.k or row.unknown}
@@ -426,6 +436,7 @@ def write_report(
         n_certify=n_certify,
         failed=failed,
     )
+    judged = with_mix_costs(judged, study, goal)
     _check_trials(trials)
     page = Path(out)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
@@ -467,7 +478,7 @@ def _report_data(
     tuned: str,
     incumbent: str,
     split: str,
-    costs: metrics.Costs | None = None,
+    goal: Goal,
 ) -> ReportData:
     if not len(trace):
         msg = "a report needs at least one case, got none; check the split."
@@ -484,7 +495,9 @@ def _report_data(
     name = trace.arms[0] if arm is None else arm
     every = list(policies.values())
     replayed = held_trace(trace)
-    table = replay.rate_table(replay.tally(replayed, every, name), every, costs=costs).set_axis(
+    counts = replay.tally(replayed, every, name)
+    weighed, _ = replay.trace_weighings(replayed, counts.cells, goal.mix, every, name)
+    table = replay.rate_table(counts, every, costs=goal.costs, weighed=weighed).set_axis(
         list(policies), axis=0
     )
     decided = replay.decide_policies(
@@ -501,6 +514,7 @@ def _report_data(
         signals=answer_signals(replayed, policies[names[-1]], name),
         table=table,
         targets={},
+        mix=goal.mix,
     )
 
 

@@ -77,6 +77,8 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
+from raglab.metrics.crossings import Crossing
+from raglab.metrics.mixes import Mix
 from raglab.policy_parts.sections import EXPECTED_COST, ModelSection
 from raglab.store.policies import Policy
 from raglab.values import NONE, Status
@@ -98,7 +100,8 @@ class ReportData(NamedTuple):
     that were fitted or chosen on the cases of the page. learned: by name, from how many of these
     cases each policy learned, where its own record says so. n_certify: answerable cases of split
     certify; None where none is known. failed: certification of the subject that certified nothing;
-    None where none is known.
+    None where none is known. mix: shares of the labels in traffic that rates and costs are of.
+    crossing, mix_costs: of the subject, see `TuneResult`; None where these cases cannot tell.
     """
 
     trace: TraceView
@@ -115,6 +118,9 @@ class ReportData(NamedTuple):
     learned: Mapping[str, Learned] = MappingProxyType({})
     n_certify: int | None = None
     failed: Certification | None = None
+    mix: Mix = metrics.SAMPLE
+    crossing: Crossing | None = None
+    mix_costs: pd.DataFrame | None = None
 
     @property
     def refusal(self) -> str:

@@ -1,14 +1,63 @@
-"""Traffic section (shore): the figures of a review in a report (S3.6, S6.4)."""
+"""Traffic sections (shore): the traffic mix and a review in a report (S3.6, S6.4, S6.15)."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from raglab import metrics
+from raglab.decision.inclusion import inclusion_weights
+from raglab.decision.outcome_codes import CELL_OF_CODE
+from raglab.displays.mixes import MixDisplay
 from raglab.displays.tables import column_table, cut_text, frame_table, rate_cells
 from raglab.displays.traffic import ReviewDisplay
+from raglab.lab.candidates import FIXED
+from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report.blocks import Block, Text
-from raglab.lab.report.sections import picture
+from raglab.lab.report.sections import ReportData, picture
+from raglab.lab.search_space import Goal
 from raglab.lab.traffic_review import Review
+from raglab.metrics.crossings import cost_table, crossing
+from raglab.replay import trace_codes
 
 MOST_ROWS = 20  # of days and of groups
+
+
+def with_mix_costs(judged: ReportData, study: StudyOutcome | None, goal: Goal) -> ReportData:
+    """Costs of the subject and of policies without tuning over the share of ok, and its crossing.
+
+    Those of the study where it was judged on the cases that it was tuned on.
+    """
+    if study is not None and not study.unseen:
+        names = list(dict.fromkeys((study.selected, *FIXED)))
+        table = None if study.mix_costs is None else study.mix_costs.loc[names]
+        return judged._replace(crossing=study.crossing, mix_costs=table)
+    own = judged.policies[judged.subject]
+    free = [
+        name
+        for name in dict.fromkeys((*FIXED, judged.names[0]))
+        if name in judged.policies
+        and judged.policies[name].policy_id != own.policy_id
+        and name not in judged.in_sample
+    ]
+    weighed = inclusion_weights(judged.trace) is not None
+    if not free or judged.subject in judged.in_sample or weighed:
+        return judged
+    names = [judged.subject, *free]
+    codes = trace_codes(judged.replayed, [judged.policies[name] for name in names], judged.arm)
+    paid = dict(zip(names, metrics.cell_costs(goal.matrix)[CELL_OF_CODE[codes]], strict=True))
+    label = judged.signals.label.astype(np.int64)
+    others = np.stack([paid[name] for name in free])
+    crossed = crossing(paid[judged.subject], others, free, label)
+    return judged._replace(crossing=crossed, mix_costs=cost_table(paid, label))
+
+
+def mix_section(judged: ReportData) -> list[Block]:
+    """Expected cost over the share of ok in traffic, where the cases can tell."""
+    if judged.crossing is None or judged.mix_costs is None:
+        return []
+    traffic = Goal(mix=judged.mix).traffic
+    drawn = MixDisplay.from_costs(judged.mix_costs, judged.crossing, mix=traffic)
+    return [picture("traffic_mix", cut_text(drawn.caption), drawn.figure_)]
 
 
 def traffic_section(review: Review | None) -> list[Block]:
