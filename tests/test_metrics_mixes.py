@@ -1,0 +1,259 @@
+"""Traffic mixes: laws of shares, weights, corners and crossings (S6.15)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.gating.expected_cost import LABEL_OF_CLASS, mixed_bias
+from raglab.metrics.crossings import cost_table, crossing
+from raglab.metrics.decision_rates import effective_counts
+from raglab.metrics.mixes import checked_mix, cost_columns, mix_weighings, weighed_by_mix
+from raglab.values import Status
+
+LAWS = settings(deadline=None, derandomize=True, max_examples=120)
+CELLS = st.lists(st.integers(0, 6), min_size=metrics.N_CELLS, max_size=metrics.N_CELLS)
+SHARES = st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(1, 10))
+WITHIN_LABEL = ("false_refusal_rate", "missed_ambiguity_rate")
+
+
+def _shares(parts: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.array(parts) / sum(parts)
+
+
+def _label_mean(cells: NDArray[Any], value: NDArray[Any], label: int) -> float:
+    of = label == metrics.LABEL_OF_CELL
+    return float(cells[of] @ value[of] / cells[of].sum())
+
+
+@LAWS
+@given(CELLS, SHARES)
+def test_the_cost_in_a_mix_is_the_mean_of_the_label_means(
+    counts: list[int], parts: tuple[int, ...]
+) -> None:
+    """Σ share × mean cost of the label; rates inside one label do not move."""
+    cells, shares = np.array(counts), _shares(parts)
+    if (metrics.label_counts(cells) == 0).any():
+        return
+    price = metrics.cell_costs({"refuse": {"answered_wrong": 5.0}})
+    expected = sum(shares[label] * _label_mean(cells, price, label) for label in range(3))
+    weighed = weighed_by_mix(cells[None], shares)
+    assert weighed.weights.sum() == pytest.approx(cells.sum())
+    paid = cost_columns(cells, {"refuse": {"answered_wrong": 5.0}}, None, [weighed])
+    assert float(paid["expected_cost"][0]) == pytest.approx(expected)
+    plain, there = (metrics.rate_columns(cells[None], None, rows) for rows in ((), [weighed]))
+    for name in WITHIN_LABEL:
+        share = shares[[Status.ok, Status.ambiguous][WITHIN_LABEL.index(name)]]
+        if share:
+            assert there[name][0] == pytest.approx(plain[name][0])
+    assert there["coverage_k"][0] == plain["coverage_k"][0]
+
+
+@LAWS
+@given(CELLS)
+def test_the_sample_s_own_shares_change_nothing(counts: list[int]) -> None:
+    """Weights are 1, effective counts are the counts, intervals are the exact ones."""
+    cells = np.array(counts)
+    labels = metrics.label_counts(cells)
+    if (labels == 0).any():
+        return
+    weighed = weighed_by_mix(cells[None], labels / labels.sum())
+    k, n = (counts[0] for counts in effective_counts(weighed))
+    assert k == pytest.approx(metrics.rate_counts(cells))
+    assert n == pytest.approx(metrics.denominators(metrics.rate_counts(cells), labels))
+    plain, there = (metrics.rate_columns(cells[None], 0.9, rows) for rows in ((), [weighed]))
+    for name, column in plain.items():
+        assert there[name] == pytest.approx(column, nan_ok=True)
+
+
+@LAWS
+@given(CELLS, st.data())
+def test_no_mix_inside_is_worse_than_the_worst_corner(counts: list[int], data: Any) -> None:
+    """Every corner keeps the intervals and sums to 1; rates and costs are largest at corners."""
+    cells = np.array(counts)
+    labels = metrics.label_counts(cells)
+    if (labels == 0).any():
+        return
+    ends = {
+        label: tuple(sorted(data.draw(st.tuples(*[st.integers(0, 10)] * 2))))
+        for label in metrics.LABELS[: data.draw(st.integers(1, 3))]
+    }
+    stated = {label: (low / 10, high / 10) for label, (low, high) in ends.items()}
+    try:
+        mix = checked_mix(stated)
+    except ValueError:
+        assert sum(low for low, _ in stated.values()) > 1.0 or (
+            len(stated) == 3 and sum(high for _, high in stated.values()) < 1.0
+        )
+        return
+    assert mix is not None
+    corners = mix.vertices(labels)
+    assert corners.sum(axis=1) == pytest.approx(1.0)
+    for place, (low, high) in enumerate(stated.values()):
+        assert (corners[:, place] >= low - 1e-6).all()
+        assert (corners[:, place] <= high + 1e-6).all()
+    parts = data.draw(st.lists(st.integers(0, 5), min_size=len(corners), max_size=len(corners)))
+    if not sum(parts):
+        return
+    inside = np.array(parts) / sum(parts) @ corners
+
+    def rates(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        table = weighed_by_mix(cells, shares).weights
+        return metrics.rates(metrics.rate_counts(table), metrics.label_counts(table))
+
+    worst = np.nanmax([rates(corner) for corner in corners], axis=0)
+    there = rates(inside)
+    assert (np.isnan(there) | (there <= worst + 1e-9)).all()
+
+
+def test_labels_without_a_share_have_the_rest_in_their_ratio() -> None:
+    """A share of ok alone leaves 3 to 2 to the others; one absent label is none."""
+    mix = checked_mix({"ok": 0.8})
+    assert mix is not None
+    assert mix.vertices(np.array([7, 30, 20])) == pytest.approx(np.array([[0.8, 0.12, 0.08]]))
+    assert mix.vertices(np.array([7, 30, 0])) == pytest.approx(np.array([[0.8, 0.2, 0.0]]))
+    with pytest.raises(ValueError, match="7 ok, 0 refuse, 0 ambiguous"):
+        mix.at_labels(np.array([7, 0, 0]))
+    whole = mix.at_labels(np.array([7, 30, 20]))
+    assert whole.vertices(np.zeros(3)) == pytest.approx(np.array([[0.8, 0.12, 0.08]]))
+    assert checked_mix("sample") is None
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        {"ok": 1.2},
+        {"ok": (0.9, 0.8)},
+        {"fine": 0.5},
+        {},
+        0.9,
+        {"ok": "most"},
+        {"ok": True},
+        {"ok": 0.5, "refuse": 0.4, "ambiguous": 0.2},
+        {"ok": float("nan")},
+        {"ok": (0.1, 0.2, 0.3)},
+        "traffic",
+    ],
+)
+def test_what_is_no_mix_is_refused(mix: Any) -> None:
+    """Shares outside [0, 1], unknown labels, sums other than 1."""
+    with pytest.raises(ValueError, match=r"mix"):
+        checked_mix(mix)
+
+
+@LAWS
+@given(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 3)), min_size=1, max_size=30))
+def test_a_weight_is_a_number_of_equal_cases(rows: list[tuple[int, int]]) -> None:
+    """Rates and costs of weighed cases are those of as many copies."""
+    cell, times = (np.array(column) for column in zip(*rows, strict=True))
+    copies = np.bincount(np.repeat(cell, times), minlength=metrics.N_CELLS)
+    weighed = metrics.weighed_cases(cell[None], times.astype(np.float64))
+    assert weighed.weights[0] / len(cell) == pytest.approx(copies / copies.sum())
+    assert weighed.counts[0].sum() == len(cell)
+    k, n = effective_counts(weighed)
+    alike = metrics.rates(metrics.rate_counts(copies), metrics.label_counts(copies))
+    with np.errstate(invalid="ignore"):
+        assert k[0] / n[0] == pytest.approx(alike, nan_ok=True)
+    assert (
+        n[0]
+        <= metrics.denominators(
+            metrics.rate_counts(weighed.counts), metrics.label_counts(weighed.counts)
+        )[0]
+        + 1e-9
+    ).all()
+
+
+@LAWS
+@given(st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2)), min_size=3, max_size=40))
+def test_weights_of_one_are_no_weights(rows: list[tuple[int, int]]) -> None:
+    """Paired costs to the bit, paired rates up to rounding."""
+    first = np.array([cell for cell, _ in rows])
+    second = (np.array([status for _, status in rows]) * 6 + first % 6).astype(np.int64)
+    ones = np.ones(len(rows))
+    assert metrics.paired_cost(first, second, weights=ones) == metrics.paired_cost(first, second)
+    plain, there = (metrics.paired_rates(first, second, weights=by) for by in (None, ones))
+    for name, field in plain._asdict().items():
+        assert getattr(there, name) == pytest.approx(field, nan_ok=True)
+
+
+@LAWS
+@given(SHARES, SHARES, st.lists(st.integers(-4, 4), min_size=4, max_size=4))
+def test_a_corrected_bias_multiplies_the_chances(
+    fitted: tuple[int, ...], traffic: tuple[int, ...], bias: list[int]
+) -> None:
+    """Each class by share in traffic over share in the fitted cases, normalised (Saerens 2002)."""
+    if not all(fitted):
+        return
+    odds = np.exp(np.array(bias, dtype=np.float64))
+    ratio = (_shares(traffic) / _shares(fitted))[list(LABEL_OF_CLASS)]
+    expected = odds * ratio / (odds * ratio).sum()
+    there = np.exp(np.array(mixed_bias(bias, _shares(fitted), _shares(traffic))))
+    assert there / there.sum() == pytest.approx(expected, abs=1e-9)
+
+
+GRID = st.sampled_from([0.0, 0.5, 1.0])
+
+
+@LAWS
+@given(st.data(), st.integers(2, 12), st.integers(2, 12), st.integers(1, 3))
+def test_a_policy_is_the_cheapest_between_its_crossings_alone(
+    data: Any, n_ok: int, n_refuse: int, n_others: int
+) -> None:
+    """On a grid of shares: strictly cheaper than each other inside, not cheaper outside."""
+    label = np.repeat([Status.ok, Status.refuse], [n_ok, n_refuse]).astype(np.int64)
+    loss = np.array(
+        data.draw(
+            st.lists(
+                st.lists(GRID, min_size=len(label), max_size=len(label)),
+                min_size=n_others + 1,
+                max_size=n_others + 1,
+            )
+        )
+    )
+    names = [f"policy {number}" for number in range(n_others)]
+    found = crossing(loss[0], loss[1:], names, label)
+    assert found is not None
+    all_ok, none_ok = loss[:, label == 0].mean(axis=1), loss[:, label == 1].mean(axis=1)
+    for share in np.linspace(0.0, 1.0, 21):
+        cost = share * all_ok + (1.0 - share) * none_ok
+        if min(abs(share - found.low), abs(share - found.high)) < 1e-9:
+            continue
+        assert (cost[0] < cost[1:].min() - 1e-12) == (found.low < share < found.high)
+    assert found.sample == pytest.approx(n_ok / (n_ok + n_refuse))
+    assert (found.above == "") == (found.high == inf)
+    assert found.low_interval[0] <= found.low_interval[1]
+    assert found == crossing(loss[0], loss[1:], names, label)
+
+
+def test_nothing_crosses_where_the_cases_cannot_tell() -> None:
+    """Without a case that is ok, or with no other, no line is known."""
+    loss = np.ones((2, 4))
+    for code in Status:
+        label = np.full(4, code, dtype=np.int64)
+        if code != Status.ambiguous:
+            assert crossing(loss[0], loss[1:], ["other"], label) is None
+        table = cost_table({"own": loss[0]}, label)
+        assert np.isnan(table[["all_ok", "none_ok"]].to_numpy()).sum() == 1
+    everywhere = crossing(np.zeros(4), loss[1:], ["other"], np.array([0, 0, 1, 1]))
+    assert everywhere is not None
+    assert (everywhere.low, everywhere.high) == (-inf, inf)
+
+
+def test_an_interval_of_mixes_widens_what_a_point_says() -> None:
+    """The value stays in the middle, the interval reaches over all corners."""
+    cells = np.zeros((1, metrics.N_CELLS), dtype=np.int64)
+    cells[0, [1, 6, 2, 8]] = 40, 10, 15, 15
+    point = mix_weighings(cells, np.array([[0.8, 0.2, 0.0]]))
+    wide = mix_weighings(cells, np.array([[0.7, 0.3, 0.0], [0.9, 0.1, 0.0]]))
+    assert len(wide) == 3
+    one, two = (cost_columns(cells, None, 0.95, rows) for rows in (point, wide))
+    assert two["expected_cost"] == pytest.approx(one["expected_cost"])
+    assert two["expected_cost_low"] < one["expected_cost_low"]
+    assert two["expected_cost_high"] > one["expected_cost_high"]
