@@ -223,6 +223,7 @@ class TestSheets:
         assert raglab.traffic_mix(rows.drop(columns="label")) == mix
         assert raglab.traffic_mix(rows.assign(label="ok")) == mix
         assert json.loads(json.dumps(mix.rows)) == mix.rows
+        assert {type(end) for end in ends(mix)} == {float}  # YAML writes no other
 
     @settings(max_examples=25)
     @given(st.randoms(use_true_random=False))
