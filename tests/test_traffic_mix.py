@@ -313,7 +313,7 @@ class TestSheets:
         """Estimates, ends, rows with and without a label, the error."""
         text = str(raglab.traffic_mix(plain(60, 20, 10, 10)))
         assert text.startswith("ok 0.667 (0.")
-        assert "90 of 100" in text
+        assert "90 labels of 100 requests" in text
         assert "0.05" in text
         assert repr(raglab.traffic_mix(plain(60, 20, 10, 10))) == text
         assert str(checked_mix({"ok": (0.8, 0.9)})) == "ok 0.8 to 0.9"

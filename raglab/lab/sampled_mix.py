@@ -52,10 +52,10 @@ def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None
     Example:
       >>> import pandas as pd
       >>> sheet = pd.DataFrame({"question_label": ["ok"] * 80 + ["refuse"] * 16 + [""] * 4})
-      >>> for part in str(traffic_mix(sheet)).split("; "):
+      >>> for part in str(traffic_mix(sheet)).split(" by "):
       ...     print(part)
       ok 0.833 (0.688 to 0.917), refuse 0.167 (0.0831 to 0.312), ambiguous 0 (0 to 0.114)
-      96 of 100 requests labelled, delta 0.05
+      96 labels of 100 requests, delta 0.05
     """
     source = str(sample) if isinstance(sample, str | Path) else "sample"
     rows = [

@@ -103,7 +103,7 @@ class TrafficMix:
             for name in ("drawn", "unknown")
         )
         return (
-            f"{', '.join(shown)}; {drawn - unknown:,} of {drawn:,} requests labelled, "
+            f"{', '.join(shown)} by {drawn - unknown:,} labels of {drawn:,} requests, "
             f"delta {self.delta:g}"
         )
 
