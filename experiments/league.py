@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("data", nargs="?", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "pictures")
     options = parser.parse_args()
-    league = raglab.league_table(options.data)
+    league = raglab.lab.league_table(options.data)
     options.out.mkdir(parents=True, exist_ok=True)
     print("\n".join([f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}"]))
     for table in league.verdict_counts():

@@ -17,7 +17,6 @@ from raglab.audit.log import AuditLog as AuditLog
 from raglab.extensions.cockpit.display import cockpit as cockpit
 from raglab.extensions.imports.mlflow_traces import trace_from_mlflow as trace_from_mlflow
 from raglab.extensions.imports.span_traces import trace_from_spans as trace_from_spans
-from raglab.extensions.league.league import league_table as league_table
 from raglab.extensions.learned_signals.learned_signal import fit_signal as fit_signal
 from raglab.extensions.monitoring.monitoring import monitor as monitor
 from raglab.extensions.scale.sharded_traces import ShardedTrace as ShardedTrace
@@ -34,6 +33,7 @@ from raglab.lab.langchain import trace_from_langchain as trace_from_langchain
 from raglab.lab.learner_comparison import compare_learners as compare_learners
 from raglab.lab.report.page import write_report as write_report
 from raglab.lab.reward_audit import audit_rewards as audit_rewards
+from raglab.lab.sampled_mix import traffic_mix as traffic_mix
 from raglab.lab.search_space import Goal as Goal
 from raglab.lab.signal_audit import audit_signals as audit_signals
 from raglab.lab.study import tune as tune

@@ -231,7 +231,7 @@ class TestLabels:
                 r"line 2: column label must be a text, got no such column",
             ),
             (
-                lambda text: text.replace("ok\nX", "fine\nX"),
+                lambda text: text.replace("ok,\nX", "fine,\nX"),
                 "column label must be ok, refuse, ambiguous or empty, got",
             ),
             (

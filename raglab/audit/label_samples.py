@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -53,6 +54,7 @@ COLUMNS = (
     "answer",
     "reason",
     "label",
+    "question_label",
 )
 MOST_BYTES = 64 * 2**20  # of a labelled file
 _NEAR = 1e-6  # of a whole number, relative: probabilities are rounded in files
@@ -160,7 +162,8 @@ def draw_sample(
 
     Returns:
       A row a request: sample, request_id, stratum, inclusion_probability, sample_size (drawn in
-        all), question, decision, answer, reason (as far as the log keeps them), and an empty label.
+        all), question, decision, answer, reason (as far as the log keeps them), and an empty label
+        and question_label: see `raglab.sample_for_labels`.
 
     Raises:
       ValueError: n below 1, or no request with a decision.
@@ -214,6 +217,7 @@ def draw_sample(
                 "sample_size": len(drawn),
                 **_request_texts(entries, decision),
                 "label": "",
+                "question_label": "",
             }
             for decision in drawn
         ]
@@ -346,15 +350,25 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
       InputError: a file that is neither CSV nor JSON lines, a missing column, or a label that is
         none.
     """
-    if isinstance(labels, str | Path):
-        for line, row in file_rows(Path(labels)):
-            yield checked_row(Where(str(labels), line), row)
+    return starmap(checked_row, placed_rows(labels, "labels"))
+
+
+def placed_rows(
+    rows: pd.DataFrame | str | Path, source: str
+) -> Iterator[tuple[Where, Mapping[str, Any]]]:
+    """Rows of a file as `file_rows` reads them, or of a frame as texts, each with its place.
+
+    Args:
+      rows: file, CSV or JSON lines, or a frame.
+      source: what messages call a frame.
+    """
+    if isinstance(rows, str | Path):
+        for line, row in file_rows(Path(rows)):
+            yield Where(str(rows), line), row
         return
-    texts = labels.astype(object).where(labels.notna(), "").astype(str)
+    texts = rows.astype(object).where(rows.notna(), "").astype(str)
     for place, record in enumerate(texts.to_dict("records")):
-        yield checked_row(
-            Where("labels", place + 1), {str(name): cell for name, cell in record.items()}
-        )
+        yield Where(source, place + 1), {str(name): cell for name, cell in record.items()}
 
 
 def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:

@@ -1,4 +1,4 @@
-"""Command line (shore): explain, audit, audit sample, audit label."""
+"""Command line (shore): explain, audit, audit sample, audit label, audit mix."""
 
 from __future__ import annotations
 
@@ -99,12 +99,13 @@ def audit(
 ) -> None:
     """Print counts by day and the default table of an audit log, or check the log.
 
-    `sample` draws requests to be labelled, `label` reads the labels back. Exit code 5 where
+    `sample` draws requests to be labelled, `label` reads the labels back, `mix` prints the traffic
+    mix that they tell. Exit code 5 where
     --verify finds that a log was damaged or altered, does not contain a head, or has no chain yet.
     """
     from raglab.audit.log_summary import days, defaults
 
-    # `audit sample` and `audit label` pass through here first; they open the log themselves.
+    # `audit sample` and its like pass through here first; they open the log themselves.
     if ctx.invoked_subcommand is not None:
         return
     # Forgetting rewrites rows: a check or a head in the same call could be of the log before it or
@@ -234,9 +235,10 @@ def sample(
     """Draw requests to label, evenly over decisions and their gates, without replacement.
 
     Each row has the request, its stratum, the probability with which it was drawn, question, answer
-    and reason as far as the log keeps them, and an empty column `label`: write ok, refuse or
-    ambiguous, whatever the request should have got, or leave it empty. The draw is kept in the log,
-    so that `raglab audit label` knows whom it stands for.
+    and reason as far as the log keeps them, and empty columns: in `label` write ok, refuse or
+    ambiguous, whatever the request should have got, in `question_label` what the question should
+    get, whatever the answer, or leave them empty. The draw is kept in the log, so that `raglab
+    audit label` knows whom it stands for; `raglab audit mix` reads `question_label`.
     """
     from raglab.audit.label_samples import draw_sample, write_sample
 
@@ -288,6 +290,17 @@ def label(
     say(table_text(rates.drop(columns=["until", "since", "level"]).round(4)))
 
 
+def mix(
+    sheet: Annotated[Path, typer.Argument(help="Labelled sheet, CSV or JSON lines.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the traffic mix that the column question_label of a drawn sheet tells."""
+    from raglab.lab.sampled_mix import traffic_mix
+
+    traffic = traffic_mix(sheet)
+    show(traffic.rows, as_json=True) if as_json else say(str(traffic))
+
+
 def _place(ctx: typer.Context, log: str | None) -> str | None:
     """Log of a command, or the one that stands before its name."""
     before = ctx.parent.params.get("log") if ctx.parent is not None else None
@@ -300,4 +313,5 @@ AUDIT.command(
     epilog="Example: raglab audit sample out/sample.csv -n 200 --last 5000 --log out/index"
 )(sample)
 AUDIT.command(epilog="Example: raglab audit label out/sample.csv --log out/index")(label)
+AUDIT.command(epilog="Example: raglab audit mix out/sample.csv")(mix)
 COMMANDS = ((explain, "raglab explain 4f0c2d --log out/index"),)

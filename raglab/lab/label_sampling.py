@@ -166,10 +166,11 @@ def sample_for_labels(
 
     Returns:
       A row a request: sample, request_id, stratum, inclusion_probability, sample_size (drawn in
-        all), question, decision, answer, reason, an empty label, policy_id and margin.
-        `raglab.audit.label_samples.write_sample` writes it as a file that people fill in: the label
-        is what the request should have got, `refuse` where the answer is wrong or must not be
-        given.
+        all), question, decision, answer, reason, an empty label and question_label, policy_id and
+        margin. `raglab.live.write_sample` writes it as a file that people fill in. label: what the
+        request should have got, `refuse` where the answer is wrong or must not be given.
+        question_label: what the question should get, whatever the answer; `raglab.traffic_mix`
+        reads it.
 
     Raises:
       ValueError: n below 1, a margin outside (0, 1), or no request.
@@ -217,6 +218,7 @@ def sample_for_labels(
         "answer": frame["answer"].fillna("").tolist(),
         "reason": frame["reason"].tolist(),
         "label": "",
+        "question_label": "",
         "policy_id": policy.policy_id,
         "margin": margin,
     }
@@ -309,10 +311,11 @@ def _stated_margin(rows: Sequence[SampleRow], source: str, policy: PolicyData) -
             f"{record['policy_id']}, not {policy.policy_id}",
         )
         raise input_error(Where(source), "a labelled sample must be of the policy", remedy, value)
-    return _number(record, "margin", source)
+    return sheet_number(record, "margin", source)
 
 
-def _number(record: Mapping[str, Any], name: str, source: str) -> float:
+def sheet_number(record: Mapping[str, Any], name: str, source: str) -> float:
+    """Number in a column of a row of a sheet."""
     try:
         return float(record[name])
     except (KeyError, ValueError):
@@ -331,7 +334,7 @@ def _drawn_rows(
     # Who deletes rows without a label would make those that stay look like all that were drawn.
     stated = {
         row.record[STRATUM]: round(
-            _number(row.record, PROBABILITY, source) * sizes.get(row.record[STRATUM], 0)
+            sheet_number(row.record, PROBABILITY, source) * sizes.get(row.record[STRATUM], 0)
         )
         for row in rows
         if row.record.get(STRATUM)

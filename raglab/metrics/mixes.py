@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, Costs, cost_interval, expected_cost, hull
 from raglab.metrics.decision_rates import Weighed, label_counts
-from raglab.metrics.intervals import Stratum, clopper_pearson, finite_interval
+from raglab.metrics.intervals import (
+    Stratum,
+    check_delta,
+    clopper_pearson,
+    finite_interval,
+    stratified_rate,
+)
 
 SAMPLE: Literal["sample"] = "sample"  # the mix of the labelled cases themselves
 FEW_UNITS = 10  # cases of a label below which its part of a mix is said to rest on few
@@ -44,18 +50,20 @@ class TrafficMix:
     low: tuple[float, ...]
     high: tuple[float, ...]
     delta: float = 0.0
-    strata: tuple[tuple[Stratum, Stratum, Stratum], ...] = ()
+    strata: tuple[tuple[Stratum, ...], ...] = ()
     is_finite: bool = False
     is_fixed: bool = False
     corners: tuple[tuple[float, ...], ...] = ()
 
     def at(self, delta: float) -> TrafficMix:
-        """The same estimate with intervals of another error; stated shares as they are.
+        """The same estimate with intervals of another error.
+
+        Shares and errors that the user stated stay as they are.
 
         Args:
-          delta: probability that the true shares lie outside, in (0, 1).
+          delta: probability that the true shares lie outside, in (0, 0.5).
         """
-        if not self.strata:
+        if self.is_fixed or not self.strata:
             return self
         return estimated_mix(self.strata, delta, is_finite=self.is_finite)
 
@@ -73,11 +81,33 @@ class TrafficMix:
         }
         return stated | ({"delta": self.delta} if self.delta else {})
 
+    @property
+    def estimate(self) -> dict[str, float]:
+        """Estimate of each share, by label; empty of stated shares.
+
+        Of each stratum the rows with a label speak for all; one without any is left out.
+        """
+        by_label = zip(LABELS, zip(*self.strata, strict=True), strict=False)
+        return {label: stratified_rate(strata)[0] for label, strata in by_label}
+
     def __str__(self) -> str:
-        return ", ".join(
-            f"{label} {low:.3g}" + (f" to {high:.3g}" if high > low else "")
+        parts = {
+            label: f"{low:.3g}" + (f" to {high:.3g}" if high > low else "")
             for label, (low, high) in self.shares.items()
+        }
+        if not self.strata:
+            return ", ".join(f"{label} {ends}" for label, ends in parts.items())
+        shown = (f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items())
+        drawn, unknown = (
+            sum(getattr(stratum, name) for stratum, *_ in self.strata)
+            for name in ("drawn", "unknown")
         )
+        return (
+            f"{', '.join(shown)} by {drawn - unknown:,} labels of {drawn:,} requests, "
+            f"delta {self.delta:g}"
+        )
+
+    __repr__ = __str__
 
     def at_labels(self, labels: NDArray[Any], where: str = "") -> TrafficMix:
         """The mix made whole by labelled cases: what is not stated, and the corners.
@@ -182,20 +212,20 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
 
 
 def estimated_mix(
-    strata: tuple[tuple[Stratum, Stratum, Stratum], ...], delta: float, *, is_finite: bool
+    strata: tuple[tuple[Stratum, ...], ...], delta: float, *, is_finite: bool
 ) -> TrafficMix:
     """Mix with an interval of each share, all of them together at confidence 1 − delta.
 
     Args:
       strata: counts by stratum and label.
-      delta: probability that the true shares lie outside, in (0, 1).
+      delta: probability that the true shares lie outside, in (0, 0.5).
       is_finite: whether strata were drawn from requests of known number; else the draws are a
         simple random sample of all traffic.
 
     Source: rule S6.15; Clopper and Pearson 1934, Bonferroni over labels; of strata the tails of the
       hypergeometric distribution (Buonaccorsi 1987), Bonferroni over strata and labels, summed.
     """
-    each = 1.0 - delta / (len(strata) * len(LABELS))
+    each = 1.0 - check_delta(delta) / (len(strata) * len(LABELS))
     by_label = list(zip(*strata, strict=True))
     if is_finite:
         size = sum(stratum.size for stratum in by_label[0])
@@ -209,7 +239,7 @@ def estimated_mix(
             ]
             for (only,) in by_label
         ]
-    low, high = (tuple(np.round([pair[end] for pair in ends], _WRITTEN)) for end in (0, 1))
+    low, high = (tuple(np.round([pair[end] for pair in ends], _WRITTEN).tolist()) for end in (0, 1))
     return TrafficMix(low, high, delta, strata, is_finite)
 
 

@@ -1,0 +1,105 @@
+"""Sampled mix (shore): the traffic mix that a labelled random sample of requests tells (S6.15)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raglab.audit.label_samples import check_whole_samples, placed_rows
+from raglab.decision.inclusion import PROBABILITY
+from raglab.lab.label_sampling import STRATUM, sheet_number
+from raglab.metrics.costs import LABELS
+from raglab.metrics.intervals import Stratum
+from raglab.metrics.mixes import TrafficMix, estimated_mix
+from raglab.store.files import Where, input_error, shown_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUESTION_LABEL = "question_label"  # column of a sheet
+_OF_A_DRAW = (STRATUM, PROBABILITY, "sample_size")
+SHOWN_DELTA = 0.05  # of intervals whose error nobody stated
+
+
+def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None) -> TrafficMix:
+    """Shares of the labels in traffic, with intervals, from a random sample of it.
+
+    Only the column `question_label` is read: what the *question* should get, `ok` for an answer,
+    `refuse`, or `ambiguous` for a question back; empty where nobody can say, which counts from none
+    to all. The column `label` says something else: it is `refuse` where the answer was wrong.
+
+    Args:
+      sample: sheet of `raglab.sample_for_labels` or `raglab.live.draw_sample` with every drawn row,
+        or any frame or file (CSV, JSON lines) of requests that were drawn at random. With a column
+        `stratum`, rows of a stratum were drawn from n / `inclusion_probability` requests without
+        replacement, and each value of `sample` is traffic of its own. Without, the rows are a
+        simple random sample.
+      delta: probability that the true shares lie outside their intervals, in (0, 0.5), which a
+        certificate spends on the mix. Where not stated, 0.05 is shown, and a certificate takes half
+        of its own delta.
+
+    Returns:
+      The mix, for `mix=` of a `Goal`, a sweep or a certificate; `estimate` has a number a label.
+
+    Raises:
+      InputError: no column `question_label` or another value in it, no row with a label, rows of a
+        stratum that are missing, or probabilities that differ within one.
+
+    Source: rule S6.15; see `raglab.metrics.mixes.estimated_mix`.
+
+    Example:
+      >>> import pandas as pd
+      >>> sheet = pd.DataFrame({"question_label": ["ok"] * 80 + ["refuse"] * 16 + [""] * 4})
+      >>> for part in str(traffic_mix(sheet)).split(" by "):
+      ...     print(part)
+      ok 0.833 (0.688 to 0.917), refuse 0.167 (0.0831 to 0.312), ambiguous 0 (0 to 0.114)
+      96 labels of 100 requests, delta 0.05
+    """
+    source = str(sample) if isinstance(sample, str | Path) else "sample"
+    rows = [
+        (where, {name: "" if cell is None else str(cell).strip() for name, cell in row.items()})
+        for where, row in placed_rows(sample, source)
+    ]
+    is_finite = any(row.get(STRATUM) for _, row in rows)
+    # a sheet that lost its strata or probabilities is no simple random sample
+    is_drawn = any(row.get(name) for name in _OF_A_DRAW for _, row in rows)
+    labels: list[str] = []
+    drawn: list[tuple[str, str, float, str]] = []
+    for where, row in rows:
+        label = row.get(QUESTION_LABEL)
+        if label not in (*LABELS, ""):
+            rule = f"column {QUESTION_LABEL} must be {', '.join(LABELS)} or empty"
+            value = "no such column" if label is None else shown_value(label)
+            remedy = "say there what the question should get; column label does not say it"
+            raise input_error(where, rule, remedy, value)
+        chance = sheet_number(row, PROBABILITY, source) if is_drawn else 1.0
+        name = row.get("sample", "") if is_finite else ""  # else one simple random sample
+        labels.append(label)
+        drawn.append((name, row.get(STRATUM, ""), chance, row.get("sample_size", "")))
+    chances = {(name, stratum): chance for name, stratum, chance, _ in drawn}
+    if not all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn):
+        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
+        raise input_error(Where(source), rule, "keep it as it was written")
+    check_whole_samples(drawn, source)
+    if not any(labels):
+        rule, remedy = f"a row must have a {QUESTION_LABEL}", "label some questions"
+        raise input_error(Where(source), rule, remedy, f"none in {len(rows)} rows")
+    sizes = Counter(row[:2] for row in drawn)
+    # draws are even: where each stratum has one, nobody may be drawn of others
+    if len(drawn) == len(sizes) > 1:
+        rule, remedy = "some stratum must have two drawn rows", "draw more than there are strata"
+        raise input_error(Where(source), rule, remedy, f"one in each of {len(sizes)}")
+    counts = Counter(zip((row[:2] for row in drawn), labels, strict=True))
+    strata = tuple(
+        tuple(
+            Stratum(
+                round(n / chances[key]) if is_finite else n, n, counts[key, label], counts[key, ""]
+            )
+            for label in LABELS
+        )
+        for key, n in sorted(sizes.items())
+    )
+    mix = estimated_mix(strata, SHOWN_DELTA if delta is None else delta, is_finite=is_finite)
+    return replace(mix, is_fixed=delta is not None)
