@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from raglab import gates, resolver
+from raglab import gates, metrics, resolver
 from raglab.arguments.field_rules import read_only
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
@@ -46,6 +46,7 @@ from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gating import expected_cost
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, firing_of
+from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES
@@ -840,7 +841,7 @@ class Decisions(CaseVerdicts):
         """Why the case came out as it did, in one line with the numbers."""
         return decision_reason(self, row)
 
-    def frame(self, *, reasons: bool = False) -> pd.DataFrame:
+    def frame(self, *, reasons: bool = False, mix: Mix = metrics.SAMPLE) -> pd.DataFrame:
         """One row a case.
 
         Its query, label, status, what decided, confidence, sources, options, whether it is correct.
@@ -853,6 +854,8 @@ class Decisions(CaseVerdicts):
         Args:
           reasons: also `reason`, what decided with its numbers, and `warnings`, each a sentence a
             case: a hundred times as slow as all else. Of one case `reason` and `explain` tell them.
+          mix: shares of the labels in traffic, see `raglab.sweep`; a column `weight` then makes
+            weighted means those of that traffic (rule S6.15).
         """
         import pandas as pd
 
@@ -895,7 +898,7 @@ class Decisions(CaseVerdicts):
         columns |= {
             f"{SIGNALS}.{name}": evidence.signals[evidence.known.place(name)][at] for name in own
         }
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns | mix_column(self.label_code, mix))
 
 
 def _restored(

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab import metrics
 from raglab.arguments.field_rules import read_only
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.loops.parallel import run_each
+from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.values import Case
 
@@ -203,7 +205,7 @@ class ShardedDecisions(CaseVerdicts):
         """
         return self.shard_of(case_id).options(case_id)
 
-    def frame(self, *, reasons: bool = False) -> pd.DataFrame:
+    def frame(self, *, reasons: bool = False, mix: Mix = metrics.SAMPLE) -> pd.DataFrame:
         """One row a case, see `Decisions.frame`.
 
         Every shard is decided once more, by `raglab.lab.parallel_workers`.
@@ -212,7 +214,8 @@ class ShardedDecisions(CaseVerdicts):
         `status`, `decided_by` and `confidence()`, or the frames of `shards()` one by one.
         """
         function = partial(shard_frame, decided=self.decided, reasons=reasons)
-        return join_frames(list(run_each(function, self.trace.parts, what="frame")))
+        table = join_frames(list(run_each(function, self.trace.parts, what="frame")))
+        return table.assign(**mix_column(self.label_code, mix))
 
 
 def _cases_at(cases: Sequence[Case], rows: Sequence[int]) -> list[Case]:

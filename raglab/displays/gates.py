@@ -506,6 +506,7 @@ class ReliabilityDisplay(Display):
         n_bins: int = 10,
         strategy: Strategy = "uniform",
         level: float = 0.95,
+        weights: NDArray[np.float64] | None = None,
         name: str | None = None,
         ax: Axes | None = None,
         **style: Any,  # noqa: ANN401 - of the points
@@ -523,6 +524,8 @@ class ReliabilityDisplay(Display):
           n_bins: number of bins; not used by "corp".
           strategy: "uniform", "quantile" or "corp".
           level: of the intervals.
+          weights: of each case in a traffic mix (rule S6.15), [Q]; points, ECE and intervals are
+            then of that traffic, the others of the cases.
           name: drawn in the legend or title.
           ax: axes to draw on; new ones where not given.
           **style: of what is drawn, in matplotlib's words.
@@ -535,11 +538,15 @@ class ReliabilityDisplay(Display):
           `ReliabilityDisplay.from_predictions(right, p, strategy="corp", name="cross-fitted")`.
         """
         curve = calibration.reliability(y_true, y_prob, bins=n_bins, strategy=strategy)
+        interval = metrics.clopper_pearson(curve.k, curve.n, level)
+        ece = calibration.ece(y_true, y_prob)
+        if weights is not None:
+            curve, interval, ece = _weighed_curve(curve, y_true, y_prob, weights, level)
         return cls(
             curve=curve,
-            interval=metrics.clopper_pearson(curve.k, curve.n, level),
+            interval=interval,
             spread=calibration.reliability(y_true, y_prob, bins=SPREAD_BINS),
-            ece=calibration.ece(y_true, y_prob),
+            ece=ece,
             smooth_ece=calibration.smooth_ece_with_bandwidth(y_true, y_prob),
             brier=calibration.brier_decomposition(y_true, y_prob),
             level=level,
@@ -621,6 +628,29 @@ class ReliabilityDisplay(Display):
             columns,
             f"exact {100 * self.level:g} % interval",
         )
+
+
+def _weighed_curve(
+    curve: Curve, y: ArrayLike, p: ArrayLike, weights: NDArray[np.float64], level: float
+) -> tuple[Curve, Interval, float]:
+    """Points, intervals and ECE of weighted cases in the bins of a curve.
+
+    An interval is that of as many cases as those of the bin are worth (Kish 1965).
+    """
+    truth, score = np.asarray(y, dtype=np.float64), np.asarray(p, dtype=np.float64)
+    place = np.maximum(np.searchsorted(curve.at, score, side="left") - 1, 0)
+    size, mean, rate, squares = (
+        np.bincount(place, weights * part, minlength=len(curve.at))
+        for part in (1.0, score, truth, weights)
+    )
+    there = size > 0.0  # a label without a share weighs nothing
+    x, came = (
+        np.divide(part, size, out=np.full(len(size), np.nan), where=there) for part in (mean, rate)
+    )
+    worth = np.divide(size**2, squares, out=np.zeros(len(size)), where=there)
+    interval = metrics.clopper_pearson(np.nan_to_num(came) * worth, worth, level)
+    error = float(np.nansum(size * np.abs(x - came)) / size.sum())
+    return curve._replace(x=x, y=came), interval, error
 
 
 def _curve_frame(curve: Curve, interval: Interval, names: tuple[str, str, str]) -> pd.DataFrame:

@@ -260,6 +260,21 @@ def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[
     return np.where(size > 0.0, weight, 0.0)
 
 
+def mix_column(label: NDArray[np.integer[Any]], mix: Mix) -> dict[str, NDArray[np.float64]]:
+    """Column `weight` of cases in a stated mix, mean 1; none where it is the sample's.
+
+    Args:
+      label: of each case, below 0 where it has none, whose weight is NaN, [Q].
+      mix: see `checked_mix`.
+    """
+    stated = checked_mix(mix)
+    if stated is None:
+        return {}
+    counts = np.bincount(label[label >= 0], minlength=len(LABELS))
+    shares = stated.at_labels(counts).vertices(counts).mean(axis=0)
+    return {"weight": np.append(label_weights(counts, shares), np.nan)[label]}
+
+
 def weighed_by_mix(cells: NDArray[Any], shares: NDArray[np.float64]) -> Weighed:
     """Cells under a mix.
 

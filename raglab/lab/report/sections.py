@@ -74,6 +74,7 @@ from raglab.lab.report.verdicts import (
     threshold_curves,
     verdicts,
 )
+from raglab.lab.search_space import Goal
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
@@ -582,7 +583,10 @@ def reliability_section(judged: ReportData) -> list[Block]:
     if not len(score):
         return [Text("No case has a confidence: nothing was retrieved.")]
     shown = name if unit == 1.0 else f"{name} / {unit:g}"
-    as_it_is = ReliabilityDisplay.from_predictions(right, score / unit, name=shown)
+    # P(right) of a policy that is made for a mix is that of its traffic
+    weights = Goal(mix=judged.mix).case_weights(judged.signals.label)
+    by = None if weights is None or unit > 1.0 else weights[known]
+    as_it_is = ReliabilityDisplay.from_predictions(right, score / unit, weights=by, name=shown)
     judgements = {f"{shown}, as it is": calibration.judged(right, score / unit)}
     # With few right or few wrong cases isotonic steps follow noise.
     enough = min(int(right.sum()), int((~right).sum())) >= LEAST
