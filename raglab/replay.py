@@ -743,8 +743,10 @@ def steps(
     )
     # Rates of all thresholds at once: counts recur from one to the next.
     stated = checked_mix(mix)
-    labels = metrics.label_counts(cells[0])
-    vertices = None if stated is None else stated.at_labels(labels).vertices(labels)
+    vertices = None
+    if stated is not None and len(cells):
+        labels = metrics.label_counts(cells[0])
+        vertices = stated.at_labels(labels).vertices(labels)
     rates = _rate_columns(cells, level, costs, mix_weighings(cells, vertices))
     table = pd.DataFrame({"path": names, "low": low, "high": high, **rates})
     flat = [name for name, curve in curves.items() if len(curve.low) == 1]

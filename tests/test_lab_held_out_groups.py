@@ -202,9 +202,9 @@ def folds_of_fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NDArray[Any], N
     seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
     weights, fusion_fit = decision_fitting._fit_weights, fused_gate.fit_fusion
 
-    def of_decision(x: NDArray[Any], classes: NDArray[Any], *more: Any) -> Any:
+    def of_decision(x: NDArray[Any], classes: NDArray[Any], *more: Any, **by: Any) -> Any:
         seen.append((x, classes))
-        return weights(x, classes, *more)
+        return weights(x, classes, *more, **by)
 
     def of_gate(signals: NDArray[Any], right: NDArray[Any], *more: Any) -> Any:
         seen.append((signals.T, right))

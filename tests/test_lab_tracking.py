@@ -41,6 +41,7 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
         "selected": "chain",
         "held_out_estimate": 0.31,
         "advantage": Advantage(0.5, -0.419, 1.419, 0.182, "always-answer", 4),
+        "crossing": None,
         "trials": pd.DataFrame(
             {"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}
         ),

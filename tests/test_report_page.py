@@ -537,7 +537,7 @@ def test_page_needs_nothing_else(page: str) -> None:
     page = without_own_script(page)
     tags = Tags(page).tags
     images = [attributes for tag, attributes in tags if tag == "img"]
-    assert len(images) == 7
+    assert len(images) == 8
     assert all(
         str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images
     )

@@ -644,13 +644,13 @@ def _weighed_curve(
         for part in (1.0, score, truth, weights)
     )
     there = size > 0.0  # a label without a share weighs nothing
-    x, came = (
+    x, observed = (
         np.divide(part, size, out=np.full(len(size), np.nan), where=there) for part in (mean, rate)
     )
     worth = np.divide(size**2, squares, out=np.zeros(len(size)), where=there)
-    interval = metrics.clopper_pearson(np.nan_to_num(came) * worth, worth, level)
-    error = float(np.nansum(size * np.abs(x - came)) / size.sum())
-    return curve._replace(x=x, y=came), interval, error
+    interval = metrics.clopper_pearson(np.nan_to_num(observed) * worth, worth, level)
+    error = float(np.nansum(size * np.abs(x - observed)) / size.sum())
+    return curve._replace(x=x, y=observed), interval, error
 
 
 def _curve_frame(curve: Curve, interval: Interval, names: tuple[str, str, str]) -> pd.DataFrame:

@@ -119,12 +119,12 @@ class MixDisplay(FrameDisplay):
         Source: rule S6.15.
         """
         own = subject or next(iter(losses))
-        others = [other for other in losses if other != own]
+        rivals = [policy for policy in losses if policy != own]
         crossed = None
-        if others:
-            paid = np.stack([losses[other] for other in others])
-            crossed = crossing(losses[own], paid, others, label, seed)
-        table = cost_table({other: losses[other] for other in (own, *others)}, label)
+        if rivals:
+            paid = np.stack([losses[policy] for policy in rivals])
+            crossed = crossing(losses[own], paid, rivals, label, seed)
+        table = cost_table({policy: losses[policy] for policy in (own, *rivals)}, label)
         return cls.from_costs(table, crossed, mix=mix, name=name, ax=ax, **style)
 
     @classmethod

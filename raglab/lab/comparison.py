@@ -204,7 +204,7 @@ def compare(
     comparison = Comparison(
         *sides, len(first), table, changed, basis, missing, alone, in_sample, failed
     )
-    return comparison._replace(mix=str(traffic.mix))
+    return comparison._replace(mix=str(traffic.traffic or metrics.SAMPLE))
 
 
 def paired_table(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -499,7 +498,7 @@ class Goal:
     mix: Mix = SAMPLE
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mix", checked_mix(self.mix) or SAMPLE)
+        checked_mix(self.mix)
         right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
         if right.any():
             stated = ", ".join(
@@ -539,7 +538,7 @@ class Goal:
     @property
     def traffic(self) -> TrafficMix | None:
         """The stated mix; None of the sample's own."""
-        return self.mix if isinstance(self.mix, TrafficMix) else None
+        return checked_mix(self.mix)
 
     def at_labels(self, labels: NDArray[Any]) -> Goal:
         """The same goal, its mix made whole by labelled cases.
@@ -550,10 +549,8 @@ class Goal:
         Raises:
           ValueError: a label has a share in traffic and no case.
         """
-        goal = copy(self)
-        if self.traffic is not None:
-            object.__setattr__(goal, "mix", self.traffic.at_labels(labels))
-        return goal
+        traffic = self.traffic
+        return self if traffic is None else replace(self, mix=traffic.at_labels(labels))
 
     def vertices(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
         """Outermost mixes, [V, 3]; None where the mix is the sample's.
@@ -561,9 +558,10 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20], whose labels share what the mix does not state.
         """
-        if self.traffic is None:
+        traffic = self.traffic
+        if traffic is None:
             return None
-        return self.traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+        return traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
 
     def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
         """Shares of the labels at which costs are taken, the mean of the outermost mixes, [3]."""

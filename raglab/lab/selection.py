@@ -10,6 +10,7 @@ drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -304,9 +305,9 @@ class Selection(NamedTuple):
     costs: pd.DataFrame
     held_out_estimate: float
     gains: Mapping[str, NDArray[np.float64]]
-    losses: Mapping[str, NDArray[np.float64]]
     missing: Mapping[str, MissingAnswers]
     misses: float
+    losses: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
 
 
 def select_candidate(
@@ -361,11 +362,7 @@ def select_candidate(
     nested = nested_costs(every, goal, allowed, cases.groups, cases.seed)
     losses = {name: every.loss[row] for name, row in zip(names, at, strict=True)}
     own = every.loss[choice.chosen]
-    with np.errstate(invalid="ignore"):
-        known = ~np.isnan(nested.by_label)
-        mean = np.nansum(nested.by_label, axis=0) / known.sum(axis=0)
-    worse = np.nan_to_num(mean - _label_costs(every, own, np.ones(len(own))))
-    losses[names[chosen]] = own + np.maximum(worse, 0.0)[cases.label]
+    losses[names[chosen]] = own + _optimism(every, own, nested)[cases.label]
     return Selection(
         selected=names[chosen],
         incumbent=names[every.options[choice.incumbent].candidate],
@@ -383,6 +380,21 @@ def select_candidate(
             )
         ),
     )
+
+
+def _optimism(
+    options: Options, own: NDArray[np.float64], nested: NestedCosts
+) -> NDArray[np.float64]:
+    """How much dearer the choice is in each label when it is nested, at least 0, [3].
+
+    Args:
+      own: cost of each case under what is chosen, [Q].
+    """
+    known = ~np.isnan(nested.by_label)
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(nested.by_label, axis=0) / known.sum(axis=0)
+    worse = mean - _label_costs(options, own, np.ones(len(own)))
+    return np.maximum(np.nan_to_num(worse), 0.0)
 
 
 def _mean_counts(candidate: Candidate, value: int, cases: Cases) -> NDArray[np.float64]:

@@ -929,17 +929,17 @@ def _judged_costs(
     compared = dict(table.get("compared", {}))
     for name, policy in policies.items():
         free = [
-            other
-            for other in FIXED
-            if policies[other].policy_id != policy.policy_id and compared.get(other, True)
+            rival
+            for rival in FIXED
+            if policies[rival].policy_id != policy.policy_id and compared.get(rival, True)
         ]
         known = cases.weight is None and judged.weight is None and free
         crossings[name] = (
-            crossing(losses[name], np.stack([losses[other] for other in free]), free, label)
+            crossing(losses[name], np.stack([losses[rival] for rival in free]), free, label)
             if known
             else None
         )
-    ends = [np.nan if found is None else found.high for found in crossings.values()]
+    ends = [np.nan if crossed is None else crossed.high for crossed in crossings.values()]
     table.insert(4, "crossing", np.where(np.isinf(ends), np.nan, ends))
     return table, crossings[chosen.selected], cost_table(losses, label)
 

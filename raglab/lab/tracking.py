@@ -28,7 +28,7 @@ from raglab.lab.artifact_places import (
 )
 from raglab.lab.store_errors import check_server, opening_lock, sqlite_files, store_error
 from raglab.lab.tracked_model import save_model, unstated_signals
-from raglab.metrics import RATES
+from raglab.metrics import RATES, SAMPLE
 from raglab.store.files import (
     InputError,
     Where,
@@ -149,7 +149,7 @@ def track(
         "basis": result.basis,
         "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
         or "least cost",
-        "mix": str(result.goal.mix),
+        "mix": str(result.goal.traffic or SAMPLE),
         "mlflow.note.content": result.notes[0],
     }
     parameters = {

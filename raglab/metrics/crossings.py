@@ -63,9 +63,9 @@ class Crossing(NamedTuple):
           subject: name of the policy.
         """
         lead = f"The labelled cases are {percent(self.sample)} ok."
-        others = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
+        rivals = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
         if self.low >= self.high:
-            return f"{lead} At no share of ok in traffic does {subject} cost less than {others}."
+            return f"{lead} At no share of ok in traffic does {subject} cost less than {rivals}."
         ends = []
         if self.above:
             ends.append(f"Above {_end(self.high, self.high_interval)} {self.above} is cheaper")
@@ -142,15 +142,15 @@ def cost_table(
 
 
 def crossing_ends(
-    own: CostLines, others: CostLines
+    own: CostLines, rivals: CostLines
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lower and upper share of ok that each other policy leaves, [P, ...] each.
 
     Args:
       own: line of the policy, [...].
-      others: lines of the others, [P, ...].
+      rivals: lines of the other policies, [P, ...].
     """
-    first, last = others.none_ok - own.none_ok, others.all_ok - own.all_ok
+    first, last = rivals.none_ok - own.none_ok, rivals.all_ok - own.all_ok
     with np.errstate(invalid="ignore", divide="ignore"):
         at = first / (first - last)
     low = np.where(first > 0.0, -inf, np.where(last > 0.0, at, 1.0))
@@ -160,7 +160,7 @@ def crossing_ends(
 
 def crossing(
     loss: NDArray[np.float64],
-    others: NDArray[np.float64],
+    rivals: NDArray[np.float64],
     names: Sequence[str],
     label: NDArray[np.integer],
     seed: int = 0,
@@ -169,7 +169,7 @@ def crossing(
 
     Args:
       loss: cost of each case under the policy, [Q].
-      others: cost of each case under each other policy, [P, Q].
+      rivals: cost of each case under each other policy, [P, Q].
       names: of the other policies, [P].
       label: of each case, [Q].
       seed: of the resamples within labels that the intervals come from.
@@ -185,7 +185,7 @@ def crossing(
       >>> round(found.high, 3), found.above, found.low
       (0.9, 'always-answer', -inf)
     """
-    every = np.concatenate([loss[None], others])
+    every = np.concatenate([loss[None], rivals])
     lines = cost_lines(every, label)
     drawn = cost_lines(every, label, np.random.default_rng([seed, len(label)]))
     if lines is None or drawn is None:

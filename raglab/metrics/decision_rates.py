@@ -535,22 +535,9 @@ def _paired_rates(
     every = np.eye(N_CELLS, dtype=np.int64)
     k = rate_counts(every)  # of a case of each cell
     of = denominators(k, label_counts(every))
-    pair = first.astype(np.int64) * N_CELLS + second
-
-    def table(by: NDArray[np.float64] | None) -> NDArray[Any]:
-        return np.bincount(pair, by, minlength=N_CELLS**2).reshape(N_CELLS, N_CELLS)
-
-    counts = table(None)
-    seen = np.stack([counts.sum(axis=1), counts.sum(axis=0)])
-    joint = counts if weights is None else table(weights**2)
+    counts, joint, sums, sizes = _paired_counts(first, second, weights, k, of)
     alone = np.stack([joint.sum(axis=1), joint.sum(axis=0)])
-    sums, sizes = seen @ k, seen @ of
-    if weights is not None:  # of as many independent cases as each rate is worth
-        drawn = table(weights)
-        sums, sizes = (np.stack([drawn.sum(axis=1), drawn.sum(axis=0)]) @ each for each in (k, of))
-        squares = alone @ of
-        worth = np.divide(sizes, squares, out=np.ones_like(sizes), where=squares > 0.0)
-        sums, sizes = sums * worth, sizes * worth
+    plain = np.stack([counts.sum(axis=1), counts.sum(axis=0)])
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = sums / sizes
         # what a case of each cell moves its policy's rate by: (counted - rate) where it is in the
@@ -579,8 +566,8 @@ def _paired_rates(
         np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above)
     )
     return PairedRates(
-        k=seen @ k,
-        n=seen @ of,
+        k=plain @ k,
+        n=plain @ of,
         difference=difference,
         low=np.maximum(difference - below, -1.0),
         high=np.minimum(difference + above, 1.0),
@@ -588,6 +575,32 @@ def _paired_rates(
         only_second=only_second,
         rate=rate,
     )
+
+
+def _paired_counts(
+    first: NDArray[np.integer[Any]],
+    second: NDArray[np.integer[Any]],
+    weights: NDArray[np.float64] | None,
+    k: NDArray[np.int64],
+    of: NDArray[np.int64],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Cases by pair of cells, and by squared weight, [20, 20]; count and size of each rate.
+
+    Counts and sizes, [2, rates] each, are those of as many independent cases as a rate is worth.
+    """
+    pair = first.astype(np.int64) * N_CELLS + second
+    counts, joint, drawn = (
+        np.bincount(pair, by, minlength=N_CELLS**2).reshape(N_CELLS, N_CELLS)
+        for by in (None, None if weights is None else weights**2, weights)
+    )
+    sums, sizes, squares = (
+        np.stack([table.sum(axis=1), table.sum(axis=0)]) @ each
+        for table, each in ((drawn, k), (drawn, of), (joint, of))
+    )
+    if weights is not None:
+        worth = np.divide(sizes, squares, out=np.ones_like(sizes), where=squares > 0.0)
+        sums, sizes = sums * worth, sizes * worth
+    return counts, joint, sums, sizes
 
 
 class Weighed(NamedTuple):

@@ -149,11 +149,11 @@ class TrafficMix:
         ends = [self.shares[label] for label in self.shares] + [(0.0, 1.0)] * (not stated.all())
         corners = set()
         for free, (least, most) in enumerate(ends):
-            others = [set(pair) for place, pair in enumerate(ends) if place != free]
-            for chosen in product(*others):
-                left = round(1.0 - sum(chosen), _WRITTEN)
-                if least - _SUM <= left <= most + _SUM:
-                    values = [*chosen[:free], min(max(left, 0.0), 1.0), *chosen[free:]]
+            fixed = [set(pair) for place, pair in enumerate(ends) if place != free]
+            for chosen in product(*fixed):
+                rest = round(1.0 - sum(chosen), _WRITTEN)
+                if least - _SUM <= rest <= most + _SUM:
+                    values = [*chosen[:free], min(max(rest, 0.0), 1.0), *chosen[free:]]
                     corner = np.array(values) @ np.array(parts)
                     corners.add(tuple(np.round(corner / corner.sum(), _WRITTEN).tolist()))
         table = np.array(sorted(corners, reverse=True)).reshape(-1, len(LABELS))

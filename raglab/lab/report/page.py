@@ -478,8 +478,9 @@ def _report_data(
     tuned: str,
     incumbent: str,
     split: str,
-    goal: Goal,
+    goal: Goal | None = None,
 ) -> ReportData:
+    goal = goal or Goal()
     if not len(trace):
         msg = "a report needs at least one case, got none; check the split."
         raise ValueError(msg)
@@ -514,7 +515,7 @@ def _report_data(
         signals=answer_signals(replayed, policies[names[-1]], name),
         table=table,
         targets={},
-        mix=goal.mix,
+        mix=goal.traffic or metrics.SAMPLE,
     )
 
 

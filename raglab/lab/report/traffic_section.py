@@ -46,8 +46,8 @@ def with_mix_costs(judged: ReportData, study: StudyOutcome | None, goal: Goal) -
     codes = trace_codes(judged.replayed, [judged.policies[name] for name in names], judged.arm)
     paid = dict(zip(names, metrics.cell_costs(goal.matrix)[CELL_OF_CODE[codes]], strict=True))
     label = judged.signals.label.astype(np.int64)
-    others = np.stack([paid[name] for name in free])
-    crossed = crossing(paid[judged.subject], others, free, label)
+    rivals = np.stack([paid[name] for name in free])
+    crossed = crossing(paid[judged.subject], rivals, free, label)
     return judged._replace(crossing=crossed, mix_costs=cost_table(paid, label))
 
 
