@@ -41,7 +41,6 @@ ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not pl
         "gating.fused_gate",
         "policy",
         "replay",
-        "metrics.robustness",
         "signals",
         "testing",
         "values",

@@ -10,6 +10,7 @@ from raglab import metrics
 from raglab.certify import DataNeed, Promise
 from raglab.lab.certified_losses import COST
 from raglab.metrics import binomial_p
+from raglab.metrics.mix_tests import LabelNeed
 from raglab.words.decimals import percent
 
 
@@ -52,6 +53,20 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
             "errors must."
         )
     return line
+
+
+def label_need_line(name: str, alpha: float, need: LabelNeed, labels: Sequence[int]) -> str:
+    """Labelled questions that a target needs in a mix, and those there are."""
+
+    def counts(of: Sequence[int] | None) -> str:
+        if of is None:
+            return "no number of labelled questions"
+        return ", ".join(f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=True))
+
+    return (
+        f"{name} ≤ {alpha:g} needs {counts(need.best)} if all are right, in this mix; "
+        f"{counts(need.as_seen)} at the rates seen; there are {counts(labels)}."
+    )
 
 
 def data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:

@@ -1,0 +1,202 @@
+"""Tests under a traffic mix (algebra): p-values, bounds and labels needed, counts a label (S6.15).
+
+The labelled cases of each label are as many as they are; only within a label they are draws.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.metrics.costs import LABEL_OF_CELL, LABELS
+from raglab.metrics.decision_rates import label_counts
+from raglab.metrics.intervals import binomial_p
+from raglab.metrics.mixes import label_weights
+
+_NEAR = 0.999  # of the largest stake, so that no product is 0
+_LEAST = 1e-9  # of targets, which are tested inside (0, 1)
+_HALVINGS = 40
+_MOST_LABELS = 2**24
+
+
+class LabelNeed(NamedTuple):
+    """Labelled questions that certify a target under a mix, by label, [3]; None: no number does.
+
+    Attributes:
+      best: if all are decided right.
+      as_seen: if they are decided as the labelled ones were.
+    """
+
+    best: tuple[int, ...] | None
+    as_seen: tuple[int, ...] | None
+
+
+class MixTest(NamedTuple):
+    """Losses of units by cell, and the outermost mixes in which a target is to be kept.
+
+    A unit is an independent case of one label. For a target alpha let Z = loss − alpha · counted
+    and w = share · n / n_label. If the rate under the mix is at least alpha then Σ w E[Z] ≥ 0 over
+    the units, so for any stake λ with λ · max wZ < 1 that rests on no outcome
+
+        E[Π (1 − λ w Z)] = Π (1 − λ w E[Z]) ≤ exp(−λ Σ w E[Z]) ≤ 1        (1 − x ≤ e^−x)
+
+    and 1 / Π (1 − λ w Z) is a p-value by Markov's inequality; with −Z one of a rate at most alpha.
+    The stake is that of Σ wZ with the spread of a rate alpha of which every other decision counts:
+    in simulations a mean over several stakes certifies less often than this one. Where only one
+    label has a share, the exact binomial test takes its place.
+
+    Attributes:
+      cells: units by cell, of each policy and target, [N, T, 20]; all have the same labels.
+      loss: of a unit of each cell, in [0, 1], [T, 20].
+      counted: 1 of the units that the rate is a share of, else 0, [T, 20].
+      corners: mixes, [V, 3].
+      level: error of a test that the stake is made for.
+
+    Source: rule S6.15; Waudby-Smith and Ramdas 2024 (betting).
+    """
+
+    cells: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    counted: NDArray[np.float64]
+    corners: NDArray[np.float64]
+    level: float
+
+    @property
+    def moved(self) -> NDArray[np.bool_]:
+        """Whether a rate moves with the mix: it is a share of cases of several labels, [T]."""
+        several: NDArray[np.bool_] = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
+        return several
+
+    def p(
+        self, place: int, alpha: float | NDArray[np.float64], *, lower: bool = False
+    ) -> NDArray[np.float64]:
+        """p-value that a rate is above alpha in some mix inside, [N].
+
+        Args:
+          place: of the target.
+          alpha: highest rate, on the scale of the losses; of all policies or of each, [N].
+          lower: whether the null is a rate of at most alpha in every mix inside.
+        """
+        limit = np.clip(np.asarray(alpha, dtype=np.float64), _LEAST, 1.0 - _LEAST)
+        every = np.array([self._p(place, limit, corner, lower) for corner in self.corners])
+        if lower:  # any corner may break it
+            return np.minimum(1.0, every.min(axis=0) * len(every))
+        return np.asarray(every.max(axis=0))
+
+    def _p(
+        self,
+        place: int,
+        alpha: NDArray[np.float64],
+        corner: NDArray[np.float64],
+        lower: bool,  # noqa: FBT001 - of one caller
+    ) -> NDArray[np.float64]:
+        """`p` at one mix."""
+        cells, loss, counted = self.cells[:, place], self.loss[place], self.counted[place]
+        live = (corner > 0.0) & (label_counts(counted) > 0.0)
+        if not live.any():
+            return np.ones(len(cells))
+        if live.sum() == 1 and not ((loss > 0.0) & (loss < 1.0)).any():
+            k, n = (cells @ (part * live[LABEL_OF_CELL]) for part in (loss, counted))
+            k, n = np.ceil(np.round(k, 9)).astype(np.int64), np.floor(np.round(n, 9))
+            if lower:
+                return np.asarray(binomial_p(n.astype(np.int64) - k, n.astype(np.int64), 1 - alpha))
+            return np.asarray(binomial_p(k, n.astype(np.int64), alpha))
+        labels = label_counts(cells[0])
+        weight = label_weights(labels, corner)
+        often = [counted[label == LABEL_OF_CELL] for label in range(len(LABELS))]
+        share = np.array([(part.min() + part.max()) / 2.0 for part in often])
+        spread = alpha * (1.0 - alpha) * float((labels * weight**2) @ share)
+        excess = (-1.0 if lower else 1.0) * (loss - alpha[..., None] * counted)
+        stakes = excess * weight[LABEL_OF_CELL]
+        stake = np.minimum(np.sqrt(2.0 * log(1.0 / self.level) / spread), _NEAR / stakes.max(-1))
+        wealth = (cells * np.log1p(-stake[..., None] * stakes)).sum(axis=-1)
+        return np.asarray(np.exp(np.minimum(-wealth, 0.0)))
+
+    def bound(
+        self, place: int, delta: float, alpha: float, *, lower: bool = False
+    ) -> NDArray[np.float64]:
+        """Upper bound of the rate over all mixes inside at confidence 1 − delta, or lower, [N].
+
+        Args:
+          place: of the target.
+          delta: error of the bound.
+          alpha: target, on which side of which the bound lies as the p-value says.
+          lower: for the lower bound of the largest rate.
+        """
+        low, high = np.zeros(len(self.cells)), np.ones(len(self.cells))
+        middle = np.full(len(self.cells), alpha)
+        for _ in range(_HALVINGS):
+            below = (self.p(place, middle, lower=lower) <= delta) != lower
+            low, high = np.where(below, low, middle), np.where(below, middle, high)
+            middle = (low + high) / 2.0
+        return low if lower else high
+
+    def label_means(self, place: int, row: int, alpha: float) -> NDArray[np.float64]:
+        """Mean of loss − alpha · counted by label, [3]; NaN without a case.
+
+        Args:
+          place: of the target.
+          row: of the policy.
+          alpha: target, on the scale of the losses.
+        """
+        cells = self.cells[row, place]
+        with np.errstate(invalid="ignore"):
+            return np.asarray(
+                label_counts(cells * (self.loss[place] - alpha * self.counted[place]))
+                / label_counts(cells)
+            )
+
+    def rate(self, place: int, row: int) -> float:
+        """Rate under the mean of the outermost mixes; NaN where it is of nothing."""
+        cells = self.cells[row, place]
+        shares = self.corners.mean(axis=0)
+        weighed = cells * label_weights(label_counts(cells), shares)[LABEL_OF_CELL]
+        of = float(weighed @ self.counted[place])
+        return float(weighed @ self.loss[place]) / of if of else float("nan")
+
+    def needed(self, place: int, row: int, alpha: float, delta: float) -> LabelNeed:
+        """Smallest number of labels, in proportion to the mix, that certifies a target.
+
+        Args:
+          place: of the target.
+          row: of the policy whose rates are seen.
+          alpha: target, on the scale of the losses.
+          delta: error of the promise.
+        """
+        excess = self.loss[place] - alpha * self.counted[place]
+        ideal, seen = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
+        for label in range(len(LABELS)):
+            ideal[np.where(label == LABEL_OF_CELL, excess, np.inf).argmin()] = 1.0
+        labels = label_counts(seen)[LABEL_OF_CELL]
+        rates = np.divide(seen, labels, out=np.zeros(len(labels)), where=labels > 0.0)
+        return LabelNeed(
+            *(self._needed(place, alpha, delta, profile) for profile in (ideal, rates))
+        )
+
+    def _needed(
+        self, place: int, alpha: float, delta: float, profile: NDArray[np.float64]
+    ) -> tuple[int, ...] | None:
+        """Labels needed where those of each label fall so into cells, [20]."""
+        share, of = self.corners.mean(axis=0), slice(place, place + 1)
+
+        def of_total(total: int) -> NDArray[np.float64]:
+            return np.asarray(np.ceil(np.round(share * total, 9)))
+
+        def enough(total: int) -> bool:
+            cells = (profile * of_total(total)[LABEL_OF_CELL])[None, None]
+            test = self._replace(cells=cells, loss=self.loss[of], counted=self.counted[of])
+            return bool(test.p(0, alpha)[0] <= delta)
+
+        high = 1
+        while not enough(high):
+            high *= 2
+            if high > _MOST_LABELS:
+                return None
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return tuple(of_total(high).astype(int).tolist())
