@@ -487,7 +487,6 @@ def _certification(
                 for name, need in needs.items()
                 if not tested.certified
             ),
-            *mix_notes,
             *filter(None, [headline_note(held_out, alone)]),
             *certificate_notes(
                 certificate,
@@ -496,6 +495,7 @@ def _certification(
                 targets,
                 unsplit=cases.held_out_hash == cases.trace_hash,
             ),
+            *mix_notes,
             *(untested if tested.certified else ()),
             *missing_candidates(tried, counts, tested.chosen),
             *_doubts(cases, offered, order),

@@ -167,11 +167,11 @@ class MixTest(NamedTuple):
           delta: error of the promise.
         """
         excess = self.loss[place] - alpha * self.counted[place]
-        ideal, seen = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
+        ideal, cells = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
         for label in range(len(LABELS)):
             ideal[np.where(label == LABEL_OF_CELL, excess, np.inf).argmin()] = 1.0
-        labels = label_counts(seen)[LABEL_OF_CELL]
-        rates = np.divide(seen, labels, out=np.zeros(len(labels)), where=labels > 0.0)
+        labels = label_counts(cells)[LABEL_OF_CELL]
+        rates = np.divide(cells, labels, out=np.zeros(len(labels)), where=labels > 0.0)
         return LabelNeed(
             *(self._needed(place, alpha, delta, profile) for profile in (ideal, rates))
         )
