@@ -45,6 +45,7 @@ from raglab.lab.certification_families import grid
 from raglab.lab.certification_needs import (
     data_needs,
     label_need_line,
+    label_needs,
     missing_cases,
     missing_sentence,
     need_line,
@@ -441,9 +442,9 @@ def _certification(
         judged._replace(failed=failed),
         certified=tested.certified,
     )
-    moved = [] if counts.mix is None else np.array(names)[counts.mix.moved].tolist()
-    needs = data_needs([each for each in tested.promises if each.name not in moved], terms.level)
-    label_needs, mix_notes = _mix_facts(held, counts, tested, terms, units is not None)
+    still = [each for at, each in enumerate(tested.promises) if counts.mixed(at) is None]
+    needs = data_needs(still, terms.level)
+    of_labels, mix_notes = _mix_facts(held, counts, tested, terms, units is not None)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=_passed_ids(tried, tested),
@@ -504,7 +505,7 @@ def _certification(
         chance=near.chance,
         status_only=int(alone.sum()),
         failed=failed,
-        label_needs=label_needs,
+        label_needs=of_labels,
     )
 
 
@@ -529,18 +530,10 @@ def _mix_facts(
         shares = labels[:1] / labels[0].sum()
         cells = held.counted.cells[[row]]
         of_row = in_mix(of_row, cells, None, names, terms.costs, shares, terms.level)
-    scaled = {
-        name: float(alpha / counts.scale[place])
-        for place, (name, alpha) in enumerate(terms.targets.items())
-        if of_row.mixed(place)
-    }
-    notes = direction_notes(of_row, scaled, names, stated=stated) if tested.certified else []
+    notes = direction_notes(of_row, terms.targets, stated=stated) if tested.certified else []
     if not stated or of_row.mix is None:
         return {}, notes
-    needs = {
-        name: of_row.mix.needed(names.index(name), 0, alpha, terms.level)
-        for name, alpha in scaled.items()
-    }
+    needs = label_needs(of_row, terms.targets, terms.level)
     lines = [
         label_need_line(name, float(terms.targets[name]), need, labels[0].tolist())
         for name, need in needs.items()

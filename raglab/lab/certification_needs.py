@@ -8,7 +8,7 @@ from math import ceil
 from raglab import certify as tests
 from raglab import metrics
 from raglab.certify import DataNeed, Promise
-from raglab.lab.certified_losses import COST
+from raglab.lab.certified_losses import COST, RateCounts
 from raglab.metrics import binomial_p
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.words.decimals import percent
@@ -53,6 +53,23 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
             "errors must."
         )
     return line
+
+
+def label_needs(
+    counts: RateCounts, targets: Mapping[str, float], level: float
+) -> dict[str, LabelNeed]:
+    """Labels that each target needs in the mix, of those that move with it.
+
+    Args:
+      counts: of one policy, in the mix.
+      targets: that are tested.
+      level: of the test.
+    """
+    return {
+        name: mix.needed(place, 0, alpha / float(counts.scale[place]), level)
+        for place, (name, alpha) in enumerate(targets.items())
+        if (mix := counts.mixed(place))
+    }
 
 
 def label_need_line(name: str, alpha: float, need: LabelNeed, labels: Sequence[int]) -> str:

@@ -171,25 +171,24 @@ def untested_note(
     )
 
 
-def direction_notes(
-    counts: RateCounts, targets: Mapping[str, float], names: Sequence[str], *, stated: bool
-) -> list[str]:
+def direction_notes(counts: RateCounts, targets: Mapping[str, float], *, stated: bool) -> list[str]:
     """In which direction of the mix the promises of one policy stay true, by the cases.
 
     Args:
       counts: of the policy, in the mix.
-      targets: of those that move with it, on the scale of the losses.
-      names: of all targets.
+      targets: that are promised; only those that move with the mix have a direction.
       stated: whether the mix is, or else that of the cases.
     """
     notes: list[str] = []
-    for name, alpha in targets.items():
-        test = counts.mixed(names.index(name))
+    for place, (name, alpha) in enumerate(targets.items()):
+        test = counts.mixed(place)
         if test is None:
             continue
-        means, shares = test.label_means(names.index(name), 0, alpha), test.corners.mean(axis=0)
-        rest = np.nansum((means * shares)[1:])
-        lead = float(rest - means[0] * shares[1:].sum())  # above 0: the others lose more
+        excess = test.loss[place] - alpha / float(counts.scale[place]) * test.counted[place]
+        of_label, shares = label_counts(test.weighed(place, 0) * excess), test.corners.mean(axis=0)
+        lead = float(
+            of_label.sum() * shares[0] - of_label[0]
+        )  # above 0: the other labels lose more
         if not abs(lead) > SAME:
             continue
         safe, unsafe = ("more", "fewer") if lead > 0.0 else ("fewer", "more")

@@ -5,6 +5,7 @@ The labelled cases of each label are as many as they are; only within a label th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import log
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ _NEAR = 0.999  # of the largest stake, so that no product is 0
 _LEAST = 1e-9  # of targets, which are tested inside (0, 1)
 _HALVINGS = 40
 _MOST_LABELS = 2**24
+_OF_LABEL = np.arange(len(LABELS))[:, None] == LABEL_OF_CELL
 
 
 class LabelNeed(NamedTuple):
@@ -99,19 +101,21 @@ class MixTest(NamedTuple):
         if not live.any():
             return np.ones(len(cells))
         if live.sum() == 1 and not ((loss > 0.0) & (loss < 1.0)).any():
-            k, n = (cells @ (part * live[LABEL_OF_CELL]) for part in (loss, counted))
-            k, n = np.ceil(np.round(k, 9)).astype(np.int64), np.floor(np.round(n, 9))
-            if lower:
-                return np.asarray(binomial_p(n.astype(np.int64) - k, n.astype(np.int64), 1 - alpha))
-            return np.asarray(binomial_p(k, n.astype(np.int64), alpha))
+            ends = (cells @ (part * live[LABEL_OF_CELL]) for part in (loss, counted))
+            k, n = (np.ceil(end - _LEAST) for end in ends)  # of whole cases
+            return np.asarray(
+                binomial_p(n - k, n, 1.0 - alpha) if lower else binomial_p(k, n, alpha)
+            )
         labels = label_counts(cells[0])
         weight = label_weights(labels, corner)
-        often = [counted[label == LABEL_OF_CELL] for label in range(len(LABELS))]
-        share = np.array([(part.min() + part.max()) / 2.0 for part in often])
-        spread = alpha * (1.0 - alpha) * float((labels * weight**2) @ share)
+        always, ever = (
+            end(np.where(_OF_LABEL, counted, np.nan), axis=1) for end in (np.nanmin, np.nanmax)
+        )
+        spread = alpha * (1.0 - alpha) * float((labels * weight**2) @ (always + ever)) / 2.0
         excess = (-1.0 if lower else 1.0) * (loss - alpha[..., None] * counted)
         stakes = excess * weight[LABEL_OF_CELL]
-        stake = np.minimum(np.sqrt(2.0 * log(1.0 / self.level) / spread), _NEAR / stakes.max(-1))
+        most = np.maximum(stakes.max(axis=-1), _LEAST)
+        stake = np.minimum(np.sqrt(2.0 * log(1.0 / self.level) / spread), _NEAR / most)
         wealth = (cells * np.log1p(-stake[..., None] * stakes)).sum(axis=-1)
         return np.asarray(np.exp(np.minimum(-wealth, 0.0)))
 
@@ -134,28 +138,17 @@ class MixTest(NamedTuple):
             middle = (low + high) / 2.0
         return low if lower else high
 
-    def label_means(self, place: int, row: int, alpha: float) -> NDArray[np.float64]:
-        """Mean of loss − alpha · counted by label, [3]; NaN without a case.
-
-        Args:
-          place: of the target.
-          row: of the policy.
-          alpha: target, on the scale of the losses.
-        """
+    def weighed(self, place: int, row: int) -> NDArray[np.float64]:
+        """Units of a policy by cell, weighed to the mean of the corners, [20]."""
         cells = self.cells[row, place]
-        with np.errstate(invalid="ignore"):
-            return np.asarray(
-                label_counts(cells * (self.loss[place] - alpha * self.counted[place]))
-                / label_counts(cells)
-            )
+        weight = label_weights(label_counts(cells), self.corners.mean(axis=0))
+        return np.asarray(cells * weight[LABEL_OF_CELL])
 
     def rate(self, place: int, row: int) -> float:
-        """Rate under the mean of the outermost mixes; NaN where it is of nothing."""
-        cells = self.cells[row, place]
-        shares = self.corners.mean(axis=0)
-        weighed = cells * label_weights(label_counts(cells), shares)[LABEL_OF_CELL]
-        of = float(weighed @ self.counted[place])
-        return float(weighed @ self.loss[place]) / of if of else float("nan")
+        """Rate under the mean of the corners; NaN where it is of nothing."""
+        weighed = self.weighed(place, row)
+        counted = float(weighed @ self.counted[place])
+        return float(weighed @ self.loss[place]) / counted if counted else float("nan")
 
     def needed(self, place: int, row: int, alpha: float, delta: float) -> LabelNeed:
         """Smallest number of labels, in proportion to the mix, that certifies a target.
@@ -168,8 +161,7 @@ class MixTest(NamedTuple):
         """
         excess = self.loss[place] - alpha * self.counted[place]
         ideal, cells = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
-        for label in range(len(LABELS)):
-            ideal[np.where(label == LABEL_OF_CELL, excess, np.inf).argmin()] = 1.0
+        ideal[np.where(_OF_LABEL, excess, np.inf).argmin(axis=1)] = 1.0
         labels = label_counts(cells)[LABEL_OF_CELL]
         rates = np.divide(cells, labels, out=np.zeros(len(labels)), where=labels > 0.0)
         return LabelNeed(
@@ -182,21 +174,13 @@ class MixTest(NamedTuple):
         """Labels needed where those of each label fall so into cells, [20]."""
         share, of = self.corners.mean(axis=0), slice(place, place + 1)
 
-        def of_total(total: int) -> NDArray[np.float64]:
+        def labels(total: int) -> NDArray[np.float64]:
             return np.asarray(np.ceil(np.round(share * total, 9)))
 
         def enough(total: int) -> bool:
-            cells = (profile * of_total(total)[LABEL_OF_CELL])[None, None]
+            cells = (profile * labels(total)[LABEL_OF_CELL])[None, None]
             test = self._replace(cells=cells, loss=self.loss[of], counted=self.counted[of])
             return bool(test.p(0, alpha)[0] <= delta)
 
-        high = 1
-        while not enough(high):
-            high *= 2
-            if high > _MOST_LABELS:
-                return None
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return tuple(of_total(high).astype(int).tolist())
+        total = bisect_left(range(_MOST_LABELS), 1, 1, key=enough)
+        return tuple(labels(total).astype(int).tolist()) if total < _MOST_LABELS else None
