@@ -181,8 +181,7 @@ def candidate_table(
     import pandas as pd
 
     own, pilot = start.manifest, order.pilot_tried
-    alphas = enumerate(targets.values())
-    bounds = [counts.bounds(t, delta, float(alpha)) for t, alpha in alphas]
+    bounds = [counts.bounds(t, delta, alpha) for t, alpha in enumerate(targets.values())]
     rows = []
     for place, policy in enumerate(tried):
         # A manifest leaves out what was added since the first version and stands at its default.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -112,10 +111,9 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
 
 def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
     """Traffic mix that a certificate states; None where it states none."""
-    shares = dict(rows.get("mix", {}))
-    delta = shares.pop("delta", 0.0)
-    mix = checked_mix(shares) if shares else None
-    return mix and replace(mix, delta=delta)
+    ends = rows.get("mix", {}).items()
+    shares = {label: share for label, share in ends if label in metrics.LABELS}
+    return checked_mix(shares) if shares else None
 
 
 def stated_corners(rows: Mapping[str, Any]) -> NDArray[np.float64] | None:
@@ -124,10 +122,8 @@ def stated_corners(rows: Mapping[str, Any]) -> NDArray[np.float64] | None:
         corners = np.asarray(rows.get("mix_corners", ()), dtype=np.float64)
     except (TypeError, ValueError):
         return None
-    is_mix = corners.ndim == 2 and corners.shape[1] == len(metrics.LABELS) and len(corners)
-    if not is_mix or (corners < 0.0).any() or not np.allclose(corners.sum(axis=1), 1.0):
-        return None
-    return corners
+    is_mix = corners.shape[1:] == (len(metrics.LABELS),) and bool((corners >= 0.0).all())
+    return corners if is_mix and np.allclose(corners.sum(axis=1), 1.0) else None
 
 
 def stated_certificate(policy: Policy) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,12 +93,11 @@ from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import digest
+from raglab.words.decimals import percent
 from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from raglab.metrics.mixes import TrafficMix
 
 
 class Certification(NamedTuple):
@@ -409,7 +408,7 @@ def _certification(
             terms.costs,
             failed=failed,
         )
-        _corners(terms, units)  # which may be refused
+    terms.corners(units)  # which may be refused
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
     of_mix = () if units is None or terms.mix is None else (terms.mix.rows, units.tolist())
@@ -417,9 +416,8 @@ def _certification(
         certification_key, tried, counts, targets, arm=arm_name, costs=costs, of_mix=of_mix
     )
     look, key, hypotheses, terms = _noted_look(terms, offered, cases, len(tried), key_at)
-    delta, corners = terms.delta, None
-    if units is not None:
-        corners = _corners(terms, units)
+    delta, corners = terms.delta, terms.corners(units)
+    if corners is not None:
         n_tests = len(tried) if order.method == "holm" else 1
         counts = in_mix(
             counts, held.counted.cells, units, names, terms.costs, corners, terms.level / n_tests
@@ -444,7 +442,7 @@ def _certification(
     )
     still = [each for at, each in enumerate(tested.promises) if counts.mixed(at) is None]
     needs = data_needs(still, terms.level)
-    of_labels, mix_notes = _mix_facts(held, counts, tested, terms, units is not None)
+    of_labels, mix_notes = _mix_facts(held, counts, tested, terms)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=_passed_ids(tried, tested),
@@ -509,36 +507,28 @@ def _certification(
     )
 
 
-def _corners(terms: CertificationSettings, units: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Outermost mixes, what is not stated in the ratio of the cases."""
-    mix = cast("TrafficMix", terms.traffic)
-    return mix.vertices(metrics.label_counts(units[0, 0]))
-
-
 def _mix_facts(
     held: SplitCounts,
     counts: RateCounts,
     tested: SequenceResult,
     terms: CertificationSettings,
-    stated: bool,  # noqa: FBT001
 ) -> tuple[dict[str, LabelNeed], list[str]]:
     """Labels that targets need in a stated mix, and notes on the mix that a promise is for."""
-    row, names, labels = tested.shown, list(terms.targets), metrics.label_counts(held.counted.cells)
-    of_row = counts.subset(np.array([row]))
-    if not stated:
-        # the labelled cases' own mix, of which only the direction is said
-        shares = labels[:1] / labels[0].sum()
-        cells = held.counted.cells[[row]]
-        of_row = in_mix(of_row, cells, None, names, terms.costs, shares, terms.level)
-    notes = direction_notes(of_row, terms.targets, stated=stated) if tested.certified else []
-    if not stated or of_row.mix is None:
+    names, labels = list(terms.targets), metrics.label_counts(held.counted.cells[0])
+    of_row, where = counts.subset(np.array([tested.shown])), "is stated"
+    if counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
+        shares, cells = labels / labels.sum(), held.counted.cells[[tested.shown]]
+        of_row = in_mix(of_row, cells, None, names, terms.costs, shares[None], terms.level)
+        where = f"the {percent(float(shares[0]))} of these cases"
+    notes = direction_notes(of_row, terms.targets, where) if tested.certified else []
+    if counts.mix is None:
         return {}, notes
     needs = label_needs(of_row, terms.targets, terms.level)
     lines = [
-        label_need_line(name, float(terms.targets[name]), need, labels[0].tolist())
+        label_need_line(name, float(terms.targets[name]), need, labels.tolist())
         for name, need in needs.items()
     ]
-    return needs, [*lines, *notes, *few_labels_note(of_row.mix)]
+    return needs, [*lines, *notes, *few_labels_note(counts.mix)]
 
 
 def _passed_ids(tried: Sequence[Policy], tested: SequenceResult) -> tuple[str, ...]:

@@ -75,10 +75,9 @@ def label_needs(
 def label_need_line(name: str, alpha: float, need: LabelNeed, labels: Sequence[int]) -> str:
     """Labelled questions that a target needs in a mix, and those there are."""
 
-    def counts(of: Sequence[int] | None) -> str:
-        if of is None:
-            return "no number of labelled questions"
-        return ", ".join(f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=True))
+    def counts(of: Sequence[int]) -> str:
+        by_label = (f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=False))
+        return ", ".join(by_label) or "no number of labelled questions"
 
     return (
         f"{name} ≤ {alpha:g} needs {counts(need.best)} if all are right, in this mix; "

@@ -171,13 +171,13 @@ def untested_note(
     )
 
 
-def direction_notes(counts: RateCounts, targets: Mapping[str, float], *, stated: bool) -> list[str]:
+def direction_notes(counts: RateCounts, targets: Mapping[str, float], where: str) -> list[str]:
     """In which direction of the mix the promises of one policy stay true, by the cases.
 
     Args:
       counts: of the policy, in the mix.
       targets: that are promised; only those that move with the mix have a direction.
-      stated: whether the mix is, or else that of the cases.
+      where: share of ok questions from which the direction is said, in words.
     """
     notes: list[str] = []
     for place, (name, alpha) in enumerate(targets.items()):
@@ -186,13 +186,10 @@ def direction_notes(counts: RateCounts, targets: Mapping[str, float], *, stated:
             continue
         excess = test.loss[place] - alpha / float(counts.scale[place]) * test.counted[place]
         of_label, shares = label_counts(test.weighed(place, 0) * excess), test.corners.mean(axis=0)
-        lead = float(
-            of_label.sum() * shares[0] - of_label[0]
-        )  # above 0: the other labels lose more
+        lead = float(of_label.sum() * shares[0] - of_label[0])  # above 0: others lose more
         if not abs(lead) > SAME:
             continue
         safe, unsafe = ("more", "fewer") if lead > 0.0 else ("fewer", "more")
-        where = "is stated" if stated else f"the {percent(float(shares[0]))} of these cases"
         notes.append(
             f"{name}: as far as these cases tell it stays true with {safe} ok questions in traffic "
             f"than {where}, and may break with {unsafe}."

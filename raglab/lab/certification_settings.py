@@ -7,6 +7,9 @@ from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from raglab import metrics
 from raglab.lab.certified_losses import COST
 from raglab.lab.looks import Reuse
@@ -41,6 +44,16 @@ class CertificationSettings(NamedTuple):
         if self.mix is None or self.mix.is_fixed:
             return self.mix
         return self.mix.at(self.delta / self.divisor / 2.0)
+
+    def corners(self, units: NDArray[np.int64] | None) -> NDArray[np.float64] | None:
+        """Outermost mixes, what is not stated in the ratio of the units; None of the sample's own.
+
+        Args:
+          units: see `unit_cells`.
+        """
+        if units is None or self.traffic is None:
+            return None
+        return self.traffic.vertices(metrics.label_counts(units[0, 0]))
 
     @property
     def level(self) -> float:

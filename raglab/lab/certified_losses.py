@@ -130,8 +130,7 @@ class RateCounts(NamedTuple):
         scale = float(self.scale[place])
         if mix := self.mixed(place):
             return mix.bound(place, delta, alpha / scale) * scale
-        rows = range(len(self.k))
-        return np.array([self.bound(row, place, delta, alpha) for row in rows])
+        return np.array([self.bound(row, place, delta, alpha) for row in range(len(self.k))])
 
     def total(self, row: int, place: int) -> float | int:
         """Errors of one policy, or the sum of its costs."""
@@ -221,34 +220,29 @@ def unit_cells(
 
     Source: rules S6.4, S6.15.
     """
-    cells = metrics.settled_cells(counted.cells, cell)
-    wrong = np.arange(len(metrics.LABELS)) * 2 + metrics.WRONG_CELL
-    cells[:, wrong[wrong != UNEARNED_CELL]] += failed
+    cells = counted.cells.copy()
+    cells[:, [2 * Status.ok, 2 * Status.ambiguous]] += failed  # beside `UNEARNED_CELL`
     units = np.repeat(cells[:, None], len(names), axis=1)
     order, starts = _repeated(questions)
-    if not len(order):
-        return units
-    every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
-    of_cell = counted_losses(every, names, costs)
-    of_case = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
-    of_case = every.argmax(axis=1)[of_case[:, order]]
-    labels = metrics.LABEL_OF_CELL[of_case[0]]
-    several = np.minimum.reduceat(labels, starts) < np.maximum.reduceat(labels, starts)
-    if several.any():
-        msg = (
-            "under a mix each question must have one label, got several for "
-            f"{int(several.sum()):,} of {int(questions.max()) + 1:,}; correct them, or leave mix "
-            "out."
-        )
-        raise ValueError(msg)
-    for place in range(len(names)):
-        ranked = np.lexsort((of_cell.n[:, place], of_cell.k[:, place]))
-        rank = np.argsort(ranked)
-        for row, of_policy in enumerate(of_case):
-            worst = ranked[np.maximum.reduceat(rank[of_policy], starts)]
-            for sign, of in ((1, worst), (-1, of_policy)):
-                units[row, place] += sign * np.bincount(of, minlength=metrics.N_CELLS)
-    return units
+    if len(order):
+        every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
+        of_cell = counted_losses(every, names, costs)
+        ranked = np.argsort(2.0 * of_cell.k + of_cell.n, axis=0, kind="stable")
+        of_case = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
+        labels = metrics.LABEL_OF_CELL[of_case[0, order]]
+        least, most = (end.reduceat(labels, starts) for end in (np.minimum, np.maximum))
+        if several := int((least < most).sum()):
+            msg = (
+                f"under a mix each question must have one label, got several for {several:,} of "
+                f"{int(questions.max()) + 1:,}; correct them, or leave mix out."
+            )
+            raise ValueError(msg)
+        for row, of_policy in enumerate(of_case[:, order]):
+            worst = np.maximum.reduceat(np.argsort(ranked, axis=0)[of_policy], starts)
+            for place, at in enumerate(worst.T):
+                units[row, place] += np.bincount(ranked[at, place], minlength=metrics.N_CELLS)
+            units[row] -= np.bincount(of_policy, minlength=metrics.N_CELLS)
+    return metrics.settled_cells(units, cell)
 
 
 def in_mix(
@@ -285,13 +279,12 @@ def in_mix(
 class SplitCounts(NamedTuple):
     """What candidates, and a policy without a threshold, do on the cases of a split.
 
-    losses: of the candidates, [N]. answering: cases by cell of always-answer, [20]. labels: cases
-    by label, [3]. counted: the decisions of the candidates.
+    losses: of the candidates, [N]. answering: cases by cell of always-answer, [20]. counted:
+    the decisions of the candidates.
     """
 
     losses: RateCounts
     answering: NDArray[np.int64]
-    labels: NDArray[np.int64]
     counted: Tally
 
     @property
@@ -319,7 +312,7 @@ def count_split(
         cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1]
     )
     losses = tally_losses(of_candidates, names, costs)
-    return SplitCounts(losses, counts.cells[-1], counts.labels, of_candidates)
+    return SplitCounts(losses, counts.cells[-1], of_candidates)
 
 
 def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None) -> Tally:
@@ -603,9 +596,9 @@ def free_policies(
     cells[0] = counts.answering[: metrics.PLAIN_CELLS].reshape(cells.shape[1:])
     # whatever is undecided counts as wrong
     cells[0, Status.ok, Status.ok, 0] += counts.answering[metrics.PLAIN_CELLS :].sum()
-    cells[1, Status.refuse, :, 0] = counts.labels
+    cells[1, Status.refuse, :, 0] = counts.counted.labels
     # at its best: the options are right wherever it should ask
-    cells[2, Status.ambiguous, :, 1] = counts.labels
+    cells[2, Status.ambiguous, :, 1] = counts.counted.labels
     flat = metrics.cell_table(cells)
     losses = counted_losses(flat, list(targets), costs)
     if corners is not None:

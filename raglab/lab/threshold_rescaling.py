@@ -334,10 +334,9 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     metrics.check_delta(budget)
     costs = rows.get("costs") if COST in wanted else None
     sentences: tuple[str, ...] = (f"The old certificate is not read: {defect}",) if defect else ()
-    mix = stated_mix(rows)
-    if mix is not None and mix.delta:
+    if "delta" in rows.get("mix", {}):
         sentences = ("The mix of the old certificate is an estimate; certify anew with it.",)
-    return Promised(wanted, costs, budget, stated, sentences, mix)
+    return Promised(wanted, costs, budget, stated, sentences, stated_mix(rows))
 
 
 def _check_method(policy: Policy, method: str, promised: Promised) -> None:
@@ -670,22 +669,12 @@ def quantile_map(
       target: scores of the same queries by the second embedder, [Q]; NaN never answers.
 
     Raises:
-      ValueError: threshold NaN, lengths that differ, or no score in the target.
+      ValueError: no score in the target.
 
     Example:
       >>> quantile_map(0.7, np.array([0.5, 0.6, 0.7, 0.8]), np.array([20.0, 30.0, 40.0, 50.0]))
       40.0
     """
-    if np.isnan(threshold):
-        msg = "threshold must be a number, got NaN; a gate without a threshold has nothing to map."
-        raise ValueError(msg)
-    if np.shape(source) != np.shape(target) or np.ndim(source) != 1:
-        shapes = f"{np.shape(source)} and {np.shape(target)}"
-        msg = (
-            f"source and target must be scores of the same queries, [Q] each, got {shapes}; score "
-            "the same queries."
-        )
-        raise ValueError(msg)
     levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
     if not len(levels):
         msg = (

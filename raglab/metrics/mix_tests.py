@@ -25,15 +25,15 @@ _OF_LABEL = np.arange(len(LABELS))[:, None] == LABEL_OF_CELL
 
 
 class LabelNeed(NamedTuple):
-    """Labelled questions that certify a target under a mix, by label, [3]; None: no number does.
+    """Labelled questions that certify a target under a mix, by label, [3]; empty: no number does.
 
     Attributes:
       best: if all are decided right.
       as_seen: if they are decided as the labelled ones were.
     """
 
-    best: tuple[int, ...] | None
-    as_seen: tuple[int, ...] | None
+    best: tuple[int, ...]
+    as_seen: tuple[int, ...]
 
 
 class MixTest(NamedTuple):
@@ -162,25 +162,20 @@ class MixTest(NamedTuple):
         excess = self.loss[place] - alpha * self.counted[place]
         ideal, cells = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
         ideal[np.where(_OF_LABEL, excess, np.inf).argmin(axis=1)] = 1.0
-        labels = label_counts(cells)[LABEL_OF_CELL]
-        rates = np.divide(cells, labels, out=np.zeros(len(labels)), where=labels > 0.0)
-        return LabelNeed(
-            *(self._needed(place, alpha, delta, profile) for profile in (ideal, rates))
-        )
-
-    def _needed(
-        self, place: int, alpha: float, delta: float, profile: NDArray[np.float64]
-    ) -> tuple[int, ...] | None:
-        """Labels needed where those of each label fall so into cells, [20]."""
-        share, of = self.corners.mean(axis=0), slice(place, place + 1)
+        there = label_counts(cells)[LABEL_OF_CELL]
+        rates = np.divide(cells, there, out=np.zeros(len(there)), where=there > 0.0)
+        share, at = self.corners.mean(axis=0), slice(place, place + 1)
 
         def labels(total: int) -> NDArray[np.float64]:
             return np.asarray(np.ceil(np.round(share * total, 9)))
 
-        def enough(total: int) -> bool:
-            cells = (profile * labels(total)[LABEL_OF_CELL])[None, None]
-            test = self._replace(cells=cells, loss=self.loss[of], counted=self.counted[of])
-            return bool(test.p(0, alpha)[0] <= delta)
+        def fewest(profile: NDArray[np.float64]) -> tuple[int, ...]:
+            def enough(total: int) -> bool:
+                units = (profile * labels(total)[LABEL_OF_CELL])[None, None]
+                test = MixTest(units, self.loss[at], self.counted[at], self.corners, self.level)
+                return bool(test.p(0, alpha)[0] <= delta)
 
-        total = bisect_left(range(_MOST_LABELS), 1, 1, key=enough)
-        return tuple(labels(total).astype(int).tolist()) if total < _MOST_LABELS else None
+            total = bisect_left(range(_MOST_LABELS), 1, 1, key=enough)
+            return tuple(labels(total).astype(int).tolist()) if total < _MOST_LABELS else ()
+
+        return LabelNeed(fewest(ideal), fewest(rates))
