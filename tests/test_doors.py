@@ -67,6 +67,7 @@ EXCEPTIONS = {
     "monitoring.py": "simulates the bets of the monitor, many streams at a time",
     "numerals.py": "measures the reading of numerals itself",
     "page_kind.py": "trains the classifier of first pages that the packs hold",
+    "mix_certificates.py": "simulates certificates on drawn cells",
     "selection_validity.py": "simulates selection and certification on drawn signals",
     "situations.py": "compares words as the replies are read",
     "strata.py": "measures the evidence of a split itself",

@@ -21,13 +21,13 @@ from raglab.lab.certificate_checks import certificate_defect, check_policy, stat
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certified_losses import certified_tally, counted_losses, in_mix, unit_cells
 from raglab.lab.search_space import always_answer
+from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.metrics import binomial_p
 from raglab.metrics.intervals import Stratum
 from raglab.metrics.mix_tests import MixTest
 from raglab.metrics.mixes import checked_mix, estimated_mix
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status
 
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
@@ -387,11 +387,24 @@ def test_few_cases_of_a_label_are_said() -> None:
 
 
 def test_the_direction_follows_the_label_that_loses_more() -> None:
-    """A policy that is wrong on ok alone and refuses the rest: fewer ok questions are safer."""
+    """Always answering is always wrong on what should be refused: more ok questions are safer."""
     trace = labelled(3, {"certify": 300}, wrong=0.1, refusable=1.0)
     result = certify_policy(
         trace, always_answer(POLICY), targets={"hallucination_rate": 0.4}, mix={"ok": 0.8}
     )
     assert result.policy is not None
     assert any("stays true with more ok" in note for note in result.notes)
-    assert Status.ok == 0
+
+
+def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
+    trace: Trace, certified: Any
+) -> None:
+    """An estimated one is to be estimated again."""
+    mapped = rescale_thresholds(trace, certified.policy, to=trace)
+    assert mapped.certification is not None
+    assert mapped.certification.certificate.mix == MIX
+    rows = certified.policy.certificate
+    guessed = certified.policy.replace("certificate", rows | {"mix": MIX | {"delta": 0.05}})
+    refused = rescale_thresholds(trace, guessed, to=trace)
+    assert refused.certification is None
+    assert any("estimate" in text for text in refused.missing)

@@ -153,7 +153,7 @@ def _promises(
             alpha=float(alpha),
             k=counts.total(row, place),
             n=int(counts.n[row, place]),
-            bound=counts.bound(row, place, delta, float(alpha)),
+            bound=counts.bound(row, place, delta, alpha),
         )
         for place, (name, alpha) in enumerate(targets.items())
     )

@@ -519,13 +519,13 @@ def _mix_facts(
     if counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
         shares, cells = labels / labels.sum(), held.counted.cells[[tested.shown]]
         of_row = in_mix(of_row, cells, None, names, terms.costs, shares[None], terms.level)
-        where = f"the {percent(float(shares[0]))} of these cases"
+        where = f"the {percent(shares[0])} of these cases"
     notes = direction_notes(of_row, terms.targets, where) if tested.certified else []
     if counts.mix is None:
         return {}, notes
     needs = label_needs(of_row, terms.targets, terms.level)
     lines = [
-        label_need_line(name, float(terms.targets[name]), need, labels.tolist())
+        label_need_line(name, terms.targets[name], need, labels.tolist())
         for name, need in needs.items()
     ]
     return needs, [*lines, *notes, *few_labels_note(counts.mix)]

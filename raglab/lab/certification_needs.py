@@ -66,7 +66,7 @@ def label_needs(
       level: of the test.
     """
     return {
-        name: mix.needed(place, 0, alpha / float(counts.scale[place]), level)
+        name: mix.needed(place, 0, alpha / counts.scale[place], level)
         for place, (name, alpha) in enumerate(targets.items())
         if (mix := counts.mixed(place))
     }

@@ -184,7 +184,7 @@ def direction_notes(counts: RateCounts, targets: Mapping[str, float], where: str
         test = counts.mixed(place)
         if test is None:
             continue
-        excess = test.loss[place] - alpha / float(counts.scale[place]) * test.counted[place]
+        excess = test.loss[place] - alpha / counts.scale[place] * test.counted[place]
         of_label, shares = label_counts(test.weighed(place, 0) * excess), test.corners.mean(axis=0)
         lead = float(of_label.sum() * shares[0] - of_label[0])  # above 0: others lose more
         if not abs(lead) > SAME:

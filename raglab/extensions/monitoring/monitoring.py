@@ -185,7 +185,7 @@ def monitor(
     table = _table(promises, state)
     of_mix = f"The promise is for traffic of {promises.mix}; the stream is watched as it comes."
     notes = (
-        *((of_mix,) if promises.mix else ()),
+        *([of_mix] if promises.mix else ()),
         *rows.notes,
         *_unnamed_notes(rows, before),
         *_state_notes(state),
