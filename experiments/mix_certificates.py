@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.metrics import binomial_p, upper_bound
-from raglab.metrics.intervals import Stratum, clopper_pearson
+from raglab.metrics import TrafficMix, binomial_p, clopper_pearson, upper_bound
+from raglab.metrics.intervals import Stratum
 from raglab.metrics.mix_tests import MixTest
-from raglab.metrics.mixes import TrafficMix, checked_mix, estimated_mix
+from raglab.metrics.mixes import checked_mix, estimated_mix
 
 Floats = NDArray[np.float64]
 DELTA = 0.1
