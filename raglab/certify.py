@@ -11,7 +11,8 @@ by `raglab.certify_best`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log, log1p
 from typing import Any, Literal, NamedTuple
@@ -399,6 +400,9 @@ class Certificate:
       hypotheses: number of candidates in the order of the tests, any of which might have been
         chosen on these cases; of a certificate after `raglab.rescale_thresholds` on the same cases,
         that of the certificate before.
+      mix: traffic that the promises are for, label -> share or its two ends, with `delta` of an
+        estimate; None of that of the cases (rule S6.15).
+      mix_corners: its outermost mixes, shares of ok, refuse and ambiguous.
     """
 
     chosen: float | str | None
@@ -424,6 +428,8 @@ class Certificate:
     hypotheses: int = 0
     undecided: int | None = None
     missing_answers: int | None = None
+    mix: Mapping[str, Any] | None = None
+    mix_corners: tuple[tuple[float, ...], ...] = ()
 
     def __repr__(self) -> str:
         promises = ", ".join(f"{promise.name} <= {promise.alpha:g}" for promise in self.promises)
@@ -549,6 +555,11 @@ class Certificate:
             "spent": self.delta if self.spent is None else self.spent,
             "reason": self.reason,
             **({} if self.basis is None else {"basis": self.basis}),
+            **(
+                {}
+                if self.mix is None
+                else {"mix": dict(self.mix), "mix_corners": [*map(list, self.mix_corners)]}
+            ),
             **(
                 {}
                 if self.undecided is None
@@ -764,3 +775,84 @@ def _why_not(first: Promise, level: float, lowest: float, at: float) -> str:
         f"above alpha {alpha}; the bound is lowest, {decimals(lowest, first.alpha)}, at "
         f"{decimals(at)}"
     )
+
+
+class LabelNoiseBound(NamedTuple):
+    """Bound of an error rate if some of the right cases are labelled wrong, [J] each.
+
+    Attributes:
+      labels: number of wrong labels.
+      k: errors with these.
+      bound: upper bound with these.
+    """
+
+    labels: NDArray[np.int64]
+    k: NDArray[np.int64]
+    bound: NDArray[np.float64]
+
+
+def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> LabelNoiseBound:
+    """Exact upper bound of an error rate if j of the n labels hide an error, j = 0 … most.
+
+    It holds at confidence 1 − delta.
+
+    Every wrong label is taken to hide one error: the worst that j wrong labels can do. There are no
+    more rows than right cases.
+
+    Args:
+      k: errors seen.
+      n: cases answered, at least 1.
+      delta: error of the bound, in (0, 0.5).
+      most: last j, at least 0.
+
+    Raises:
+      ValueError: n below 1, k outside 0 … n, most below 0, or delta outside (0, 0.5).
+
+    Source: Clopper and Pearson 1934.
+
+    Example:
+      >>> label_noise_bound(0, 50, most=2).bound.round(3)
+      array([0.045, 0.076, 0.103])
+    """
+    _check_k_of_n(k, n)
+    if most < 0:
+        msg = (
+            f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
+        )
+        raise ValueError(msg)
+    labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
+    return LabelNoiseBound(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
+
+
+def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
+    """Fewest wrong labels among the right cases that push the bound above alpha.
+
+    0 where it is above already.
+
+    With one fewer the promise "at most alpha, at confidence 1 − delta" still holds.
+
+    Args:
+      k: errors seen.
+      n: cases answered, at least 1.
+      alpha: highest rate allowed, in (0, 1).
+      delta: error of the promise, in (0, 0.5).
+
+    Raises:
+      ValueError: n below 1, k outside 0 … n, alpha outside (0, 1), or delta outside (0, 0.5).
+
+    Example:
+      >>> labels_to_break(0, 50, alpha=0.1)
+      2
+    """
+    _check_k_of_n(k, n)
+    check_levels(alpha, delta)
+    return bisect_left(range(n - k + 1), 1, key=lambda j: int(upper_bound(k + j, n, delta) > alpha))
+
+
+def _check_k_of_n(k: int, n: int) -> None:
+    if n < 1:
+        msg = f"n must be at least 1, got {n}; a bound takes answered cases."
+        raise ValueError(msg)
+    if not 0 <= k <= n:
+        msg = f"k must be between 0 and n, got {k} of {n}; check that both count the same cases."
+        raise ValueError(msg)

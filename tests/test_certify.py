@@ -27,6 +27,8 @@ from raglab.certify import (
     hoeffding_bentkus,
     holm,
     joint_p,
+    label_noise_bound,
+    labels_to_break,
     pareto_order,
 )
 from raglab.metrics import binomial_p, risk_coverage, upper_bound
@@ -612,3 +614,59 @@ def test_from_our_start_mapie_certifies_the_same_but_for_an_error_that_is_none()
 def test_a_risk_too_small_to_count_for() -> None:
     """It needs more cases than a float counts, and no smaller one asks for fewer."""
     assert cases_needed(1e-308) == cases_needed(1e-300) >= cases_needed(1e-12)
+
+
+def test_wrong_labels_by_hand() -> None:
+    """No error in 230 certifies 1 % at 90 %; one wrong label and it is 1.68 %."""
+    found = label_noise_bound(0, 230, most=2)
+    assert found.labels.tolist() == found.k.tolist() == [0, 1, 2]
+    assert found.bound[0] == pytest.approx(1 - 0.1 ** (1 / 230))
+    assert found.bound[0] < 0.01 < found.bound[1] == pytest.approx(0.01680, abs=1e-5)
+    assert labels_to_break(0, 230, alpha=0.01) == 1
+
+
+def test_no_more_labels_are_wrong_than_cases_are_right() -> None:
+    """3 errors in 5: two right cases are left, and with both wrong the bound is 1."""
+    found = label_noise_bound(3, 5)
+    assert found.k.tolist() == [3, 4, 5]
+    assert found.bound[-1] == 1.0
+    assert label_noise_bound(1, 1).bound.tolist() == [1.0]
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(
+    st.integers(1, 300),
+    st.data(),
+    st.sampled_from([0.01, 0.05, 0.1, 0.3]),
+    st.sampled_from([0.05, 0.1, 0.2]),
+)
+def test_the_fewest_labels_break_and_one_fewer_does_not(
+    n: int, data: Any, alpha: float, delta: float
+) -> None:
+    """At j the bound is above alpha, at j − 1 it is not; the exact test agrees."""
+    k = data.draw(st.integers(0, n))
+    j = labels_to_break(k, n, alpha, delta)
+    bound = label_noise_bound(k, n, delta, most=n).bound
+    assert bound[j] > alpha
+    assert (np.diff(bound) > 0).all()
+    assert float(binomial_p(k + j, n, alpha)) > delta - 1e-12
+    assert j == 0 or (
+        bound[j - 1] <= alpha and float(binomial_p(k + j - 1, n, alpha)) <= delta + 1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: label_noise_bound(0, 0), "n must be at least 1"),
+        (lambda: label_noise_bound(3, 2), "k must be between 0 and n, got 3 of 2"),
+        (lambda: label_noise_bound(0, 2, most=-1), "most must be at least 0"),
+        (lambda: label_noise_bound(0, 2, delta=0.5), "delta must be in"),
+        (lambda: labels_to_break(0, 0, 0.1), "n must be at least 1"),
+        (lambda: labels_to_break(0, 9, 1.0), "alpha must be in"),
+    ],
+)
+def test_noise_that_cannot_be_is_refused(call: Any, message: str) -> None:
+    """A message says the rule and what came."""
+    with pytest.raises(ValueError, match=message):
+        call()

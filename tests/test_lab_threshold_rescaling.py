@@ -28,7 +28,7 @@ from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.looks import LookRecord, Reuse, look_delta, recorded_looks, upgrade_look
 from raglab.lab.search_space import always_answer
-from raglab.lab.threshold_rescaling import isotonic_map, rescale_thresholds
+from raglab.lab.threshold_rescaling import isotonic_map, quantile_map, rescale_thresholds
 from raglab.lab.trace_comparison import compare_traces
 from raglab.metrics import binomial_p, upper_bound
 from raglab.policy import PolicyData
@@ -39,6 +39,7 @@ from raglab.store.traces import Trace
 from raglab.values import Hits, TraceData
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
+NAN = float("nan")
 GATES = {
     "gap": {"enabled": False},
     "confidence": {"enabled": False},
@@ -868,3 +869,83 @@ def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
     assert naive > 1.5 * delta * draws
     assert divided <= delta * draws
     assert divided > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: quantile_map(0.5, np.full(2, NAN), np.full(2, NAN)), "at least one score"),
+        (lambda: quantile_map(0.5, np.empty(0), np.empty(0)), "at least one score"),
+    ],
+)
+def test_scores_that_cannot_be_mapped_are_refused(call: Any, message: str) -> None:
+    """A message says the rule and what came."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_threshold_moves_to_another_embedder() -> None:
+    """0.7 answers 2 of 4, so does 40; between levels the next one up decides."""
+    source, target = np.array([0.5, 0.6, 0.7, 0.8]), np.array([40.0, 20.0, 50.0, 30.0])
+    assert [quantile_map(at, source, target) for at in (-1.0, 0.7, 0.65, 0.8)] == [
+        20.0,
+        40.0,
+        40.0,
+        50.0,
+    ]
+    assert quantile_map(40.0, target, source) == 0.7
+    assert quantile_map(0.9, source, target) == np.nextafter(50.0, 60.0)
+    assert quantile_map(-np.inf, source, target) == 20.0
+
+
+def test_ties_and_missing_scores_are_counted_as_they_fall() -> None:
+    """Two of four are answered; the target offers one or three: the stricter.
+
+    NaN is never answered.
+    """
+    assert quantile_map(0.7, np.array([0.5, 0.6, 0.7, 0.8]), np.array([1.0, 2.0, 2.0, 3.0])) == 3.0
+    assert quantile_map(0.7, np.array([NAN, NAN, 0.7, 0.8]), np.array([1.0, 2.0, 3.0, NAN])) == 2.0
+    assert quantile_map(0.7, np.array([0.7, 0.7, 0.7, 0.1]), np.array([5.0, 5.0, 5.0, 5.0])) == 5.0
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
+def test_the_nearest_share_wins_and_order_is_kept(
+    seed: int,
+    size: int,
+    missing: bool,
+) -> None:
+    """No level answers nearer to the wanted share; monotone; the order of queries is irrelevant.
+
+    There and back.
+    """
+    rng = np.random.default_rng(seed)
+    source, target = rng.integers(0, 6, size) / 4, rng.integers(0, 6, size) * 10.0
+    if missing and size > 1:
+        source[rng.integers(size)], target[rng.integers(size)] = NAN, NAN
+    rows = rng.permutation(size)
+    mapped = []
+    for threshold in np.arange(-1, 14) / 8:
+        at = quantile_map(threshold, source, target)
+        assert at == quantile_map(threshold, source[rows], target[np.roll(rows, 1)])
+        wanted, given_ = (source >= threshold).sum(), (target >= at).sum()
+        levels = [*target[~np.isnan(target)], np.inf]
+        away = {level: abs(int((target >= level).sum()) - int(wanted)) for level in levels}
+        assert abs(int(given_) - int(wanted)) == min(away.values())
+        assert given_ == min(
+            (target >= level).sum() for level in levels if away[level] == min(away.values())
+        )
+        mapped.append(at)
+    assert mapped == sorted(mapped)
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.integers(0, 10_000), st.integers(1, 20))
+def test_there_and_back_without_ties(seed: int, size: int) -> None:
+    """Without ties both ways answer equally many, and back comes the lowest answered score."""
+    rng = np.random.default_rng(seed)
+    source, target = rng.permutation(size) / 4, rng.permutation(size) * 3.0
+    for threshold in source - 0.1:
+        at = quantile_map(threshold, source, target)
+        assert (target >= at).sum() == (source >= threshold).sum()
+        assert quantile_map(at, target, source) == source[source >= threshold].min()

@@ -21,7 +21,7 @@ import pytest
 from hostile_texts import MARKUP, assert_inert
 from labelled import labelled
 from raglab import metrics, replay
-from raglab.certify import Certificate
+from raglab.certify import Certificate, label_noise_bound
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.lab.certificate_checks import check_policy
@@ -53,7 +53,6 @@ from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slice_rates import ranking, slices
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.traffic_review import review
-from raglab.metrics import robustness
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
@@ -1396,7 +1395,7 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     titles = re.findall(r"<h3>([^<]+)</h3>", shown)
     assert titles[:3] == [
         "What is promised",
-        "If the labels or the traffic were others",
+        "If labels were wrong",
         "Policies and their rates",
     ]
     assert "isotonic, cross-fitted in 5 folds" in shown
@@ -1587,27 +1586,23 @@ def test_worst_slice_first() -> None:
     assert text.text.startswith("There is no slice")
 
 
-def test_wrong_labels_and_other_traffic() -> None:
-    """Bounds are those of `robustness`; the set's own traffic gives the rate as it is.
+def test_wrong_labels() -> None:
+    """Bounds are those of `label_noise_bound`.
 
     Without answers, a sentence.
     """
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
-    (plain, _) = report_page.assumptions(here)
+    (plain,) = report_page.assumptions(here)
     assert isinstance(plain, tables.ReportTable)
     assert plain.caption.endswith("mislabelled cases.")
-    doubted, mixed = report_page.assumptions(here._replace(targets=TARGETS))
+    (doubted,) = report_page.assumptions(here._replace(targets=TARGETS))
     assert isinstance(doubted, tables.ReportTable)
-    assert isinstance(mixed, tables.ReportTable)
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
-    bounds = robustness.label_noise_bound(k, n).bound
+    bounds = label_noise_bound(k, n).bound
     assert [cell.text for cell in doubted.rows[1][1:]] == [
         tables.percent(float(bounds[j])) for j in (0, 1, 2, 3, 5, 10)
     ]
     assert "The bound is above 1 % as the labels are." in doubted.caption
-    assert mixed.rows[0][1].text == tables.percent(k / n)
-    assert mixed.rows[1][0].small == "50 % ok, 50 % refuse"
-    assert mixed.rows[1][1].text == "50.0 %"
     (text,) = report_page.assumptions(whole(some_trace(ROWS), always_refuse(Policy.load())))
     assert isinstance(text, blocks.Text)
 

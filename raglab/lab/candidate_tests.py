@@ -59,7 +59,9 @@ def candidate_order(
     # tested on.
     if cases.pilot is None:
         return TestOrder("holm", np.arange(len(offered)), None)
-    counts = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
+    counts = pilot_counts(
+        pilot, offered, list(terms.targets), terms.costs, terms.arm, terms.traffic, terms.level
+    )
     size, alphas = cases.n_questions / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(counts.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
@@ -82,7 +84,7 @@ class SequenceResult(NamedTuple):
     chosen: place of the candidate that is taken, -1 where none passed. promises: of the chosen one,
     else of the one that came nearest. binding: the target with the least room. n_tested: candidates
     whose test was reached. failed: the promises with their bounds at the level of the test, where
-    none passed.
+    none passed. shown: place of the one that promises are of.
     """
 
     p: NDArray[np.float64]
@@ -92,6 +94,7 @@ class SequenceResult(NamedTuple):
     binding: str
     n_tested: int
     failed: tuple[Promise, ...]
+    shown: int = 0
 
     @property
     def certified(self) -> bool:
@@ -136,6 +139,7 @@ def sequence_test(
         binding=binding,
         n_tested=min(stopped + 1, n_candidates),
         failed=() if chosen >= 0 else failed,
+        shown=shown,
     )
 
 
@@ -149,7 +153,7 @@ def _promises(
             alpha=float(alpha),
             k=counts.total(row, place),
             n=int(counts.n[row, place]),
-            bound=counts.bound(row, place, delta),
+            bound=counts.bound(row, place, delta, alpha),
         )
         for place, (name, alpha) in enumerate(targets.items())
     )
@@ -170,13 +174,14 @@ def candidate_table(
     counts: RateCounts,
     tested: SequenceResult,
     order: TestOrder,
-    names: Sequence[str],
+    targets: Mapping[str, float],
     delta: float,
 ) -> pd.DataFrame:
     """A row a candidate in the order of the tests."""
     import pandas as pd
 
     own, pilot = start.manifest, order.pilot_tried
+    bounds = [counts.bounds(t, delta, alpha) for t, alpha in enumerate(targets.values())]
     rows = []
     for place, policy in enumerate(tried):
         # A manifest leaves out what was added since the first version and stands at its default.
@@ -191,9 +196,9 @@ def candidate_table(
             "tested": place < tested.n_tested,
             "certified": bool(tested.passed[place]),
         }
-        for t, name in enumerate(names):
+        for t, name in enumerate(targets):
             k, n = counts.total(place, t), int(counts.n[place, t])
-            row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": counts.bound(place, t, delta)}
+            row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": float(bounds[t][place])}
             row |= {f"{name}_p": float(tested.p[place, t])}
             if pilot is not None:
                 row |= {

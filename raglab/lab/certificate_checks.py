@@ -7,6 +7,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.answered_traces import answered_traces
@@ -20,12 +23,15 @@ from raglab.lab.certified_losses import (
     RateCounts,
     asking_note,
     certified_tally,
+    in_mix,
     lower_bound,
     question_losses,
     tally_losses,
+    unit_cells,
 )
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
+from raglab.metrics.mixes import TrafficMix, check_shares, checked_mix
 from raglab.replay import tally
 from raglab.store.case_labels import counted_questions
 from raglab.store.loaders import load_cases, load_corpus
@@ -92,6 +98,8 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
         "budget": "budget" not in rows or is_number(rows["budget"], 0.0, 0.5),
         "spent": "spent" not in rows or is_number(rows["spent"], 0.0, inf),
         "retrieval": isinstance(rows.get("retrieval", {}), Mapping),
+        "mix": isinstance(rows.get("mix", {}), Mapping),
+        "mix_corners": stated_corners(rows) is not None or "mix" not in rows,
     } | {
         name: name not in rows or (isinstance(rows[name], int) and is_number(rows[name], 0, 10**9))
         for name in ("looks", "hypotheses", "candidates")
@@ -99,6 +107,23 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
     return next(
         (f"{name} {rows.get(name)!r:.60}" for name, is_right in checks.items() if not is_right), ""
     )
+
+
+def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
+    """Traffic mix that a certificate states; None where it states none."""
+    ends = rows.get("mix", {}).items()
+    shares = {label: share for label, share in ends if label in metrics.LABELS}
+    return checked_mix(shares) if shares else None
+
+
+def stated_corners(rows: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """Outermost mixes that a certificate states, [V, 3]; None where it states none, or no mixes."""
+    try:
+        corners = np.asarray(rows.get("mix_corners", ()), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    is_mix = corners.shape[1:] == (len(metrics.LABELS),) and bool((corners >= 0.0).all())
+    return corners if is_mix and np.allclose(corners.sum(axis=1), 1.0) else None
 
 
 def stated_certificate(policy: Policy) -> Mapping[str, Any]:
@@ -153,6 +178,8 @@ class Retest(NamedTuple):
 def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
+    A certificate of a traffic mix is tested in it, whatever the shares of the new cases are.
+
     Args:
       trace: new cases, retrieved as those were that the policy was certified on; of shards one is
         in memory at a time.
@@ -162,9 +189,10 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     Raises:
       ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the
         trace holds no cases, the policy was fitted, tuned or certified on any of these, they are
-        judged on another basis, or too many answers are missing.
+        judged on another basis, too many answers are missing, or the mix of the certificate has a
+        share of a label without a case.
 
-    Source: rules S6.3, S6.4, S6.10.
+    Source: rules S6.3, S6.4, S6.10, S6.15.
     """
     certificate = stated_certificate(policy)
     doubt = check_new_cases(trace, policy, certificate, again=again)
@@ -177,6 +205,7 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
         delta=float(certificate["delta"]),
         arm=certificate.get("arm"),
         costs=costs,
+        corners=stated_corners(certificate),
     )
     return policy_retest._replace(
         notes=(*policy_retest.notes, *doubt, *check_notes(certificate, trace, policy_retest.basis))
@@ -220,6 +249,7 @@ def retest(
     delta: float = 0.1,
     arm: str | None = None,
     costs: metrics.Costs | None = None,
+    corners: NDArray[np.float64] | None = None,
 ) -> Retest:
     """What labelled cases say of some targets for one policy that was chosen without them.
 
@@ -229,6 +259,7 @@ def retest(
     Args:
       targets: rate -> highest value; `expected_cost` too, in units of cost.
       costs: of that target.
+      corners: outermost traffic mixes, [V, 3]; None of the cases' own.
 
     Raises:
       ValueError: too many of the policy's answers are missing, of cases judged by text.
@@ -240,7 +271,15 @@ def retest(
     def losses(counted: Tally, cell: int) -> RateCounts:
         of_cases = counted._replace(cells=metrics.settled_cells(counted.cells, cell))
         of_rates = tally_losses(of_cases, names, costs)
-        return question_losses(of_rates, trace, [policy], questions, names, arm, costs, cell)
+        of_questions = question_losses(
+            of_rates, trace, [policy], questions, names, arm, costs, cell
+        )
+        if corners is None:
+            return of_questions
+        failed = int(counted.cells.sum() - counted.labels.sum())
+        units = unit_cells(of_cases, trace, [policy], questions, names, arm, costs, cell, failed)
+        check_shares(corners, metrics.label_counts(units[0, 0]))
+        return in_mix(of_questions, of_cases.cells, units, names, costs, corners, delta)
 
     counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
     # what is undecided or failed breaks no promise
@@ -250,9 +289,12 @@ def retest(
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
         k, n = counts.total(0, place), int(counts.n[0, place])
-        high, low = counts.bound(0, place, delta), lower_bound(at_best, place, delta / len(targets))
+        high = counts.bound(0, place, delta, alpha)
+        low = lower_bound(at_best, place, delta / len(targets), alpha)
+        mix = counts.mixed(place)
+        rate = mix.rate(place, 0) * float(counts.scale[place]) if mix else k / n if n else np.nan
         verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
-        rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
+        rows.append((name, alpha, k, n, rate, low, high, verdict_here))
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
     table = pd.DataFrame(rows, columns=columns)
     verdicts = set(table["verdict"])

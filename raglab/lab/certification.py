@@ -44,6 +44,8 @@ from raglab.lab.certification_cases import (
 from raglab.lab.certification_families import grid
 from raglab.lab.certification_needs import (
     data_needs,
+    label_need_line,
+    label_needs,
     missing_cases,
     missing_sentence,
     need_line,
@@ -53,6 +55,8 @@ from raglab.lab.certification_notes import (
     JudgedCases,
     certificate_notes,
     certificate_reason,
+    direction_notes,
+    few_labels_note,
     look_confidence,
     look_sentence,
     missing_candidates,
@@ -64,10 +68,13 @@ from raglab.lab.certified_losses import (
     COST,
     Nearest,
     RateCounts,
+    SplitCounts,
     count_split,
     free_policies,
+    in_mix,
     nearest_target,
     question_losses,
+    unit_cells,
 )
 from raglab.lab.looks import (
     Look,
@@ -79,11 +86,14 @@ from raglab.lab.looks import (
 )
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
+from raglab.metrics.mix_tests import LabelNeed
+from raglab.metrics.mixes import SAMPLE, Mix
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import digest
+from raglab.words.decimals import percent
 from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
@@ -101,6 +111,8 @@ class Certification(NamedTuple):
     always-answer does not reach; NaN for none. notes: what a reader must know. chance: of the
     nearest target, by the best candidate. status_only: cases certified on that are scored by status
     alone. failed: cases left out, since a call failed; they count as answers that lack (S6.10).
+    label_needs: in a stated mix, target -> labelled questions that certify it, by label; of targets
+    within one label see needs.
     """
 
     certificate: Certificate
@@ -112,6 +124,7 @@ class Certification(NamedTuple):
     chance: float = float("nan")
     status_only: int = 0
     failed: int = 0
+    label_needs: Mapping[str, LabelNeed] = {}
 
     def frame(self) -> pd.DataFrame:
         """Tests of the candidates, a row a candidate in the order of the tests.
@@ -157,6 +170,7 @@ def certify_policy(
     arm: str | None = None,
     again: bool = False,
     looks: str | Path | None = None,
+    mix: Mix = SAMPLE,
 ) -> Certification:
     """Test whether one policy keeps every target at once, with probability at least 1 − delta.
 
@@ -178,6 +192,10 @@ def certify_policy(
         of their questions; the same certification again is the same look. Without a file only the
         policy's own certificate is remembered: a look that failed, or that another policy took, is
         unknown, so a further one is not refused, and the reason says "first look that is known of".
+      mix: traffic that the promise is for: `sample`, that of the labelled cases; label -> share or
+        (least, largest share); or `raglab.traffic_mix(...)`, whose error takes half of delta. Then
+        the numbers of cases of each label are as they are, a promise holds in every mix inside, and
+        within a label traffic must be like the labelled cases.
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
@@ -186,16 +204,17 @@ def certify_policy(
       ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to
         certify on, an unknown rate, target outside (0, 1), of the cost outside (0, the highest
         cost), costs without that target, no cases, or without `again` another certification on the
-        same cases that `looks` or the policy's certificate remembers.
+        same cases that `looks` or the policy's certificate remembers; under a mix a label with a
+        share and no case, or a question of several labels.
 
-    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of
-      Hoeffding and Bentkus (Bates and others 2021).
+    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10, S6.15; exact binomial p-values, of graded costs
+      those of Hoeffding and Bentkus (Bates and others 2021), in a mix see `metrics.mix_tests`.
 
     Example:
       `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1},
       looks="looks.jsonl")`.
     """
-    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
+    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     return certify_alone(trace, policy, terms)
 
 
@@ -233,6 +252,7 @@ def certify_best(
     paths: Sequence[str] | None = None,
     again: bool = False,
     looks: str | Path | None = None,
+    mix: Mix = SAMPLE,
 ) -> Certification:
     """Cheapest of several policies that keeps every target, at probability 1 − delta or more.
 
@@ -251,7 +271,7 @@ def certify_best(
     and it tells nothing of how a case is decided or labelled, so that nothing that is certified
     next can depend on it. How many cases are answered, or carry a label, would show more such
     calls, but is learned from the cases: what is certified next may be chosen by it, so that counts
-    as a look.
+    as a look, as every call under a stated mix does.
 
     Args:
       trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in
@@ -269,6 +289,7 @@ def certify_best(
       paths: thresholds that the family of one policy varies; `declared_family` where not given.
       again: as for `certify_policy`.
       looks: as for `certify_policy`.
+      mix: as for `certify_policy`; costs are compared there too.
 
     Warns:
       UserWarning: one gate of the one policy given refuses nearly all cases labelled ok (in
@@ -284,7 +305,7 @@ def certify_best(
       those it is tested on: `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")),
       targets={"hallucination_rate": 0.2})`.
     """
-    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
+    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     cases = certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
@@ -303,7 +324,7 @@ def certify_best(
         order = candidate_order(pilot, cases, offered, terms)
     n_tests = len(offered) if order.method == "holm" else 1
     missing = missing_cases(cases.n_questions, terms.targets, terms.costs, terms.level, n_tests)
-    if missing:
+    if missing and terms.mix is None:
         return _untested(cases, offered, order, terms, missing)
     notes = _depth_note(trace, listed) if listed else _warn_of_refusals(replayed, start, arm)
     measured = replayed if cases.pilot is None else None
@@ -375,18 +396,38 @@ def _certification(
     counts = question_losses(
         held.losses, measured, tried, cases.questions, names, terms.arm, terms.costs
     )
+    units, failed = None, failed_count(held_out)
+    if terms.mix is not None:
+        units = unit_cells(
+            held.counted,
+            measured,
+            tried,
+            cases.questions,
+            names,
+            terms.arm,
+            terms.costs,
+            failed=failed,
+        )
+    terms.corners(units)  # which may be refused
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
-    key_at = partial(certification_key, tried, counts, targets, arm=arm_name, costs=costs)
+    of_mix = () if units is None or terms.mix is None else (terms.mix.rows, units.tolist())
+    key_at = partial(
+        certification_key, tried, counts, targets, arm=arm_name, costs=costs, of_mix=of_mix
+    )
     look, key, hypotheses, terms = _noted_look(terms, offered, cases, len(tried), key_at)
-    delta = terms.delta
+    delta, corners = terms.delta, terms.corners(units)
+    if corners is not None:
+        n_tests = len(tried) if order.method == "holm" else 1
+        counts = in_mix(
+            counts, held.counted.cells, units, names, terms.costs, corners, terms.level / n_tests
+        )
     tested = sequence_test(counts, order, targets, terms.level)
     # Of the pilot alone, since a hint from these cases would be a second test.
     near = _nearest(order, targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
     alone = np.bincount(cases.questions, trace_status_only(held_out)) > 0
-    failed = failed_count(held_out)
     first, untested = (
         _first_tested(offered, tried, order, terms, cases.n_questions) if is_family else ("", ())
     )
@@ -399,7 +440,9 @@ def _certification(
         judged._replace(failed=failed),
         certified=tested.certified,
     )
-    needs = data_needs(tested.promises, terms.level)
+    still = [each for at, each in enumerate(tested.promises) if counts.mixed(at) is None]
+    needs = data_needs(still, terms.level)
+    of_labels, mix_notes = _mix_facts(held, counts, tested, terms)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=_passed_ids(tried, tested),
@@ -417,11 +460,15 @@ def _certification(
         looks=look.number,
         spent=look.spent,
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
-        free=free_policies(held, targets, terms.costs, terms.level) if tested.certified else (),
+        free=free_policies(held, targets, terms.costs, terms.level, corners)
+        if tested.certified
+        else (),
         basis=str(counts.basis),
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
         hypotheses=hypotheses,
+        mix=None if terms.traffic is None else terms.traffic.rows,
+        mix_corners=() if corners is None else tuple(map(tuple, corners.tolist())),
         **_counted_as_wrong(counts, tested.chosen),
     )
     # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
@@ -429,7 +476,7 @@ def _certification(
     return Certification(
         certificate=certificate,
         policy=_certified_policy(tried[tested.chosen], facts, cases) if tested.certified else None,
-        table=candidate_table(offered[0], tried, counts, tested, order, names, terms.level),
+        table=candidate_table(offered[0], tried, counts, tested, order, targets, terms.level),
         needs=needs,
         nearest=near.alpha,
         notes=(
@@ -447,6 +494,7 @@ def _certification(
                 targets,
                 unsplit=cases.held_out_hash == cases.trace_hash,
             ),
+            *mix_notes,
             *(untested if tested.certified else ()),
             *missing_candidates(tried, counts, tested.chosen),
             *_doubts(cases, offered, order),
@@ -455,7 +503,32 @@ def _certification(
         chance=near.chance,
         status_only=int(alone.sum()),
         failed=failed,
+        label_needs=of_labels,
     )
+
+
+def _mix_facts(
+    held: SplitCounts,
+    counts: RateCounts,
+    tested: SequenceResult,
+    terms: CertificationSettings,
+) -> tuple[dict[str, LabelNeed], list[str]]:
+    """Labels that targets need in a stated mix, and notes on the mix that a promise is for."""
+    names, labels = list(terms.targets), metrics.label_counts(held.counted.cells[0])
+    of_row, where = counts.subset(np.array([tested.shown])), "is stated"
+    if counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
+        shares, cells = labels / labels.sum(), held.counted.cells[[tested.shown]]
+        of_row = in_mix(of_row, cells, None, names, terms.costs, shares[None], terms.level)
+        where = f"the {percent(shares[0])} of these cases"
+    notes = direction_notes(of_row, terms.targets, where) if tested.certified else []
+    if counts.mix is None:
+        return {}, notes
+    needs = label_needs(of_row, terms.targets, terms.level)
+    lines = [
+        label_need_line(name, terms.targets[name], need, labels.tolist())
+        for name, need in needs.items()
+    ]
+    return needs, [*lines, *notes, *few_labels_note(counts.mix)]
 
 
 def _passed_ids(tried: Sequence[Policy], tested: SequenceResult) -> tuple[str, ...]:
@@ -470,7 +543,7 @@ def _doubts(cases: CertifyCases, offered: Sequence[Policy], order: TestOrder) ->
     return [*unmeasured, *order.notes, *doubt_notes(offered, cases)]
 
 
-def _counted_as_wrong(counts: RateCounts, place: int) -> dict[str, int]:
+def _counted_as_wrong(counts: RateCounts, place: int) -> dict[str, Any]:
     """Undecided and missing answers of the chosen candidate, where answers are judged."""
     if not counts.basis.text:
         return {}
@@ -494,8 +567,9 @@ def _judged_cases(
             f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may "
             "have chosen"
         )
+    traffic = "" if terms.traffic is None else f" in traffic of {terms.traffic}"
     return JudgedCases(
-        counts.basis, alone, sentence, n_tried, n_offered, first, look_confidence(look)
+        counts.basis, alone, sentence, n_tried, n_offered, first, look_confidence(look), mix=traffic
     )
 
 
@@ -682,6 +756,7 @@ def certification_key(
     *,
     arm: str,
     costs: metrics.Costs | None = None,
+    of_mix: Sequence[Any] = (),
 ) -> str:
     """Digest of a certification.
 
@@ -704,4 +779,5 @@ def certification_key(
         parts.append(metrics.stated_costs(metrics.cost_matrix(costs)))
     if divisor > 1:
         parts.append({"divisor": divisor})
+    parts += of_mix
     return digest(json.dumps(parts), 12)

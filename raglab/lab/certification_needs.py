@@ -8,8 +8,9 @@ from math import ceil
 from raglab import certify as tests
 from raglab import metrics
 from raglab.certify import DataNeed, Promise
-from raglab.lab.certified_losses import COST
+from raglab.lab.certified_losses import COST, RateCounts
 from raglab.metrics import binomial_p
+from raglab.metrics.mix_tests import LabelNeed
 from raglab.words.decimals import percent
 
 
@@ -52,6 +53,36 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
             "errors must."
         )
     return line
+
+
+def label_needs(
+    counts: RateCounts, targets: Mapping[str, float], level: float
+) -> dict[str, LabelNeed]:
+    """Labels that each target needs in the mix, of those that move with it.
+
+    Args:
+      counts: of one policy, in the mix.
+      targets: that are tested.
+      level: of the test.
+    """
+    return {
+        name: mix.needed(place, 0, alpha / counts.scale[place], level)
+        for place, (name, alpha) in enumerate(targets.items())
+        if (mix := counts.mixed(place))
+    }
+
+
+def label_need_line(name: str, alpha: float, need: LabelNeed, labels: Sequence[int]) -> str:
+    """Labelled questions that a target needs in a mix, and those there are."""
+
+    def counts(of: Sequence[int]) -> str:
+        by_label = (f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=False))
+        return ", ".join(by_label) or "no number of labelled questions"
+
+    return (
+        f"{name} ≤ {alpha:g} needs {counts(need.best)} if all are right, in this mix; "
+        f"{counts(need.as_seen)} at the rates seen; there are {counts(labels)}."
+    )
 
 
 def data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:

@@ -18,7 +18,10 @@ from raglab.decision.scoring import headline_sentence
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certified_losses import ALPHAS, COST, LIKELY, RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
-from raglab.metrics import RATE_TABLE
+from raglab.metrics import LABELS, RATE_TABLE, label_counts
+from raglab.metrics.costs import SAME
+from raglab.metrics.mix_tests import MixTest
+from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
 from raglab.words.decimals import decimals, percent
 
@@ -38,7 +41,7 @@ class JudgedCases(NamedTuple):
     their looks. candidates: number of policies that are tested on them, of so many offered. first:
     thresholds of the first one tested where that is not the policy given, "the policy given" where
     it is; empty where several are given. look_confidence: `look_confidence` of their looks, empty
-    at the first. failed: cases that are left out, since a call failed.
+    at the first. failed: cases that are left out, since a call failed. mix: traffic that is stated.
     """
 
     basis: Basis
@@ -49,6 +52,7 @@ class JudgedCases(NamedTuple):
     first: str = ""
     look_confidence: str = ""
     failed: int = 0
+    mix: str = ""
 
 
 def look_confidence(look: Look) -> str:
@@ -101,6 +105,7 @@ def certificate_reason(
         f"; {sentence}" if sentence else ""
     )
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
+    rates += judged.mix
     if certified:
         together = ", together," if len(promises) > 1 else ""
         return (
@@ -152,7 +157,7 @@ def untested_note(
     for place, (name, alpha) in enumerate(targets.items()):
         needed = cases_needed(float(alpha / pilot.scale[place]), delta)
         expected = float(pilot.n[0, place]) * size
-        if expected < needed:
+        if expected < needed and pilot.mix is None:
             of = "" if name == COST else f" {RATE_TABLE[name].share_of}"
             why = (
                 f"{name} at most {alpha:g} needs {needed}{of} cases without an error, and by "
@@ -164,6 +169,43 @@ def untested_note(
         f"The policy given is not tested: {why}. Tested first in its place: "
         f"{tested or 'another candidate'}."
     )
+
+
+def direction_notes(counts: RateCounts, targets: Mapping[str, float], where: str) -> list[str]:
+    """In which direction of the mix the promises of one policy stay true, by the cases.
+
+    Args:
+      counts: of the policy, in the mix.
+      targets: that are promised; only those that move with the mix have a direction.
+      where: share of ok questions from which the direction is said, in words.
+    """
+    notes: list[str] = []
+    for place, (name, alpha) in enumerate(targets.items()):
+        test = counts.mixed(place)
+        if test is None:
+            continue
+        excess = test.loss[place] - alpha / counts.scale[place] * test.counted[place]
+        of_label, shares = label_counts(test.weighed(place, 0) * excess), test.corners.mean(axis=0)
+        lead = float(of_label.sum() * shares[0] - of_label[0])  # above 0: others lose more
+        if not abs(lead) > SAME:
+            continue
+        safe, unsafe = ("more", "fewer") if lead > 0.0 else ("fewer", "more")
+        notes.append(
+            f"{name}: as far as these cases tell it stays true with {safe} ok questions in traffic "
+            f"than {where}, and may break with {unsafe}."
+        )
+    return notes
+
+
+def few_labels_note(test: MixTest) -> list[str]:
+    """Labels of which a mix has few cases."""
+    labels = label_counts(test.cells[0, 0])
+    few = [
+        f"{int(n)} {name}"
+        for name, n, share in zip(LABELS, labels, test.corners.max(axis=0), strict=True)
+        if share and n < FEW_UNITS
+    ]
+    return [f"The mix rests on few cases: {', '.join(few)}."] if few else []
 
 
 def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:
@@ -241,7 +283,8 @@ def certificate_notes(
         )
     # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule
     # S6.9).
-    if certificate.chosen is None and certificate.pilot and RISK in targets:
+    is_sample = certificate.mix is None
+    if certificate.chosen is None and certificate.pilot and RISK in targets and is_sample:
         notes += _nearest_notes(certificate, near, free_rate, targets)
     return tuple(notes)
 

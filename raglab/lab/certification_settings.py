@@ -7,9 +7,13 @@ from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from raglab import metrics
 from raglab.lab.certified_losses import COST
 from raglab.lab.looks import Reuse
+from raglab.metrics.mixes import SAMPLE, Mix, TrafficMix, checked_mix
 
 
 class CertificationSettings(NamedTuple):
@@ -20,7 +24,7 @@ class CertificationSettings(NamedTuple):
     delta is divided then by the number of this look, which is set under the lock of the file.
     divisor: of delta, at whose quotient the policy is tested, as one of so many that these cases
     may have chosen. budget: error from which delta was divided, for the next division; None where
-    it was not.
+    it was not. mix: that the targets are of, as it is stated; None of the sample's own.
     """
 
     targets: Mapping[str, float]
@@ -32,11 +36,40 @@ class CertificationSettings(NamedTuple):
     reuse: Reuse | None = None
     divisor: int = 1
     budget: float | None = None
+    mix: TrafficMix | None = None
+
+    @property
+    def traffic(self) -> TrafficMix | None:
+        """The mix; an estimate takes half of the error unless its own is stated (rule S6.15)."""
+        if self.mix is None or self.mix.is_fixed:
+            return self.mix
+        return self.mix.at(self.delta / self.divisor / 2.0)
+
+    def corners(self, units: NDArray[np.int64] | None) -> NDArray[np.float64] | None:
+        """Outermost mixes, what is not stated in the ratio of the units; None of the sample's own.
+
+        Args:
+          units: see `unit_cells`.
+        """
+        if units is None or self.traffic is None:
+            return None
+        return self.traffic.vertices(metrics.label_counts(units[0, 0]))
 
     @property
     def level(self) -> float:
-        """Level of the tests."""
-        return self.delta / self.divisor
+        """Level of the tests, what the mix leaves of it.
+
+        Raises:
+          ValueError: it leaves nothing.
+        """
+        whole, spent = self.delta / self.divisor, self.traffic.delta if self.traffic else 0.0
+        if spent >= whole:
+            msg = (
+                f"delta must be above the error of the mix, got {whole:.3g} and {spent:.3g}; "
+                "estimate the mix at a smaller delta."
+            )
+            raise ValueError(msg)
+        return whole - spent
 
 
 def checked_settings(
@@ -47,13 +80,16 @@ def checked_settings(
     *,
     again: bool,
     looks: str | Path | None,
+    mix: Mix = SAMPLE,
 ) -> CertificationSettings:
     """Check the settings of a certification."""
     _check_targets({} if targets is None else targets, costs)
     metrics.check_delta(delta)
-    return CertificationSettings(
+    terms = CertificationSettings(
         dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks)
-    )
+    )._replace(mix=checked_mix(mix))
+    _ = terms.level  # which a mix may leave nothing of
+    return terms
 
 
 def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) -> None:

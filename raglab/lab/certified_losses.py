@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
+from raglab.metrics.mix_tests import MixTest
+from raglab.metrics.mixes import TrafficMix, weighed_by_mix
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard, join_columns, shard_cells, tally
@@ -41,7 +43,9 @@ class RateCounts(NamedTuple):
     of a case, [N]. coverage, over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest
     cost or 1, [T]. graded: whether losses lie between 0 and 1 too, [T]. missing: see
     `Tally.missing`, [N, 2]: an answer that is missing counts as not correct. undecided: answers
-    that count as wrong since nobody can tell, [N]. basis: on which the cases are judged.
+    that count as wrong since nobody can tell, [N]. basis: on which the cases are judged. mix:
+    the losses by cell where the targets are those of a traffic mix, as cost, coverage and over_ask
+    are then.
     """
 
     k: NDArray[np.float64]
@@ -54,6 +58,7 @@ class RateCounts(NamedTuple):
     missing: NDArray[np.int64]
     undecided: NDArray[np.int64]
     basis: Basis
+    mix: MixTest | None = None
 
     @property
     def missing_answers(self) -> list[MissingAnswers]:
@@ -67,7 +72,12 @@ class RateCounts(NamedTuple):
 
     def subset(self, places: NDArray[np.int64]) -> RateCounts:
         """Counts of some policies, in the order given."""
-        return self._replace(**{name: getattr(self, name)[places] for name in OF_POLICY})
+        mix = self.mix and self.mix._replace(cells=self.mix.cells[places])
+        return self._replace(mix=mix, **{name: getattr(self, name)[places] for name in OF_POLICY})
+
+    def mixed(self, place: int) -> MixTest | None:
+        """Losses by cell of a target that moves with a stated mix; None of any other."""
+        return self.mix if self.mix is not None and self.mix.moved[place] else None
 
     def with_rows(self, places: NDArray[np.int64], rows: RateCounts) -> RateCounts:
         """The same, with the decisions of some policies counted otherwise.
@@ -86,22 +96,27 @@ class RateCounts(NamedTuple):
     def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
         """p-value that a policy breaks a target, [N, T].
 
-        Exact of errors, Hoeffding and Bentkus' of graded losses.
+        Exact of errors, Hoeffding and Bentkus' of graded losses, of what moves with a stated mix
+        that of `MixTest`.
 
         It is 1 of a policy that is not compared, so that it is never certified.
         """
         out = np.empty(self.k.shape)
         for place, alpha in enumerate(targets / self.scale):
-            k, n = self.k[:, place], self.n[:, place]
-            if self.graded[place]:
+            k, n, mix = self.k[:, place], self.n[:, place], self.mixed(place)
+            if mix is not None:
+                out[:, place] = mix.p(place, float(alpha))
+            elif self.graded[place]:
                 out[:, place] = certify.hoeffding_bentkus(k, n, float(alpha))
             else:
                 out[:, place] = binomial_p(k.astype(np.int64), n, float(alpha))
         out[~self.compared] = 1.0
         return out
 
-    def bound(self, row: int, place: int, delta: float) -> float:
+    def bound(self, row: int, place: int, delta: float, alpha: float) -> float:
         """Upper bound of a target's rate or cost for one policy, in its own units."""
+        if self.mixed(place):
+            return float(self.subset(np.array([row])).bounds(place, delta, alpha)[0])
         k, n = float(self.k[row, place]), int(self.n[row, place])
         bound = (
             certify.graded_bound(k, n, delta)
@@ -109,6 +124,13 @@ class RateCounts(NamedTuple):
             else float(upper_bound(int(k), n, delta))
         )
         return bound * float(self.scale[place])
+
+    def bounds(self, place: int, delta: float, alpha: float) -> NDArray[np.float64]:
+        """`bound` of all policies, [N]."""
+        scale = float(self.scale[place])
+        if mix := self.mixed(place):
+            return mix.bound(place, delta, alpha / scale) * scale
+        return np.array([self.bound(row, place, delta, alpha) for row in range(len(self.k))])
 
     def total(self, row: int, place: int) -> float | int:
         """Errors of one policy, or the sum of its costs."""
@@ -149,11 +171,9 @@ def question_losses(
 
     Source: rule S6.4.
     """
-    order = np.argsort(questions, kind="stable")
-    order = order[(np.bincount(questions) > 1)[questions[order]]]
+    order, starts = _repeated(questions)
     if not len(order):
         return losses
-    starts = np.flatnonzero(np.diff(questions[order], prepend=-1))
     cells = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
     # What one case of a cell loses and counts, of each target.
     every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
@@ -166,16 +186,106 @@ def question_losses(
     return losses._replace(k=k, n=n)
 
 
+def _repeated(questions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cases of questions that several cases ask, by question, and where each question begins."""
+    order = np.argsort(questions, kind="stable")
+    order = order[(np.bincount(questions) > 1)[questions[order]]]
+    return order, np.flatnonzero(np.diff(questions[order], prepend=-1))
+
+
+def unit_cells(
+    counted: Tally,
+    trace: TraceView,
+    policies: Sequence[PolicyData],
+    questions: NDArray[np.int64],
+    names: Sequence[str],
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+    cell: int = metrics.WRONG_CELL,
+    failed: int = 0,
+) -> NDArray[np.int64]:
+    """Questions by cell, each the case of it that loses most, of every policy and target.
+
+    Cells are [N, T, 20]. A failed call may be of any label: it is a wrong answer of each.
+
+    Args:
+      counted: the cases, as `certified_tally` counts them.
+      trace, policies, names, arm, costs: that they are of.
+      questions: number of each case's question, from 0, [Q].
+      cell: of the undecided answers, `metrics.WRONG_CELL` or `metrics.RIGHT_CELL`.
+      failed: calls that the counts hold as wrong answers of one label.
+
+    Raises:
+      ValueError: the cases of a question have several labels.
+
+    Source: rules S6.4, S6.15.
+    """
+    cells = counted.cells.copy()
+    cells[:, [2 * Status.ok, 2 * Status.ambiguous]] += failed  # beside `UNEARNED_CELL`
+    units = np.repeat(cells[:, None], len(names), axis=1)
+    order, starts = _repeated(questions)
+    if len(order):
+        every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
+        of_cell = counted_losses(every, names, costs)
+        ranked = np.argsort(2.0 * of_cell.k + of_cell.n, axis=0, kind="stable")
+        of_case = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
+        labels = metrics.LABEL_OF_CELL[of_case[0, order]]
+        least, most = (end.reduceat(labels, starts) for end in (np.minimum, np.maximum))
+        if several := int((least < most).sum()):
+            msg = (
+                f"under a mix each question must have one label, got several for {several:,} of "
+                f"{int(questions.max()) + 1:,}; correct them, or leave mix out."
+            )
+            raise ValueError(msg)
+        for row, of_policy in enumerate(of_case[:, order]):
+            worst = np.maximum.reduceat(np.argsort(ranked, axis=0)[of_policy], starts)
+            for place, at in enumerate(worst.T):
+                units[row, place] += np.bincount(ranked[at, place], minlength=metrics.N_CELLS)
+            units[row] -= np.bincount(of_policy, minlength=metrics.N_CELLS)
+    return metrics.settled_cells(units, cell)
+
+
+def in_mix(
+    losses: RateCounts,
+    cells: NDArray[np.int64],
+    units: NDArray[np.int64] | None,
+    names: Sequence[str],
+    costs: metrics.Costs | None,
+    corners: NDArray[np.float64],
+    level: float,
+) -> RateCounts:
+    """Losses tested in a traffic mix, with cost, coverage and over-ask of the mean of its corners.
+
+    Args:
+      losses: of policies, [N].
+      cells: their cases by cell, [N, 20].
+      units: see `unit_cells`; None where each case is one.
+      names, costs: of the targets.
+      corners: outermost mixes, [V, 3].
+      level: error of a test.
+    """
+    weighed = weighed_by_mix(cells, corners.mean(axis=0)).weights
+    of_mix = counted_losses(weighed, names, costs)
+    of_cell = counted_losses(np.eye(metrics.N_CELLS, dtype=np.int64), names, costs)
+    if units is None:
+        units = np.repeat(cells[:, None], len(names), axis=1)
+    counted = of_cell.n.T.astype(np.float64)
+    test = MixTest(units.astype(np.float64), of_cell.k.T, counted, corners, level)
+    return losses._replace(
+        cost=of_mix.cost, coverage=of_mix.coverage, over_ask=of_mix.over_ask, mix=test
+    )
+
+
 class SplitCounts(NamedTuple):
     """What candidates, and a policy without a threshold, do on the cases of a split.
 
-    losses: of the candidates, [N]. answering: cases by cell of always-answer, [20]. labels: cases
-    by label, [3].
+    losses: of the candidates, [N]. answering: cases by cell of always-answer, [20]. counted:
+    the decisions of the candidates.
     """
 
     losses: RateCounts
     answering: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    counted: Tally
 
     @property
     def free_rate(self) -> float:
@@ -201,7 +311,8 @@ def count_split(
     of_candidates = counts._replace(
         cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1]
     )
-    return SplitCounts(tally_losses(of_candidates, names, costs), counts.cells[-1], counts.labels)
+    losses = tally_losses(of_candidates, names, costs)
+    return SplitCounts(losses, counts.cells[-1], of_candidates)
 
 
 def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None) -> Tally:
@@ -225,7 +336,7 @@ def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | No
 
 
 def counted_losses(
-    cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None
+    cells: NDArray[Any], names: Sequence[str], costs: metrics.Costs | None
 ) -> RateCounts:
     """Losses of policies whose cells are counted.
 
@@ -282,18 +393,22 @@ def pilot_counts(
     names: Sequence[str],
     costs: metrics.Costs | None = None,
     arm: str | None = None,
+    mix: TrafficMix | None = None,
+    level: float = 0.1,
 ) -> PilotCounts:
     """Losses and costs of candidates on the pilot, cross-fitted where their model was fitted there.
 
     Args:
       offered: candidates of any kind; those that share a model are cross-fitted together.
+      mix: that the targets are of; None of the sample's own.
+      level: error of a test under the mix.
 
     Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice
       and the hint.
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
     pilot_hash = trace_hash(pilot)
-    losses, in_sample = split.losses, 0
+    losses, every, in_sample = split.losses, split.counted.cells.copy(), 0
     for places in _fitted_groups(offered, pilot_hash):
         try:
             cells = held_out_cells(pilot, [offered[place] for place in places], arm)
@@ -301,6 +416,10 @@ def pilot_counts(
             in_sample += len(places)
             continue
         losses = losses.with_rows(np.array(places), counted_losses(cells, names, costs))
+        every[places] = cells
+    if mix is not None:
+        corners = mix.vertices(metrics.label_counts(every[0]))
+        losses = in_mix(losses, every, None, names, costs, corners, level)
     fused = sum(policy.fused.enabled and policy.fused.fitted_on == pilot_hash for policy in offered)
     notes = []
     if in_sample:
@@ -369,10 +488,12 @@ def _in_sample_note(what: str, k: int, n: int, why: str) -> str:
     )
 
 
-def lower_bound(counts: RateCounts, place: int, delta: float) -> float:
+def lower_bound(counts: RateCounts, place: int, delta: float, alpha: float) -> float:
     """Lower bound of a target's rate or cost for the first policy at confidence 1 − delta."""
     k, n = float(counts.k[0, place]), int(counts.n[0, place])
     scale = float(counts.scale[place])
+    if mix := counts.mixed(place):
+        return float(mix.bound(place, delta, alpha / scale, lower=True)[0]) * scale
     if counts.graded[place]:  # what is not lost is a loss in [0, 1] too
         return (1.0 - certify.graded_bound(n - k, n, delta)) * scale
     return float(clopper_pearson(int(k), n, 1.0 - 2.0 * delta).low) * scale
@@ -396,6 +517,7 @@ def pilot_order(
         [certify.cases_needed(float(alpha), delta) for alpha in alphas / counts.scale]
     )
     enough = (counts.n * size >= needed).all(axis=1)
+    enough |= counts.mix is not None  # what a mix needs is of each label, and in the p-value
     rows = np.flatnonzero(enough) if enough.any() else np.arange(len(counts.k))
     return rows[certify.pareto_order(counts.subset(rows).p(alphas).max(axis=1), -counts.cost[rows])]
 
@@ -423,7 +545,7 @@ def nearest_target(
     Source: rule S6.9.
     """
     none = Nearest(float("nan"), float("nan"))
-    if RISK not in targets:
+    if RISK not in targets or counts.mix is not None:
         return none
     # Candidates that lost alike are one: there are far fewer of them.
     alike = np.unique(np.concatenate([counts.k, counts.n], axis=1), axis=0)
@@ -456,19 +578,32 @@ def nearest_target(
 
 
 def free_policies(
-    counts: SplitCounts, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float
+    counts: SplitCounts,
+    targets: Mapping[str, float],
+    costs: metrics.Costs | None,
+    delta: float,
+    corners: NDArray[np.float64] | None = None,
 ) -> tuple[str, ...]:
-    """Policies with no threshold that pass the same test of each target on the certified cases."""
+    """Policies with no threshold that pass the same test of each target on the certified cases.
+
+    Args:
+      counts: of these cases.
+      targets, costs: that are tested.
+      delta: error of a test.
+      corners: of the stated mix, [V, 3].
+    """
     cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
     cells[0] = counts.answering[: metrics.PLAIN_CELLS].reshape(cells.shape[1:])
     # whatever is undecided counts as wrong
     cells[0, Status.ok, Status.ok, 0] += counts.answering[metrics.PLAIN_CELLS :].sum()
-    cells[1, Status.refuse, :, 0] = counts.labels
+    cells[1, Status.refuse, :, 0] = counts.counted.labels
     # at its best: the options are right wherever it should ask
-    cells[2, Status.ambiguous, :, 1] = counts.labels
-    p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(
-        np.array(list(targets.values()))
-    )
+    cells[2, Status.ambiguous, :, 1] = counts.counted.labels
+    flat = metrics.cell_table(cells)
+    losses = counted_losses(flat, list(targets), costs)
+    if corners is not None:
+        losses = in_mix(losses, flat, None, list(targets), costs, corners, delta)
+    p = losses.p(np.array(list(targets.values())))
     names = ("always-answer", "always-refuse", "always-ask")
     return tuple(name for name, joint in zip(names, p.max(axis=1), strict=True) if joint <= delta)
 

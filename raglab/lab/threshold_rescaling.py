@@ -36,7 +36,13 @@ from raglab.decision.trace_view import TraceView
 from raglab.gates import GATES, Threshold
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
-from raglab.lab.certificate_checks import Retest, certificate_defect, retest
+from raglab.lab.certificate_checks import (
+    Retest,
+    certificate_defect,
+    retest,
+    stated_corners,
+    stated_mix,
+)
 from raglab.lab.certification import Certification, certify_alone, pilot_trace
 from raglab.lab.certification_families import grid
 from raglab.lab.certification_needs import need_line
@@ -46,7 +52,7 @@ from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks
 from raglab.lab.trace_comparison import paired_arms
-from raglab.metrics.robustness import quantile_map
+from raglab.metrics.mixes import TrafficMix
 from raglab.policy_parts.acting import acting_gates
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import cases_by_shard, decide_policies, each_shard
@@ -170,7 +176,7 @@ class Promised(NamedTuple):
 
     Targets, costs of `expected_cost`, the budget delta, and the old certificate where valid.
 
-    sentences: why the old certificate is not read, or nothing.
+    sentences: why the old certificate is not read, or nothing. mix: of the old certificate.
     """
 
     targets: dict[str, float]
@@ -178,6 +184,7 @@ class Promised(NamedTuple):
     delta: float
     stated: Mapping[str, Any] | None
     sentences: tuple[str, ...]
+    mix: TrafficMix | None = None
 
 
 class Mapped(NamedTuple):
@@ -326,8 +333,10 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
         checked_settings(wanted, rows.get("costs"), budget, None, again=True, looks=None)
     metrics.check_delta(budget)
     costs = rows.get("costs") if COST in wanted else None
-    sentences = (f"The old certificate is not read: {defect}",) if defect else ()
-    return Promised(wanted, costs, budget, stated, sentences)
+    sentences: tuple[str, ...] = (f"The old certificate is not read: {defect}",) if defect else ()
+    if "delta" in rows.get("mix", {}):
+        sentences = ("The mix of the old certificate is an estimate; certify anew with it.",)
+    return Promised(wanted, costs, budget, stated, sentences, stated_mix(rows))
 
 
 def _check_method(policy: Policy, method: str, promised: Promised) -> None:
@@ -640,6 +649,46 @@ def _moved(
     return quantile_map(threshold, old, new), ""
 
 
+def quantile_map(
+    threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
+) -> float:
+    """Threshold on another embedder's score that answers the same share of the same queries.
+
+    It needs no labels.
+
+    "Answer where score >= threshold" answers m of the source's queries; returned is the level
+    observed in the target that answers nearest to m, the higher of two that are equally near, or
+    the next float above all of them where answering none is nearest. So ties are counted as they
+    fall, and a higher threshold never maps to a lower one. A distance, where lower is surer, is
+    mapped with its sign turned. The same share is not the same risk: a certificate does not carry
+    over, test it again on labelled cases.
+
+    Args:
+      threshold: for the source, not NaN.
+      source: scores of the queries by the first embedder, [Q]; NaN never answers.
+      target: scores of the same queries by the second embedder, [Q]; NaN never answers.
+
+    Raises:
+      ValueError: no score in the target.
+
+    Example:
+      >>> quantile_map(0.7, np.array([0.5, 0.6, 0.7, 0.8]), np.array([20.0, 30.0, 40.0, 50.0]))
+      40.0
+    """
+    levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
+    if not len(levels):
+        msg = (
+            "target must hold at least one score, got none; score the queries with the target's "
+            "embedder."
+        )
+        raise ValueError(msg)
+    wanted = int((np.asarray(source) >= threshold).sum())
+    at_or_above = np.append(np.cumsum(sizes[::-1])[::-1], 0)
+    candidates = np.append(levels, np.nextafter(levels[-1], np.inf))
+    away = np.abs(at_or_above - wanted)
+    return float(candidates[len(away) - 1 - int(np.argmin(away[::-1]))])
+
+
 def isotonic_map(
     threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
 ) -> tuple[float, bool]:
@@ -697,7 +746,15 @@ def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | N
     view: Any = held_trace(cases)
     with pilot_trace(view, start, arm) as pilot:
         offered = grid(pilot, start, arm)
-        counts = pilot_counts(pilot, offered, list(promised.targets), promised.costs, arm)
+        counts = pilot_counts(
+            pilot,
+            offered,
+            list(promised.targets),
+            promised.costs,
+            arm,
+            promised.mix,
+            promised.delta,
+        )
     p = counts.losses.p(np.array(list(promised.targets.values()))).max(axis=1)
     passing = np.flatnonzero(p <= promised.delta)
     cost = counts.losses.cost
@@ -794,7 +851,7 @@ def _tested(
         return LookResult(None, (reuse,))
     again = reuse.looks > 0
     terms = CertificationSettings(
-        promised.targets, promised.costs, promised.delta, arm, again, looks, reuse
+        promised.targets, promised.costs, promised.delta, arm, again, looks, reuse, mix=promised.mix
     )
     certification = certify_alone(view, policy, terms)
     certificate = certification.certificate
@@ -899,6 +956,7 @@ def _judged(
                     delta=promised.delta,
                     arm=arm,
                     costs=promised.costs,
+                    corners=stated_corners(promised.stated or {}),
                 )
             )
         except ValueError as error:  # too many answers missing, or a model of other hits

@@ -183,7 +183,13 @@ def monitor(
     _check_rows(rows, state)
     state, steps = _advance(promises, rows, state)
     table = _table(promises, state)
-    notes = (*rows.notes, *_unnamed_notes(rows, before), *_state_notes(state))
+    of_mix = f"The promise is for traffic of {promises.mix}; the stream is watched as it comes."
+    notes = (
+        *([of_mix] if promises.mix else ()),
+        *rows.notes,
+        *_unnamed_notes(rows, before),
+        *_state_notes(state),
+    )
     return Monitor(_overall(table["verdict"].tolist()), table, notes, state, steps)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import Certificate
-from raglab.lab.certificate_checks import stated_certificate
+from raglab.lab.certificate_checks import stated_certificate, stated_mix
 from raglab.lab.certification import Certification
 from raglab.lab.certified_losses import COST, counted_losses
 from raglab.metrics import OBJECTIVES, check_delta
@@ -34,6 +34,7 @@ class Promises(NamedTuple):
       delta: error of all that a monitor says of them.
       k: loss of each cell, in [0, 1], [18, T].
       n: whether a cell is of those that the rate is a share of, [18, T].
+      mix: traffic that the certificate states, '' where it states none.
     """
 
     policy_id: str
@@ -43,6 +44,7 @@ class Promises(NamedTuple):
     delta: float
     k: NDArray[np.float64]
     n: NDArray[np.float64]
+    mix: str = ""
 
     @property
     def levels(self) -> NDArray[np.float64]:
@@ -112,6 +114,7 @@ def certificate_promises(
         error,
         counts.k,
         counts.n.astype(np.float64),
+        str(stated_mix(rows) or ""),
     )
 
 

@@ -7,20 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.arguments.user_warnings import warn_user
-from raglab.certify import MAX_OVER_ASK
+from raglab.certify import MAX_OVER_ASK, label_noise_bound, labels_to_break
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import (
-    ReportTable,
     column_table,
     cut_text,
-    interval,
     number_cell,
     percent_cells,
     share_cell,
@@ -44,11 +41,9 @@ from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics import robustness
 from raglab.metrics.mixes import Mix
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.values import Status
 from raglab.words.decimals import percent
 from raglab.words.html_display import Cell
 
@@ -103,15 +98,14 @@ def weak_spots(judged: ReportData) -> list[Block]:
 
 
 def assumptions(judged: ReportData) -> list[Block]:
-    """The subject's hallucination rate if some labels were wrong, or as frequent as elsewhere."""
-    decisions = judged.decisions[judged.subject]
+    """The subject's hallucination rate if some labels were wrong."""
     k, n = rate_counts(judged, "hallucination_rate")
     subject, sure = cut_text(judged.subject), bound_confidence()
     if not n:
         return [
             Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")
         ]
-    doubted = robustness.label_noise_bound(k, n, DELTA)
+    doubted = label_noise_bound(k, n, DELTA)
     columns: dict[str, Any] = {
         "wrong labels (cases)": ["hallucination_rate", f"upper bound, {sure}"]
     }
@@ -124,7 +118,7 @@ def assumptions(judged: ReportData) -> list[Block]:
         "mislabelled cases."
     )
     if alpha:
-        least = robustness.labels_to_break(k, n, alpha, DELTA)
+        least = labels_to_break(k, n, alpha, DELTA)
         lead = f"The bound is above {100 * alpha:g} % as the labels are."
         if least:
             lead = (
@@ -132,10 +126,7 @@ def assumptions(judged: ReportData) -> list[Block]:
                 "does not."
             )
         caption += f" {lead}"
-    return [
-        column_table(caption, columns),
-        _traffic(judged, decisions.status, decisions.right, sure),
-    ]
+    return [column_table(caption, columns)]
 
 
 def _hallucination_target(judged: ReportData) -> float | None:
@@ -145,38 +136,6 @@ def _hallucination_target(judged: ReportData) -> float | None:
         promise["name"]: float(promise["alpha"]) for promise in certificate.get("promises", ())
     }
     return alphas.get("hallucination_rate", judged.targets.get("hallucination_rate"))
-
-
-# arrays
-def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTable:  # noqa: ANN401
-    """Rates for the set's own shares of the labels, and for equal ones."""
-    counts, labels = robustness.answers(status, judged.signals.label, right)
-    there = labels > 0
-    mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
-    rates = [robustness.traffic_rates(counts, labels, shares, DELTA) for shares in mixes.values()]
-    columns = {
-        "traffic": [Cell(name, _mix_text(shares)) for name, shares in mixes.items()],
-        "hallucination_rate": percent_cells(rate.hallucination_rate for rate in rates),
-        "upper bound": percent_cells(rate.bound for rate in rates),
-        "coverage": [
-            number_cell(percent(rate.coverage), interval(rate.coverage_low, rate.coverage_high))
-            for rate in rates
-        ],
-    }
-    caption = (
-        "The same rate where the labels are as frequent as stated, and each label's cases are "
-        "like those here. Each "
-        f"bound holds at {sure} confidence by itself. It is put together from one for each label, "
-        "so it is wider than "
-        "the plain one. The rate of false refusals does not change with the shares."
-    )
-    return column_table(caption, columns)
-
-
-def _mix_text(shares: NDArray[np.float64]) -> str:
-    """Shares of the labels in words."""
-    parts = zip(Status, shares, strict=True)
-    return ", ".join(f"{100 * share:.0f} % {status.name}" for status, share in parts if share)
 
 
 class Material(NamedTuple):
@@ -227,10 +186,8 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # by title; `PARTS` 
     "Candidates": lambda on: parts.candidates_section(on.judged, on.study, on.notes[:1]),
     "Decision by expected cost": lambda on: parts.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
-    "If the labels or the traffic were others": lambda on: [
-        *assumptions(on.judged),
-        *mix_section(on.judged),
-    ],
+    "If labels were wrong": lambda on: assumptions(on.judged),
+    "If traffic has other labels": lambda on: mix_section(on.judged),
     "Does the confidence mean what it says?": lambda on: parts.reliability_section(on.judged),
     "Risk and coverage": lambda on: [
         *parts.risk_coverage_section(on.judged),
@@ -256,7 +213,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Promises and targets": (
         "Targets",
         "What is promised",
-        "If the labels or the traffic were others",
+        "If labels were wrong",
+        "If traffic has other labels",
     ),
     "Comparison": (
         "Policies and their rates",
@@ -289,7 +247,8 @@ OF_POLICIES = frozenset(
         "Targets",
         "What is promised",
         "Where it goes wrong",
-        "If the labels or the traffic were others",
+        "If labels were wrong",
+        "If traffic has other labels",
         "Does the confidence mean what it says?",
         "Risk and coverage",
         "Every threshold over its range",

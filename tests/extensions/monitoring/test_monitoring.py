@@ -6,6 +6,7 @@ import json
 from itertools import combinations, pairwise
 from math import log
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from labelled import free_policy, labelled
 from labelled_streams import answers, certificate, mixed_rows
 from raglab import metrics
+from raglab.certify import Certificate, Promise
 from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, opening_wealth
 from raglab.extensions.monitoring.monitoring import Monitor, monitor
 from raglab.extensions.monitoring.processes import LIVES, alarm_bar, row_excess
@@ -438,3 +440,15 @@ def test_undecided_answers_are_right_at_their_least_and_wrong_at_their_largest()
     assert (low[:, 2:] == low[:, :1]).all()
     assert (high[:, 2:] == high[:, 1:2]).all()
     assert (low[:, :2] == high[:, :2]).all()
+
+
+def test_a_promise_for_a_mix_says_so() -> None:
+    """The mix stands in the notes, and the stream is watched as it comes."""
+    promise = Promise("hallucination_rate", 0.1, 5, 100, 0.1)
+    facts: Any = ("p", ("p",), 0.9, (promise,), None, 0.1, "exact", 1, 1, 100, "")
+    rows = pd.DataFrame({"decision": ["ok"] * 10, "label": ["refuse"] * 10})
+    plain = monitor(Certificate(*facts), rows)
+    mixed = monitor(Certificate(*facts, mix={"ok": [0.8, 0.9], "delta": 0.05}), rows)
+    assert plain.table.equals(mixed.table)
+    (note,) = set(mixed.notes) - set(plain.notes)
+    assert "ok 0.8 to 0.9" in note

@@ -1,0 +1,410 @@
+"""Certificates under a traffic mix: valid, monotone, at the corners, re-tested in it (S6.15)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from math import comb, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelled import free_policy, labelled
+from raglab import metrics
+from raglab.io import save_shards
+from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
+from raglab.lab.certification import certify_best, certify_policy
+from raglab.lab.certified_losses import certified_tally, counted_losses, in_mix, unit_cells
+from raglab.lab.search_space import always_answer
+from raglab.lab.threshold_rescaling import rescale_thresholds
+from raglab.metrics import binomial_p
+from raglab.metrics.intervals import Stratum
+from raglab.metrics.mix_tests import MixTest
+from raglab.metrics.mixes import checked_mix, estimated_mix
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+POLICY = free_policy()
+ONE = ["similarity.min_similarity"]
+RISK = {"hallucination_rate": 0.25}
+MIX = {"ok": 0.95, "refuse": 0.05}
+SPLITS = {"tune": 150, "certify": 300}
+CORNERS = np.array([[0.8, 0.1, 0.1], [0.6, 0.4, 0.0]])
+LABELS = (3, 2, 2)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+# answered wrong, answered right, refused, by label
+PLACES = [(0, 1, 6), (2, 3, 8), (4, 5, 10)]
+
+
+def of_cells(
+    cells: Any, names: tuple[str, ...], corners: Any, level: float = 0.1, costs: Any = None
+) -> MixTest:
+    """Test of policies whose cells are counted, [N, 20]."""
+    table = np.atleast_2d(np.asarray(cells, dtype=np.int64))
+    losses = counted_losses(table, names, costs)
+    test = in_mix(losses, table, None, names, costs, np.atleast_2d(corners), level).mix
+    assert test is not None
+    return test
+
+
+@cache
+def outcomes() -> Any:
+    """Cells of all outcomes of 3 + 2 + 2 units: wrong and right by label, and how many each is."""
+    each = [[(k, r) for k in range(n + 1) for r in range(n + 1 - k)] for n in LABELS]
+    rows = list(product(*each))
+    cells = np.zeros((len(rows), metrics.N_CELLS), dtype=np.int64)
+    for row, counts in enumerate(rows):
+        for places, n, (k, r) in zip(PLACES, LABELS, counts, strict=True):
+            cells[row, list(places)] = k, r, n - k - r
+    ways = [
+        prod(comb(n, k) * comb(n - k, r) for n, (k, r) in zip(LABELS, counts, strict=True))
+        for counts in rows
+    ]
+    return cells, np.array(rows), np.array(ways, dtype=np.float64)
+
+
+def chance(wrong: Any, right: Any) -> Any:
+    """Chance of each outcome, by chances of a wrong and of a right answer of each label."""
+    _, counts, ways = outcomes()
+    idle = np.array(LABELS) - counts.sum(axis=2)
+    terms = np.power(wrong, counts[..., 0]) * np.power(right, counts[..., 1])
+    return ways * (terms * np.power(np.maximum(1.0 - wrong - right, 0.0), idle)).prod(axis=1)
+
+
+@LAWFUL
+@given(
+    st.lists(st.integers(0, 10), min_size=6, max_size=6),
+    st.sampled_from([0.1, 0.3, 0.5]),
+    st.sampled_from([(0.8, 0.1, 0.1), (0.2, 0.5, 0.3), (0.34, 0.33, 0.33)]),
+    st.sampled_from([0.05, 0.2]),
+    st.booleans(),
+)
+def test_p_values_are_valid_over_all_outcomes(
+    tenths: list[int], alpha: float, shares: Any, level: float, lower: bool
+) -> None:
+    """Whatever the chances at which a promise is broken (or kept), p is at most u with u or less.
+
+    An answer to what should be refused is never right, so "right" is a refusal there.
+    """
+    wrong, right = np.array(tenths[:3]) / 20.0, np.array(tenths[3:]) / 20.0
+    answered = wrong + np.array([right[0], right[1], right[2]]) * [1.0, 0.0, 0.0]
+    excess = float(np.dot(shares, wrong - alpha * answered))
+    cells, _, _ = outcomes()
+    cells = cells.copy()
+    cells[:, 8] += cells[:, 3]  # answers to the others are never right
+    cells[:, 10] += cells[:, 5]
+    cells[:, [3, 5]] = 0
+    p = of_cells(cells, ("hallucination_rate",), shares, level).p(0, alpha, lower=lower)
+    if (excess < 0.0) != lower and excess != 0.0:
+        return
+    of = chance(wrong, right)
+    for u in (0.01, 0.05, 0.1, 0.2, 0.5):
+        assert of[p <= u + 1e-12].sum() <= u + 1e-9
+
+
+@pytest.mark.parametrize("level", [0.05, 0.2])
+def test_graded_costs_are_valid_over_all_outcomes(level: float) -> None:
+    """Costs between nothing and the highest, at a mean cost at the boundary."""
+    costs = {"ok": {"refused": 0.4}, "refuse": {"answered_wrong": 2.0}}
+    cells, _, _ = outcomes()
+    shares, matrix = np.array([0.7, 0.2, 0.1]), metrics.cell_costs(costs)
+    for wrong, right in (((0.1, 0.3, 0.5), (0.6, 0.1, 0.2)), ((0.4, 0.0, 0.2), (0.2, 0.3, 0.3))):
+        chances = np.stack([wrong, right, 1.0 - np.add(wrong, right)], axis=1)
+        cost = sum(
+            share * chances[label] @ matrix[list(PLACES[label])]
+            for label, share in enumerate(shares)
+        )
+        alpha = cost / matrix.max()
+        p = of_cells(cells, ("expected_cost",), shares, level, costs).p(0, alpha)
+        of = chance(np.array(wrong), np.array(right))
+        assert all(of[p <= u].sum() <= u + 1e-9 for u in (0.05, 0.1, 0.2, 0.5))
+
+
+def some_cells(seed: int, sizes: tuple[int, ...] = (60, 30, 30)) -> Any:
+    """Cells of a policy that answers mostly right."""
+    rng, cells = np.random.default_rng(seed), np.zeros(metrics.N_CELLS, dtype=np.int64)
+    parts = ((0.05, 0.7, 0.25), (0.15, 0.0, 0.85), (0.2, 0.0, 0.8))
+    for places, n, of in zip(PLACES, sizes, parts, strict=True):
+        cells[list(places)] = rng.multinomial(n, of)
+    return cells
+
+
+@settings(LAWFUL, max_examples=15)
+@given(st.integers(0, 10_000), st.sampled_from([0.1, 0.2, 0.3]))
+def test_fewer_errors_and_more_right_answers_are_never_worse(seed: int, alpha: float) -> None:
+    """Nor is a higher target; the bound lies where the p-value says, either way."""
+    cells = some_cells(seed)
+    better = cells.copy()
+    better[[0, 1]] += (-1, 1) if cells[0] else (0, 0)
+    more = cells.copy()
+    more[[1, 6]] += (1, -1) if cells[6] else (0, 0)
+    test = of_cells([cells, better, more], ("hallucination_rate",), CORNERS)
+    for lower in (False, True):
+        p = test.p(0, alpha, lower=lower)
+        assert (p[1:] <= p[0]).all() if not lower else (p[1:] >= p[0]).all()
+        bound = test.bound(0, 0.1, alpha, lower=lower)
+        assert ((p <= 0.1) == (bound >= alpha if lower else bound <= alpha)).all()
+    assert (test.bound(0, 0.1, alpha) > test.bound(0, 0.1, alpha, lower=True)).all()
+    assert test.rate(0, 0) <= test.bound(0, 0.1, alpha)[0]
+
+
+def test_the_worst_corner_decides_and_a_corner_of_one_label_is_exact() -> None:
+    """Largest p of the corners, all corners tested below; all ok: the exact binomial test."""
+    cells, names = some_cells(3), ("hallucination_rate", "false_refusal_rate", "expected_cost")
+    both, first, second = (of_cells(cells, names, at) for at in (CORNERS, CORNERS[0], CORNERS[1]))
+    for place in (0, 2):
+        ends = [float(of.p(place, 0.3)[0]) for of in (first, second)]
+        assert float(both.p(place, 0.3)[0]) == max(ends)
+        below = [float(of.p(place, 0.05, lower=True)[0]) for of in (first, second)]
+        assert float(both.p(place, 0.05, lower=True)[0]) == min(1.0, 2.0 * min(below))
+    assert both.moved.tolist() == [True, False, True]
+    exact = of_cells(cells, names, [1.0, 0.0, 0.0]).p(0, 0.3)[0]
+    assert exact == binomial_p(cells[0], cells[0] + cells[1], 0.3)
+
+
+def test_so_many_labels_certify_and_one_fewer_in_all_does_not() -> None:
+    """In proportion to the mix; none do where the rates seen are above the target."""
+    cells, names = some_cells(5, (200, 100, 100)), ("hallucination_rate",)
+    test = of_cells(cells, names, [0.8, 0.1, 0.1])
+    need = test.needed(0, 0, 0.2, 0.1)
+    assert sum(need.as_seen) > sum(need.best)
+    assert need.best[1] == need.best[2] == -(-need.best[0] // 8)
+
+    def ideal(labels: Any) -> float:
+        best = np.zeros(metrics.N_CELLS, dtype=np.int64)
+        best[[1, 8, 10]] = labels
+        return float(of_cells(best, names, [0.8, 0.1, 0.1]).p(0, 0.2)[0])
+
+    assert ideal(need.best) <= 0.1
+    total = next(n for n in range(1, 999) if np.ceil(np.round(0.8 * n, 9)) == need.best[0])
+    assert ideal(np.ceil(np.round(np.array([0.8, 0.1, 0.1]) * (total - 1), 9))) > 0.1
+    assert of_cells(cells, names, [0.0, 0.5, 0.5]).needed(0, 0, 0.2, 0.1).as_seen == ()
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Two splits of one traffic, mostly ok."""
+    return labelled(0, SPLITS)
+
+
+@pytest.fixture(scope="module")
+def certified(trace: Trace) -> Any:
+    """Chosen among a family, in a stated mix."""
+    result = certify_best(trace, POLICY, targets=RISK, paths=ONE, mix=MIX)
+    assert result.policy is not None
+    return result
+
+
+def test_of_the_sample_all_stays_as_it_was(trace: Trace) -> None:
+    """The named default states no mix and gives the certificate of one that is not stated."""
+    plain, named = (
+        certify_best(trace, POLICY, targets=RISK, paths=ONE, **more)
+        for more in ({}, {"mix": "sample"})
+    )
+    assert plain.certificate == named.certificate
+    assert plain.policy == named.policy
+    assert plain.table.equals(named.table)
+    assert "mix" not in plain.certificate.rows
+    counts = plain.table[["hallucination_rate_k", "hallucination_rate_n"]].to_numpy().T
+    p = binomial_p(*counts, RISK["hallucination_rate"])
+    assert plain.table["hallucination_rate_p"].tolist() == np.asarray(p).tolist()
+    assert plain.label_needs == {}
+    (note,) = [text for text in plain.notes if "ok questions in traffic" in text]
+    assert "stays true with more ok questions" in note
+
+
+def test_a_certificate_states_its_mix(trace: Trace, certified: Any, tmp_path: Path) -> None:
+    """In its rows and reason; coverage, over-ask and costs are those of the mix."""
+    rows = certified.policy.certificate
+    assert rows["mix"] == MIX
+    assert rows["mix_corners"] == [[0.95, 0.05, 0.0]]
+    assert "in traffic of ok 0.95, refuse 0.05" in rows["reason"]
+    assert certified.label_needs.keys() == {"hallucination_rate"}
+    assert certified.needs == {}
+    held = trace.split("certify")
+    cells = certified_tally(held, [certified.policy], None).cells
+    labels = metrics.label_counts(cells)[0]
+    by_label = [cells[0][[2 * label, 2 * label + 1]].sum() / labels[label] for label in (0, 1)]
+    assert rows["coverage"] == pytest.approx(0.95 * by_label[0] + 0.05 * by_label[1])
+    certified.policy.save(tmp_path / "policy.yaml")
+    again = Policy.load(tmp_path / "policy.yaml")
+    assert again.certificate == certified.policy.certificate
+    assert certificate_defect(again) == ""
+
+
+def test_rates_within_a_label_do_not_move(trace: Trace) -> None:
+    """Their test, bound and need are those of the sample."""
+    targets = {"false_refusal_rate": 0.5}
+    plain, mixed = (
+        certify_policy(trace, POLICY, targets=targets, mix=mix) for mix in ("sample", MIX)
+    )
+    assert plain.certificate.promises == mixed.certificate.promises
+    assert plain.needs == mixed.needs
+    assert mixed.label_needs == {}
+
+
+def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
+    """Unless its own is stated; nothing must be left of delta for the test: an error."""
+    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 15, 0)),)
+    estimate: Any = estimated_mix(drawn, 0.02, is_finite=False)  # type: ignore[arg-type]
+    estimate = replace(estimate, high=(estimate.high[0], estimate.high[1], 0.0))
+    with_none = replace(estimate, strata=(), is_fixed=True)
+    fixed = certify_policy(trace, POLICY, targets=RISK, mix=with_none)
+    assert fixed.certificate.delta == 0.1
+    assert (fixed.certificate.mix or {})["delta"] == 0.02
+    assert stated_mix(fixed.certificate.rows) == checked_mix(with_none.shares)
+    stated = certify_policy(trace, POLICY, targets=RISK, delta=0.08, mix=dict(with_none.shares))
+    assert stated.table.equals(fixed.table)
+    with pytest.raises(ValueError, match="delta must be above the error of the mix"):
+        certify_policy(trace, POLICY, targets=RISK, delta=0.02, mix=with_none)
+
+
+def test_half_of_the_error_where_the_counts_are_known() -> None:
+    """Three labels of which each has a case."""
+    trace = three_labels()
+    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 10, 5)),)
+    estimate = estimated_mix(drawn, 0.3, is_finite=False)  # type: ignore[arg-type]
+    result = certify_policy(trace, POLICY, targets=RISK, mix=estimate)
+    assert result.certificate.mix == estimate.at(0.05).rows
+    corners = estimate.at(0.05).vertices(np.array([20, 10, 10]))
+    assert result.certificate.mix_corners == tuple(map(tuple, corners.tolist()))
+
+
+def three_labels() -> Trace:
+    """40 cases of three labels, 20 ok."""
+    trace = labelled(1, {"certify": 40})
+    names = ["ok"] * 20 + ["refuse"] * 10 + ["ambiguous"] * 10
+    cases = tuple(
+        case._replace(expect_status=name, expect_sources=("guide.md",) if name == "ok" else ())
+        for case, name in zip(trace.cases, names, strict=True)
+    )
+    return replace(trace, cases=cases)
+
+
+def test_many_candidates_and_shards_give_the_same(trace: Trace, tmp_path: Path) -> None:
+    """Without a split tune all are tested at once; of shards too."""
+    whole = certify_best(trace, POLICY, targets=RISK, paths=ONE, mix=MIX)
+    save_shards([trace], tmp_path / "shards", shard=130)
+    of_shards = certify_best(
+        Trace.open(tmp_path / "shards"), POLICY, targets=RISK, paths=ONE, mix=MIX
+    )
+    assert whole.certificate == of_shards.certificate
+    assert whole.table.equals(of_shards.table)
+    holm = certify_best(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE, mix=MIX)
+    assert holm.certificate.method == "holm"
+    assert (holm.table["hallucination_rate_p"] <= 1.0).all()
+
+
+def test_another_mix_is_another_look(trace: Trace, tmp_path: Path) -> None:
+    """And one of a label without a case is refused before a look is noted."""
+    looks = tmp_path / "looks.jsonl"
+    with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
+        certify_policy(trace, POLICY, targets=RISK, mix={"ambiguous": 0.1}, looks=looks)
+    assert not looks.exists() or not looks.read_text(encoding="utf-8")
+    for mix in (MIX, MIX):
+        found = certify_policy(trace, POLICY, targets=RISK, mix=mix, looks=looks)
+        assert found.certificate.looks == 1
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, POLICY, targets=RISK, mix={"ok": 0.9}, looks=looks)
+
+
+def asked_twice(labels: tuple[str, str]) -> Trace:
+    """The first question is asked in two cases."""
+    trace = labelled(1, {"certify": 40})
+    right: dict[str, Any] = {"expect_status": "ok", "expect_sources": ("guide.md",)}
+    cases = [case._replace(**right) for case in trace.cases]
+    first = cases[0]._replace(expect_sources=("other.md",))
+    second = cases[1]._replace(query=first.query, expect_status=labels[1])
+    return replace(trace, cases=(first, second, *cases[2:]))
+
+
+@pytest.mark.filterwarnings("ignore:40 cases ask 39 questions")
+def test_a_question_counts_once_with_its_worst_case() -> None:
+    """Wrong if one of its cases is; of several labels it is an error with counts."""
+    trace = asked_twice(("ok", "ok"))
+    policy = always_answer(POLICY)
+    questions = np.r_[0, 0, 1:39]
+    names = ["hallucination_rate", "expected_cost"]
+    counted = certified_tally(trace, [policy], None)
+    units = unit_cells(counted, trace, [policy], questions, names)
+    assert units.shape == (1, 2, metrics.N_CELLS)
+    assert units.sum(axis=2).tolist() == [[39, 39]]
+    assert (units[0, :, 0] == counted.cells[0, 0]).all()
+    assert (units[0, :, 1] == counted.cells[0, 1] - 1).all()
+    failed = unit_cells(counted, trace, [policy], questions, names, failed=2)[0, 0]
+    assert metrics.label_counts(failed).tolist() == [41, 0, 2]
+    with pytest.raises(ValueError, match="one label, got several for 1 of 39"):
+        certify_policy(asked_twice(("ok", "refuse")), POLICY, targets=RISK, mix={"ok": 0.9})
+
+
+def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified: Any) -> None:
+    """Whatever their own shares: upheld in it, and broken where the rate there is above."""
+    policy = certified.policy
+    fresh = labelled(7, {"": 900})
+    cells = certified_tally(fresh, [policy], None).cells
+    test = of_cells(cells, ("hallucination_rate",), [0.95, 0.05, 0.0])
+    result = check_policy(fresh, policy)
+    row = result.table.iloc[0]
+    assert row["rate"] == pytest.approx(test.rate(0, 0))
+    assert row["upper_bound"] == test.bound(0, 0.1, 0.25)[0]
+    assert row["lower_bound"] == test.bound(0, 0.1, 0.25, lower=True)[0]
+    assert result.verdict == "upheld"
+    refusable = labelled(8, {"": 900}, wrong=0.7, refusable=0.2)
+    assert check_policy(refusable, policy).verdict == "broken"
+    only_ok = [row for row, case in enumerate(fresh.cases) if case.expect_status == "ok"]
+    with pytest.raises(ValueError, match="each label with a share"):
+        check_policy(fresh.subset(only_ok), policy)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"mix": "ok"},
+        {"mix_corners": []},
+        {"mix_corners": [[0.5, 0.5]]},
+        {"mix_corners": [[2, -1, 0]]},
+    ],
+)
+def test_a_mix_that_is_none_is_a_defect(certified: Any, changed: dict[str, Any]) -> None:
+    """Of the stated mix or its corners."""
+    rows = dict(certified.policy.certificate) | changed
+    assert "raglab wrote it" in certificate_defect(certified.policy.replace("certificate", rows))
+
+
+def test_few_cases_of_a_label_are_said() -> None:
+    """Labels below ten; labels without a share are not."""
+    trace = three_labels()
+    few = trace.subset([*range(20), *range(20, 24), *range(30, 40)])
+    notes = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9}).notes
+    assert any("few cases: 4 refuse." in note for note in notes)
+    none = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.0}).notes
+    assert not any("few cases" in note for note in none)
+
+
+def test_the_direction_follows_the_label_that_loses_more() -> None:
+    """Always answering is always wrong on what should be refused: more ok questions are safer."""
+    trace = labelled(3, {"certify": 300}, wrong=0.1, refusable=1.0)
+    result = certify_policy(
+        trace, always_answer(POLICY), targets={"hallucination_rate": 0.4}, mix={"ok": 0.8}
+    )
+    assert result.policy is not None
+    assert any("stays true with more ok" in note for note in result.notes)
+
+
+def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
+    trace: Trace, certified: Any
+) -> None:
+    """An estimated one is to be estimated again."""
+    mapped = rescale_thresholds(trace, certified.policy, to=trace)
+    assert mapped.certification is not None
+    assert mapped.certification.certificate.mix == MIX
+    rows = certified.policy.certificate
+    guessed = certified.policy.replace("certificate", rows | {"mix": MIX | {"delta": 0.05}})
+    refused = rescale_thresholds(trace, guessed, to=trace)
+    assert refused.certification is None
+    assert any("estimate" in text for text in refused.missing)
