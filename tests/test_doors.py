@@ -73,6 +73,7 @@ EXCEPTIONS = {
     "strata.py": "measures the evidence of a split itself",
     "stress.py": "holds the tables of a log against what was acknowledged",
     "support.py": "measures the support scores themselves",
+    "traffic_mix.py": "repeats the selection of `raglab.tune` under several mixes at once",
     "tuners.py": "repeats the selection of `raglab.tune` under several costs at once",
     "upgrades.py": "tests policies again that hold no certificate, on cases that it deals itself",
 }
