@@ -113,8 +113,10 @@ def certificate_reason(
             f"{binding} binds{cases}"
         )
     promise = next(promise for promise in promises if promise.name == binding)
+    labelled, there = (" labelled cases", " in the mix") if judged.mix else ("", "")
+    bound = decimals(promise.bound, promise.alpha)
     counts = (
-        f"{promise.k:g} of {promise.n}, upper bound {decimals(promise.bound, promise.alpha)}"
+        f"{promise.k:g} of {promise.n}{labelled}, upper bound {bound}{there}"
         if promise.n
         else "nothing to be a share of"
     )

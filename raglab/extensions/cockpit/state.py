@@ -426,7 +426,13 @@ class CockpitState:
         }
         stated = own if targets is None else targets
         return certify_policy(
-            self._whole, self.policy, targets=stated, delta=delta, arm=self.arm, again=again
+            self._whole,
+            self.policy,
+            targets=stated,
+            delta=delta,
+            arm=self.arm,
+            again=again,
+            mix=self.goal.mix,
         )
 
     @guarded
