@@ -617,7 +617,7 @@ def trace_weighings(
     assert stated is not None  # noqa: S101 - one of the two is there
     check_alone(stated, weight)
     labels = metrics.label_counts(cells[0])
-    return mix_weighings(cells, stated.at_labels(labels).vertices(labels)), str(stated)
+    return mix_weighings(cells, stated.at_labels(labels)), str(stated)
 
 
 def _idle_in_sweep(
@@ -743,11 +743,10 @@ def steps(
     )
     # Rates of all thresholds at once: counts recur from one to the next.
     stated = checked_mix(mix)
-    vertices = None
     if stated is not None and len(cells):
-        labels = metrics.label_counts(cells[0])
-        vertices = stated.at_labels(labels).vertices(labels)
-    rates = _rate_columns(cells, level, costs, mix_weighings(cells, vertices))
+        check_alone(stated, inclusion_weights(trace))
+        stated = stated.at_labels(metrics.label_counts(cells[0]))
+    rates = _rate_columns(cells, level, costs, mix_weighings(cells, stated))
     table = pd.DataFrame({"path": names, "low": low, "high": high, **rates})
     flat = [name for name, curve in curves.items() if len(curve.low) == 1]
     table.attrs |= {"basis": trace_basis(trace).described, "units": units}

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import raglab
 from labelled import free_policy, labelled
 from parts import in_parts, same
 from raglab import Goal, metrics
+from raglab.cli.common import parse_mix
 from raglab.decision.inclusion import PROBABILITY, inclusion_weights
 from raglab.decision.measurement import measured_tables
 from raglab.displays import MixDisplay
@@ -273,6 +275,36 @@ def test_a_fitted_decision_is_that_of_a_study() -> None:
     assert weighed.bias != plain.decision.model.bias
     with pytest.raises(ValueError, match="mix"):
         raglab.fit_decision(drawn, free_policy(), mix=MIX)
+
+
+def test_costs_of_an_estimated_mix_are_taken_at_the_estimate() -> None:
+    """Not at the mean of the corners; a label that cannot occur needs no case."""
+    sheet = pd.DataFrame({"question_label": ["ok"] * 88 + ["refuse"] * 12})
+    every = raglab.traffic_mix(sheet)
+    with pytest.raises(ValueError, match="0 ambiguous"):
+        sweep(TRACE, [POLICY], mix=every)
+    mix = raglab.traffic_mix(sheet, labels=["ok", "refuse"])
+    assert mix.high[2] == 0.0
+    assert mix.high[0] < every.high[0]  # Bonferroni over fewer labels
+    there = sweep(TRACE, [POLICY], mix=mix)
+    stated = sweep(TRACE, [POLICY], mix={"ok": 0.88, "refuse": 0.12})
+    assert there["expected_cost"][0] == pytest.approx(stated["expected_cost"][0])
+    assert there["expected_cost_low"][0] < stated["expected_cost_low"][0]
+    result = _tuned(TRACE, mix=mix)
+    model = result.policies["expected cost"].decision.model
+    assert model is not None
+    assert model.mix is not None
+    assert model.mix.traffic == (0.88, 0.12, 0.0)
+
+
+def test_a_mix_of_the_command_line_may_come_in_parts() -> None:
+    """Several options are one mix; a label twice, or a part that is none, is refused."""
+    assert parse_mix(["ok=0.8:0.9", "refuse=0.05"]) == {"ok": (0.8, 0.9), "refuse": 0.05}
+    assert parse_mix(["ok=0.9,refuse=0.1"]) == {"ok": 0.9, "refuse": 0.1}
+    assert parse_mix(None) == "sample"
+    for wrong in (["ok=0.9", "ok=0.8"], ["ok"], ["ok=90%"], ["ok=1.2"], ["answer=0.5"], [""]):
+        with pytest.raises(ValueError, match="mix"):
+            parse_mix(wrong)
 
 
 def test_a_pseudo_case_weighs_as_much_as_the_heaviest() -> None:

@@ -113,6 +113,30 @@ def test_no_mix_inside_is_worse_than_the_worst_corner(counts: list[int], data: A
     assert (np.isnan(there) | (there <= worst + 1e-9)).all()
 
 
+def test_a_rate_within_a_label_without_a_share_stays() -> None:
+    """Value and exact interval are those of the label's cases."""
+    cells = np.zeros((1, metrics.N_CELLS), dtype=np.int64)
+    cells[0, [1, 6, 8, 4, 16]] = 20, 5, 10, 3, 4
+    weighed = [weighed_by_mix(cells, np.array([0.9, 0.1, 0.0]))]
+    plain, there = (metrics.rate_columns(cells, 0.9, rows) for rows in ((), weighed))
+    for end in ("", "_k", "_n", "_low", "_high"):
+        name = f"missed_ambiguity_rate{end}"
+        assert there[name] == pytest.approx(plain[name])
+    nothing = np.zeros_like(cells)
+    nothing[0, [6, 8]] = 5, 10
+    rates = metrics.rate_columns(nothing, 0.9, [weighed_by_mix(nothing, np.array([0.9, 0.1, 0.0]))])
+    assert np.isnan(rates["hallucination_rate"][0])
+
+
+def test_shares_that_are_rounded_are_no_interval() -> None:
+    """Six digits that miss 1 are one mix; four that do are refused."""
+    mix = checked_mix({"ok": 0.857142, "refuse": 0.142857, "ambiguous": 0.0})
+    assert mix is not None
+    assert len(mix.at_labels(np.array([5, 5, 0])).corners) == 1
+    with pytest.raises(ValueError, match="sum to 1"):
+        checked_mix({"ok": 0.857, "refuse": 0.142, "ambiguous": 0.0})
+
+
 def test_labels_without_a_share_have_the_rest_in_their_ratio() -> None:
     """A share of ok alone leaves 3 to 2 to the others; one absent label is none."""
     mix = checked_mix({"ok": 0.8})
@@ -221,7 +245,7 @@ def test_a_policy_is_the_cheapest_between_its_crossings_alone(
     found = crossing(loss[0], loss[1:], names, label)
     assert found is not None
     all_ok, none_ok = loss[:, label == 0].mean(axis=1), loss[:, label == 1].mean(axis=1)
-    for share in np.linspace(0.0, 1.0, 21):
+    for share in np.linspace(0.0, 1.0, 21)[1:-1]:
         cost = share * all_ok + (1.0 - share) * none_ok
         if min(abs(share - found.low), abs(share - found.high)) < 1e-9:
             continue
@@ -250,8 +274,8 @@ def test_an_interval_of_mixes_widens_what_a_point_says() -> None:
     """The value stays in the middle, the interval reaches over all corners."""
     cells = np.zeros((1, metrics.N_CELLS), dtype=np.int64)
     cells[0, [1, 6, 2, 8]] = 40, 10, 15, 15
-    point = mix_weighings(cells, np.array([[0.8, 0.2, 0.0]]))
-    wide = mix_weighings(cells, np.array([[0.7, 0.3, 0.0], [0.9, 0.1, 0.0]]))
+    point = mix_weighings(cells, checked_mix({"ok": 0.8, "refuse": 0.2}))
+    wide = mix_weighings(cells, checked_mix({"ok": (0.7, 0.9), "ambiguous": 0.0}))
     assert len(wide) == 3
     one, two = (cost_columns(cells, None, 0.95, rows) for rows in (point, wide))
     assert two["expected_cost"] == pytest.approx(one["expected_cost"])

@@ -692,7 +692,7 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
         write_report(some_trace(ROWS), policies(), out=tmp_path / folder / "page.html")
     one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
     assert [path.name for path in one] == [path.name for path in two]
-    assert len([path for path in one if path.suffix == ".png"]) == 6
+    assert len([path for path in one if path.suffix == ".png"]) == 7
     assert all(
         first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True)
     )

@@ -71,11 +71,11 @@ CostOptions = Annotated[
     ),
 ]
 MixOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--mix",
         help="Shares of the labels in traffic, such as ok=0.9,refuse=0.07,ambiguous=0.03, or "
-        "ok=0.8:0.95. Default: those of the cases.",
+        "ok=0.8:0.95. Repeatable. Default: those of the cases.",
     ),
 ]
 TargetOptions = Annotated[
@@ -255,22 +255,22 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
         raise ValueError(msg) from None
 
 
-def parse_mix(text: str | None) -> Mix:
+def parse_mix(texts: Sequence[str] | None) -> Mix:
     """Traffic mix of `--mix`; the sample's where it is not given.
 
     Raises:
       ValueError: a part that is no label=share, or as for `checked_mix`.
 
     Example:
-      >>> parse_mix("ok=0.8:0.95")
+      >>> parse_mix(["ok=0.8:0.95"])
       {'ok': (0.8, 0.95)}
     """
     from raglab.metrics.mixes import SAMPLE, checked_mix
 
-    if text is None:
+    if not texts:
         return SAMPLE
     shares: dict[str, Any] = {}
-    for part in text.split(","):
+    for part in ",".join(texts).split(","):
         label, _, ends = part.strip().partition("=")
         try:
             numbers = tuple(map(float, ends.split(":")))
@@ -285,7 +285,9 @@ def parse_mix(text: str | None) -> Mix:
 
 
 def parse_goal(
-    costs: Sequence[str] | None, targets: Sequence[str] | None, mix: str | None = None
+    costs: Sequence[str] | None,
+    targets: Sequence[str] | None,
+    mix: Sequence[str] | None = None,
 ) -> Goal:
     """Goal of `--cost`, `--target` and `--mix`; without targets where none is given.
 

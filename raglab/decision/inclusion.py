@@ -30,7 +30,7 @@ def inclusion_weights(trace: TraceView) -> NDArray[np.float64] | None:
 def case_weights(cases: Sequence[Case]) -> NDArray[np.float64] | None:
     """`inclusion_weights` of cases."""
     stated = [case.extra.get(PROBABILITY) for case in cases]
-    if len(set(stated)) < 2:
+    if all(chance is None for chance in stated):
         return None
     try:
         probability = np.array([np.nan if p is None else p for p in stated], dtype=np.float64)
@@ -46,7 +46,7 @@ def case_weights(cases: Sequence[Case]) -> NDArray[np.float64] | None:
         raise ValueError(msg)
     weight = 1.0 / probability
     rounded: NDArray[np.float64] = np.round(weight * (len(weight) / weight.sum()) * _GRID) / _GRID
-    return rounded
+    return rounded if np.ptp(rounded) > 2.0 / _GRID else None
 
 
 def check_alone(mix: TrafficMix, weight: NDArray[np.float64] | None) -> None:

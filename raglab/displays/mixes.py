@@ -188,7 +188,7 @@ class MixDisplay(FrameDisplay):
                 on.axvline(end, label=label, **canvas.CERTIFIED)
         if self.stated is not None:
             low, high = self.stated
-            span: Style = {"color": canvas.GREEN, "label": "stated mix"}
+            span: Style = {"color": canvas.GREEN, "label": "stated share"}
             if low == high:
                 on.axvline(low, linewidth=2.0, **span)
             else:

@@ -94,8 +94,8 @@ class Cases(NamedTuple):
     @property
     def traffic(self) -> tuple[float, ...] | None:
         """Shares of the labels in traffic, [3]; None where they are those of the cases."""
-        vertices = self.goal.vertices(np.zeros(metrics.N_CELLS))
-        return None if vertices is None else tuple(vertices.mean(axis=0).tolist())
+        shares = self.goal.shares(np.zeros(metrics.N_CELLS))
+        return None if shares is None else tuple(shares.tolist())
 
     def counted(
         self, cells: NDArray[np.int8], rows: NDArray[np.int64] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -98,7 +99,8 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
         "budget": "budget" not in rows or is_number(rows["budget"], 0.0, 0.5),
         "spent": "spent" not in rows or is_number(rows["spent"], 0.0, inf),
         "retrieval": isinstance(rows.get("retrieval", {}), Mapping),
-        "mix": isinstance(rows.get("mix", {}), Mapping),
+        "mix": isinstance(rows.get("mix", {}), Mapping)
+        and ("mix" in rows) == ("mix_corners" in rows),
         "mix_corners": stated_corners(rows) is not None or "mix" not in rows,
     } | {
         name: name not in rows or (isinstance(rows[name], int) and is_number(rows[name], 0, 10**9))
@@ -113,7 +115,10 @@ def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
     """Traffic mix that a certificate states; None where it states none."""
     ends = rows.get("mix", {}).items()
     shares = {label: share for label, share in ends if label in metrics.LABELS}
-    return checked_mix(shares) if shares else None
+    mix, corners = checked_mix(shares) if shares else None, stated_corners(rows)
+    if mix is None or corners is None:
+        return mix
+    return replace(mix, corners=tuple(map(tuple, corners.tolist())))
 
 
 def stated_corners(rows: Mapping[str, Any]) -> NDArray[np.float64] | None:
@@ -207,9 +212,13 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
         costs=costs,
         corners=stated_corners(certificate),
     )
-    return policy_retest._replace(
-        notes=(*policy_retest.notes, *doubt, *check_notes(certificate, trace, policy_retest.basis))
+    mix, notes = stated_mix(certificate), check_notes(certificate, trace, policy_retest.basis)
+    inside = (
+        [f"Tested in the certificate's mix, {mix}: rates at its middle, bounds at its worst."]
+        if mix is not None
+        else []
     )
+    return policy_retest._replace(notes=(*policy_retest.notes, *doubt, *inside, *notes))
 
 
 def check_new_cases(
@@ -278,7 +287,7 @@ def retest(
             return of_questions
         failed = int(counted.cells.sum() - counted.labels.sum())
         units = unit_cells(of_cases, trace, [policy], questions, names, arm, costs, cell, failed)
-        check_shares(corners, metrics.label_counts(units[0, 0]))
+        check_shares(corners, metrics.label_counts(units[0, 0]) - failed)
         return in_mix(of_questions, of_cases.cells, units, names, costs, corners, delta)
 
     counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)

@@ -396,7 +396,7 @@ def _certification(
     counts = question_losses(
         held.losses, measured, tried, cases.questions, names, terms.arm, terms.costs
     )
-    units, failed = None, failed_count(held_out)
+    units, labels, failed = None, None, failed_count(held_out)
     if terms.mix is not None:
         units = unit_cells(
             held.counted,
@@ -408,15 +408,18 @@ def _certification(
             terms.costs,
             failed=failed,
         )
-    terms.corners(units)  # which may be refused
+        labels = metrics.label_counts(units[0, 0]) - failed
+    corners = terms.corners(labels)  # which may be refused
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
-    of_mix = () if units is None or terms.mix is None else (terms.mix.rows, units.tolist())
+    of_mix: tuple[Any, ...] = ()
+    if units is not None and corners is not None and terms.mix is not None:
+        of_mix = (terms.mix.rows, terms.mix.is_fixed, corners.tolist(), units.tolist())
     key_at = partial(
         certification_key, tried, counts, targets, arm=arm_name, costs=costs, of_mix=of_mix
     )
     look, key, hypotheses, terms = _noted_look(terms, offered, cases, len(tried), key_at)
-    delta, corners = terms.delta, terms.corners(units)
+    delta, corners = terms.delta, terms.corners(labels)
     if corners is not None:
         n_tests = len(tried) if order.method == "holm" else 1
         counts = in_mix(

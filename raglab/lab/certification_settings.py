@@ -45,15 +45,14 @@ class CertificationSettings(NamedTuple):
             return self.mix
         return self.mix.at(self.delta / self.divisor / 2.0)
 
-    def corners(self, units: NDArray[np.int64] | None) -> NDArray[np.float64] | None:
-        """Outermost mixes, what is not stated in the ratio of the units; None of the sample's own.
+    def corners(self, labels: NDArray[np.int64] | None) -> NDArray[np.float64] | None:
+        """Outermost mixes, what is not stated in the ratio of the cases; None of their own.
 
         Args:
-          units: see `unit_cells`.
+          labels: distinct questions by label, [3]; None without a mix.
         """
-        if units is None or self.traffic is None:
+        if labels is None or self.traffic is None:
             return None
-        labels = metrics.label_counts(units[0, 0])
         return self.traffic.at_labels(labels).vertices(labels)
 
     @property

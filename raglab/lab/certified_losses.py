@@ -206,14 +206,14 @@ def unit_cells(
 ) -> NDArray[np.int64]:
     """Questions by cell, each the case of it that loses most, of every policy and target.
 
-    Cells are [N, T, 20]. A failed call may be of any label: it is a wrong answer of each.
+    Cells are [N, T, 20]. A failed call may be of any label: it is what loses most of each.
 
     Args:
       counted: the cases, as `certified_tally` counts them.
       trace, policies, names, arm, costs: that they are of.
       questions: number of each case's question, from 0, [Q].
       cell: of the undecided answers, `metrics.WRONG_CELL` or `metrics.RIGHT_CELL`.
-      failed: calls that the counts hold as wrong answers of one label.
+      failed: calls that the counts hold in `UNEARNED_CELL`.
 
     Raises:
       ValueError: the cases of a question have several labels.
@@ -221,13 +221,17 @@ def unit_cells(
     Source: rules S6.4, S6.15.
     """
     cells = counted.cells.copy()
-    cells[:, [2 * Status.ok, 2 * Status.ambiguous]] += failed  # beside `UNEARNED_CELL`
+    cells[:, UNEARNED_CELL] -= failed
     units = np.repeat(cells[:, None], len(names), axis=1)
+    every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
+    of_cell = counted_losses(every, names, costs)
+    rank = 2.0 * of_cell.k + of_cell.n
+    for label in range(len(metrics.LABELS)):
+        of_label = np.where(metrics.LABEL_OF_CELL[:, None] == label, rank, -1.0)
+        units[:, range(len(names)), of_label.argmax(axis=0)] += failed
     order, starts = _repeated(questions)
     if len(order):
-        every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
-        of_cell = counted_losses(every, names, costs)
-        ranked = np.argsort(2.0 * of_cell.k + of_cell.n, axis=0, kind="stable")
+        ranked = np.argsort(rank, axis=0, kind="stable")
         of_case = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
         labels = metrics.LABEL_OF_CELL[of_case[0, order]]
         least, most = (end.reduceat(labels, starts) for end in (np.minimum, np.maximum))

@@ -16,7 +16,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
-from raglab.decision.inclusion import check_alone, inclusion_weights
+from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import headline_sentence
@@ -204,7 +204,8 @@ def compare(
     comparison = Comparison(
         *sides, len(first), table, changed, basis, missing, alone, in_sample, failed
     )
-    return comparison._replace(mix=str(traffic.traffic or metrics.SAMPLE))
+    own = metrics.SAMPLE if weights is None else PROBABILITY
+    return comparison._replace(mix=str(traffic.traffic or own))
 
 
 def paired_table(

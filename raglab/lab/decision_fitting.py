@@ -800,13 +800,13 @@ def fit_decision(
     cases = join_decision_cases(
         list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure"))
     )
-    check_groups(cases.groups)
     weight, stated = inclusion_weights(fitted), checked_mix(mix)
+    check_groups(cases.groups, weight)
     cases, traffic = cases._replace(weight=weight), None
     if stated is not None:
         check_alone(stated, weight)
         labels = np.bincount(np.take(LABEL_OF_CLASS, cases.classes), minlength=len(Status))
-        traffic = stated.at_labels(labels).vertices(labels).mean(axis=0).tolist()
+        traffic = stated.at_labels(labels).center(labels).tolist()
     fold = None
     if groups is not None:
         held = held_groups(trace, fitted, groups, "a decision")

@@ -43,12 +43,18 @@ class CaseGroups(NamedTuple):
         return {str(name): int(n) for name, n in zip(names, counts, strict=True) if name != UNKNOWN}
 
 
-def check_groups(groups: CaseGroups | None) -> None:
-    """Stop where groups are asked for, and no case states one.
+def check_groups(groups: CaseGroups | None, weight: NDArray[np.float64] | None = None) -> None:
+    """Stop where groups are asked for, and no case states one, or cases have weights.
 
     Raises:
-      ValueError: no case states the attribute.
+      ValueError: no case states the attribute, or they were drawn with several probabilities.
     """
+    if groups is not None and weight is not None:
+        msg = (
+            "group must be of cases drawn with one probability, which biases of groups ignore, got "
+            f"{groups.attribute!r} of cases drawn with several; leave it out."
+        )
+        raise ValueError(msg)
     if groups is not None and not (groups.names != UNKNOWN).any():
         rule = (
             "group must name an attribute that the cases state, in extra['groups'] or as a column"

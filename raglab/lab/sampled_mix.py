@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,12 @@ _OF_A_DRAW = (STRATUM, PROBABILITY, "sample_size")
 SHOWN_DELTA = 0.05  # of intervals whose error nobody stated
 
 
-def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None) -> TrafficMix:
+def traffic_mix(
+    sample: pd.DataFrame | str | Path,
+    *,
+    delta: float | None = None,
+    labels: Sequence[str] = LABELS,
+) -> TrafficMix:
     """Shares of the labels in traffic, with intervals, from a random sample of it.
 
     Only the column `question_label` is read: what the *question* should get, `ok` for an answer,
@@ -39,6 +45,8 @@ def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None
       delta: probability that the true shares lie outside their intervals, in (0, 0.5), which a
         certificate spends on the mix. Where not stated, 0.05 is shown, and a certificate takes half
         of its own delta.
+      labels: that occur in the traffic. A label left out has no share: that is a statement, which
+        no sample shows.
 
     Returns:
       The mix, for `mix=` of a `Goal`, a sweep or a certificate; `estimate` has a number a label.
@@ -65,25 +73,34 @@ def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None
     is_finite = any(row.get(STRATUM) for _, row in rows)
     # a sheet that lost its strata or probabilities is no simple random sample
     is_drawn = any(row.get(name) for name in _OF_A_DRAW for _, row in rows)
-    labels: list[str] = []
+    values: list[str] = []
     drawn: list[tuple[str, str, float, str]] = []
     for where, row in rows:
         label = row.get(QUESTION_LABEL)
-        if label not in (*LABELS, ""):
-            rule = f"column {QUESTION_LABEL} must be {', '.join(LABELS)} or empty"
-            value = "no such column" if label is None else shown_value(label)
+        if label not in (*labels, ""):
+            rule = f"column {QUESTION_LABEL} must be {', '.join(labels)} or empty"
+            value = shown_value(label)
+            if label is None:
+                rule, value = f"a sheet must have a column {QUESTION_LABEL}", "none"
             remedy = "say there what the question should get; column label does not say it"
             raise input_error(where, rule, remedy, value)
         chance = sheet_number(row, PROBABILITY, source) if is_drawn else 1.0
         name = row.get("sample", "") if is_finite else ""  # else one simple random sample
-        labels.append(label)
+        values.append(label)
         drawn.append((name, row.get(STRATUM, ""), chance, row.get("sample_size", "")))
     chances = {(name, stratum): chance for name, stratum, chance, _ in drawn}
     if not all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn):
         rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
         raise input_error(Where(source), rule, "keep it as it was written")
     check_whole_samples(drawn, source)
-    if not any(labels):
+    ids = Counter((row.get("sample", ""), row.get("request_id", "")) for _, row in rows)
+    repeated = [name for name, n in ids.items() if n > 1 and name[1]]
+    if repeated or (is_finite and not all(row.get(STRATUM) for _, row in rows)):
+        rule = "a sheet must have each request once, and a stratum in each row or in none"
+        raise input_error(
+            Where(source), rule, "keep it as it was written", shown_value(repeated[:1])
+        )
+    if not any(values):
         rule, remedy = f"a row must have a {QUESTION_LABEL}", "label some questions"
         raise input_error(Where(source), rule, remedy, f"none in {len(rows)} rows")
     sizes = Counter(row[:2] for row in drawn)
@@ -91,7 +108,7 @@ def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None
     if len(drawn) == len(sizes) > 1:
         rule, remedy = "some stratum must have two drawn rows", "draw more than there are strata"
         raise input_error(Where(source), rule, remedy, f"one in each of {len(sizes)}")
-    counts = Counter(zip((row[:2] for row in drawn), labels, strict=True))
+    counts = Counter(zip((row[:2] for row in drawn), values, strict=True))
     strata = tuple(
         tuple(
             Stratum(
@@ -101,5 +118,10 @@ def traffic_mix(sample: pd.DataFrame | str | Path, *, delta: float | None = None
         )
         for key, n in sorted(sizes.items())
     )
-    mix = estimated_mix(strata, SHOWN_DELTA if delta is None else delta, is_finite=is_finite)
+    mix = estimated_mix(
+        strata,
+        SHOWN_DELTA if delta is None else delta,
+        is_finite=is_finite,
+        labels=tuple(labels),
+    )
     return replace(mix, is_fixed=delta is not None)

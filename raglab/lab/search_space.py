@@ -564,9 +564,11 @@ class Goal:
         return traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
 
     def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
-        """Shares of the labels at which costs are taken, the mean of the outermost mixes, [3]."""
-        vertices = self.vertices(cells)
-        return None if vertices is None else vertices.mean(axis=0)
+        """Shares of the labels at which costs are taken, [3]; None where they are the sample's."""
+        traffic = self.traffic
+        if traffic is None:
+            return None
+        return traffic.center(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
 
     def in_traffic(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's."""
@@ -604,7 +606,7 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20].
         """
-        return mix_weighings(cells, self.vertices(cells))
+        return mix_weighings(cells, self.traffic)
 
     def worst_cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
         """Largest expected cost of a case at any mix inside the stated one, [...]."""

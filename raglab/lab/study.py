@@ -16,7 +16,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
-from raglab.decision.inclusion import case_weights, inclusion_weights
+from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
@@ -701,6 +701,8 @@ def search_problem(
         "trace": trace.fingerprint,
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
     }
+    if weight is not None:
+        settings["weighed"] = PROBABILITY
     if wanted.traffic is not None:
         settings["mix"] = [list(corner) for corner in wanted.traffic.corners]
     # The search begins with every policy that it will be compared with and that can lead anywhere,
@@ -772,7 +774,13 @@ def _judged_result(
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
         notes=(
             selection_note(chosen, advantage, judged, goal),
-            *mix_notes(goal, chosen.selected, crossed, count_cells(judged.cells(tuned)[None])[0]),
+            *mix_notes(
+                goal,
+                chosen.selected,
+                crossed,
+                count_cells(judged.cells(tuned)[None])[0],
+                is_drawn=cases.weight is not None,
+            ),
             *switched_off_note(chosen, problem.start, gates_off(tuned_on)),
             *target_notes(chosen, goal),
             *entry.notes,
@@ -828,8 +836,8 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
         raise ValueError(msg)
     evidence = measured_tables(of.held, start, arm).evidence
     groups = None if group is None else CaseGroups.of(trace.cases, group)
-    check_groups(groups)
     weight = case_weights(trace.cases)
+    check_groups(groups, weight)
     return Cases(
         held=of.held,
         arm=arm,

@@ -100,7 +100,8 @@ def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, NDArray[np.float64] | 
     weight = inclusion_weights(splits.tuned_on)
     if goal.traffic is None:
         return goal, weight
-    check_alone(goal.traffic, weight)
+    for cases in (splits.tuned_on, splits.judged_on):
+        check_alone(goal.traffic, inclusion_weights(cases))
     whole = goal.at_labels(counts_by_label(splits.tuned_on))
     for cases, where in ((splits.judged_on, "judged on"), (splits.made_of, "made of")):
         if whole.traffic is not None:

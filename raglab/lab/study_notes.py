@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
+from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import trace_basis
 from raglab.lab.answer_basis import missing_notes
@@ -117,12 +118,17 @@ def selection_note(
     says = _verdict_sentence(
         _fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != reference).sum())
     )
-    missed = "" if judged.weights(Goal()) is not None else _judged_miss(cells[0], goal)
+    missed = _judged_miss(count_cells(cells[0][None], judged.weights(Goal())), goal)
     return f"{lead} {says}{_nested_contradiction(chosen)}{missed}{size_note}"
 
 
 def mix_notes(
-    goal: Goal, selected: str, crossed: Crossing | None, cells: NDArray[np.int64]
+    goal: Goal,
+    selected: str,
+    crossed: Crossing | None,
+    cells: NDArray[np.int64],
+    *,
+    is_drawn: bool,
 ) -> list[str]:
     """What the shares of the labels in traffic mean for a choice (rule S6.15).
 
@@ -134,7 +140,11 @@ def mix_notes(
       selected: name of the candidate.
       crossed: of what is selected with the policies without tuning.
       cells: judged cases by cell under it, [20].
+      is_drawn: whether cases were drawn with several probabilities.
     """
+    if is_drawn:
+        lead = f"Each case counts 1 / {PROBABILITY}: costs and rates are of the traffic that it was"
+        return [f"{lead} drawn from, and no crossing is known (rule S6.15)."]
     if goal.traffic is None:
         if crossed is None:
             return []
@@ -145,8 +155,10 @@ def mix_notes(
     lead = f"Costs and rates are of traffic with shares of {goal.traffic}, if within a label"
     note = f"{lead} it is like the labelled cases (rule S6.15)."
     if len(goal.traffic.vertices(cells)) > 1:
+        center = goal.traffic.center(metrics.label_counts(cells))
+        at = ", ".join(f"{n:.3g} {label}" for n, label in zip(center, metrics.LABELS, strict=True))
         worst = float(goal.worst_cost(cells))
-        note += f" They are at the mean of these mixes; at the worst {selected} costs {worst:.3f}."
+        note += f" They are at {at}; at the worst mix inside {selected} costs {worst:.3f}."
     return [note + f" Few judged cases carry a label: {', '.join(few)}." * bool(few)]
 
 
@@ -263,12 +275,11 @@ def _nested_contradiction(chosen: Selection) -> str:
     )
 
 
-def _judged_miss(cells: NDArray[np.int8], goal: Goal) -> str:
+def _judged_miss(counts: NDArray[Any], goal: Goal) -> str:
     """Targets that the selected policy misses on the judged cases, with its rates.
 
     '' where it meets all.
     """
-    counts = count_cells(cells[None])
     if not goal.targets or bool(goal.meets(counts)[0]):
         return ""
     table = metrics.rate_columns(counts, None, goal.weighings(counts))

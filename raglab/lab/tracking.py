@@ -149,7 +149,7 @@ def track(
         "basis": result.basis,
         "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
         or "least cost",
-        "mix": str(result.goal.traffic or SAMPLE),
+        "mix": str(result.goal.traffic or result.settings.get("weighed", SAMPLE)),
         "mlflow.note.content": result.notes[0],
     }
     parameters = {

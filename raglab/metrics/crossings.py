@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEVEL = 0.9  # of the intervals
+DIGITS = 12  # of a difference of costs
 RESAMPLES = 2_000  # of the cases, within labels
 
 
@@ -62,7 +63,7 @@ class Crossing(NamedTuple):
         Args:
           subject: name of the policy.
         """
-        lead = f"The labelled cases are {percent(self.sample)} ok."
+        lead = f"The judged cases are {percent(self.sample)} ok."
         rivals = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
         if self.low >= self.high:
             return f"{lead} At no share of ok in traffic does {subject} cost less than {rivals}."
@@ -150,11 +151,15 @@ def crossing_ends(
       own: line of the policy, [...].
       rivals: lines of the other policies, [P, ...].
     """
-    first, last = rivals.none_ok - own.none_ok, rivals.all_ok - own.all_ok
+    # costs nearer than that are equal, and equal at an end alone is no crossing
+    first, last = (
+        np.round(theirs - ours, DIGITS) for theirs, ours in zip(rivals, own, strict=True)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         at = first / (first - last)
-    low = np.where(first > 0.0, -inf, np.where(last > 0.0, at, 1.0))
-    high = np.where(last > 0.0, inf, np.where(first > 0.0, at, 0.0))
+    never = (first <= 0.0) & (last <= 0.0)
+    low = np.where(never, 1.0, np.where(first >= 0.0, -inf, at))
+    high = np.where(never, 0.0, np.where(last >= 0.0, inf, at))
     return low, high
 
 

@@ -268,6 +268,9 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
 }
 
 
+WITHIN_LABEL = ("answerable", "ambiguous")  # `share_of` of rates of the cases of one label
+
+
 class Names(Sequence[str]):
     """Names in the table as it stands now, in its order.
 
@@ -655,11 +658,16 @@ def rate_columns(
     settled = [settled_cells(cells, cell) for cell in (RIGHT_CELL, WRONG_CELL)]
     sides = [(rate_counts(table), n) for table in settled]
     if weighed:
-        value = rates(rate_counts(weighed[0].weights), label_counts(weighed[0].weights))
+        there = rates(rate_counts(weighed[0].weights), label_counts(weighed[0].weights))
+        # a rate within one label is the same in every mix, also where the label has no share
+        within = np.array([rate.share_of in WITHIN_LABEL for rate in RATE_TABLE.values()])
+        same = within & np.isnan(there)
+        value = np.where(same, value, there)
         sides = [
-            effective_counts(each.settled(cell))
+            (np.where(same, counts, k), np.where(same, n, of))
             for each in weighed
             for cell in (RIGHT_CELL, WRONG_CELL)
+            for k, of in (effective_counts(each.settled(cell)),)
         ]
     columns: dict[str, Any] = {"undecided": cells[..., PLAIN_CELLS:].sum(axis=-1)}
     for place, name in enumerate(RATES):

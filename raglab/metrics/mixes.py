@@ -27,7 +27,7 @@ from raglab.metrics.intervals import (
 
 SAMPLE: Literal["sample"] = "sample"  # the mix of the labelled cases themselves
 FEW_UNITS = 10  # cases of a label below which its part of a mix is said to rest on few
-_SUM = 1e-6  # by which stated shares may miss 1
+_SUM = 1e-5  # by which stated shares may miss 1
 _WRITTEN = 12  # decimals of a share
 Shares = Mapping[str, float | tuple[float, float]]
 
@@ -44,6 +44,7 @@ class TrafficMix:
       strata: counts that the intervals are estimated from, by stratum and label.
       is_finite: whether the strata were drawn from requests of known number.
       is_fixed: whether `delta` was stated, so that a certificate keeps it.
+      labels: that occur in the sampled traffic; the others have no share.
       corners: outermost mixes, set by `at_labels`.
     """
 
@@ -53,6 +54,7 @@ class TrafficMix:
     strata: tuple[tuple[Stratum, ...], ...] = ()
     is_finite: bool = False
     is_fixed: bool = False
+    labels: tuple[str, ...] = LABELS
     corners: tuple[tuple[float, ...], ...] = ()
 
     def at(self, delta: float) -> TrafficMix:
@@ -65,7 +67,7 @@ class TrafficMix:
         """
         if self.is_fixed or not self.strata:
             return self
-        return estimated_mix(self.strata, delta, is_finite=self.is_finite)
+        return estimated_mix(self.strata, delta, is_finite=self.is_finite, labels=self.labels)
 
     @property
     def shares(self) -> dict[str, tuple[float, float]]:
@@ -92,11 +94,17 @@ class TrafficMix:
 
     def __str__(self) -> str:
         parts = {
-            label: f"{low:.3g}" + (f" to {high:.3g}" if high > low else "")
+            label: f"{low:.4g}" + (f" to {high:.4g}" if high > low else "")
             for label, (low, high) in self.shares.items()
         }
         if not self.strata:
-            return ", ".join(f"{label} {ends}" for label, ends in parts.items())
+            is_point, rest = len(self.corners) == 1, ", the rest as labelled"
+            if is_point:
+                corner = zip(LABELS, self.corners[0], strict=True)
+                parts |= {label: f"{share:.4g}" for label, share in corner if share}
+            return ", ".join(f"{label} {ends}" for label, ends in parts.items()) + rest * (
+                not is_point and len(parts) < len(LABELS)
+            )
         shown = (f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items())
         drawn, unknown = (
             sum(getattr(stratum, name) for stratum, *_ in self.strata)
@@ -154,6 +162,17 @@ class TrafficMix:
             msg = f"shares of a mix must be able to sum to 1, got {self}; widen or correct them."
             raise ValueError(msg)
         return table
+
+    def center(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Mix at which costs and rates are taken, [3]: the estimate, else the mean of the corners.
+
+        Args:
+          labels: as for `vertices`.
+        """
+        if not self.strata:
+            return np.asarray(self.vertices(labels).mean(axis=0))
+        shares = np.array(list(self.estimate.values()))
+        return np.round(shares / shares.sum(), _WRITTEN)
 
 
 def check_shares(corners: NDArray[np.float64], labels: NDArray[Any], where: str = "") -> None:
@@ -217,13 +236,19 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
             raise ValueError(msg)
         ends[label] = (float(pair[0]), float(pair[-1]))
     low, high = ([ends.get(label, (np.nan, np.nan))[end] for label in LABELS] for end in (0, 1))
+    if low == high and abs(sum(low) - 1.0) <= _SUM:  # rounded shares are no intervals
+        low = high = [round(share / sum(low), _WRITTEN) for share in low]
     stated = TrafficMix(tuple(low), tuple(high))
     stated.vertices(np.ones(len(LABELS)))
     return stated
 
 
 def estimated_mix(
-    strata: tuple[tuple[Stratum, ...], ...], delta: float, *, is_finite: bool
+    strata: tuple[tuple[Stratum, ...], ...],
+    delta: float,
+    *,
+    is_finite: bool,
+    labels: tuple[str, ...] = LABELS,
 ) -> TrafficMix:
     """Mix with an interval of each share, all of them together at confidence 1 − delta.
 
@@ -232,11 +257,12 @@ def estimated_mix(
       delta: probability that the true shares lie outside, in (0, 0.5).
       is_finite: whether strata were drawn from requests of known number; else the draws are a
         simple random sample of all traffic.
+      labels: that occur in the traffic.
 
     Source: rule S6.15; Clopper and Pearson 1934, Bonferroni over labels; of strata the tails of the
       hypergeometric distribution (Buonaccorsi 1987), Bonferroni over strata and labels, summed.
     """
-    each = 1.0 - check_delta(delta) / (len(strata) * len(LABELS))
+    each = 1.0 - check_delta(delta) / (len(strata) * len(labels))
     by_label = list(zip(*strata, strict=True))
     if is_finite:
         size = sum(stratum.size for stratum in by_label[0])
@@ -250,8 +276,12 @@ def estimated_mix(
             ]
             for (only,) in by_label
         ]
-    low, high = (tuple(np.round([pair[end] for pair in ends], _WRITTEN).tolist()) for end in (0, 1))
-    return TrafficMix(low, high, delta, strata, is_finite)
+    occurs = np.isin(LABELS, labels)
+    low, high = (
+        tuple(np.round(np.where(occurs, [pair[end] for pair in ends], 0.0), _WRITTEN).tolist())
+        for end in (0, 1)
+    )
+    return TrafficMix(low, high, delta, strata, is_finite, labels=labels)
 
 
 def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -282,7 +312,7 @@ def mix_column(label: NDArray[np.integer[Any]], mix: Mix) -> dict[str, NDArray[n
     if stated is None:
         return {}
     counts = np.bincount(label[label >= 0], minlength=len(LABELS))
-    shares = stated.at_labels(counts).vertices(counts).mean(axis=0)
+    shares = stated.at_labels(counts).center(counts)
     return {"weight": np.append(label_weights(counts, shares), np.nan)[label]}
 
 
@@ -313,16 +343,18 @@ def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) 
     return Weighed(counts, weights, squares)
 
 
-def mix_weighings(cells: NDArray[Any], vertices: NDArray[np.float64] | None) -> list[Weighed]:
-    """Cells at the mean of some mixes, then at each of several; none where the mix is the sample's.
+def mix_weighings(cells: NDArray[Any], mix: TrafficMix | None) -> list[Weighed]:
+    """Cells in a mix, then at each of its corners if several; none where it is the sample's.
 
     Args:
-      cells: cases by cell, [..., 20].
-      vertices: outermost mixes, [V, 3], or None.
+      cells: cases by cell, [..., 20]; all have the same labels.
+      mix: stated, or None.
     """
-    if vertices is None:
+    if mix is None or not cells.size:
         return []
-    points = [vertices.mean(axis=0), *(vertices if len(vertices) > 1 else ())]
+    labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
+    corners = mix.vertices(labels)
+    points = [mix.center(labels), *(corners if len(corners) > 1 else ())]
     return [weighed_by_mix(cells, point) for point in points]
 
 

@@ -400,6 +400,7 @@ class GroupSection(_Section):
         return GroupBias(self.attribute, tuple(sorted(self.bias.items())))
 
 
+LEAST_SUM = 1e-3  # by which rounded shares may miss 1
 LabelShare = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
 LabelShares = tuple[LabelShare, LabelShare, LabelShare]
 
@@ -412,6 +413,14 @@ class MixSection(_Section):
 
     fitted: LabelShares
     traffic: LabelShares
+
+    @field_validator("fitted", "traffic")
+    @classmethod
+    def _whole(cls, shares: LabelShares) -> LabelShares:
+        if abs(sum(shares) - 1.0) > LEAST_SUM:
+            msg = f"shares of a mix must sum to 1, got {sum(shares):g}; fit again"
+            raise ValueError(msg)
+        return shares
 
 
 class ModelSection(_Section):

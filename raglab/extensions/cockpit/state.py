@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.failed_calls import answered_cases, failed_note
+from raglab.decision.inclusion import PROBABILITY, case_weights
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.refusal_warnings import refusal_text
@@ -125,6 +126,8 @@ class CockpitState:
         self.baseline = start if compare is None else compare
         labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
         self.goal = (goal or Goal()).at_labels(labels)
+        if case_weights(self.trace.cases) is not None:
+            self.notes += (f"The cockpit counts each case once, whatever its {PROBABILITY}.",)
         if self.goal.traffic is not None:
             traffic = f"Costs are of traffic with shares of {self.goal.traffic}"
             self.notes += (f"{traffic}; rates are of the labelled cases (rule S6.15).",)

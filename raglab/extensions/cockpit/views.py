@@ -488,9 +488,9 @@ def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, A
 
 def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
     """Coverage and expected cost, of cases by cell [18]."""
-    n = int(counts.sum())
-    answered = int(outcome_tables(counts)[:, Status.ok].sum())
-    return answered / n, float(goal.cost(counts))
+    there = goal.in_traffic(counts)
+    answered = float(outcome_tables(there)[:, Status.ok].sum())
+    return answered / float(there.sum()), float(goal.cost(counts))
 
 
 class Filter(NamedTuple):

@@ -50,6 +50,7 @@ Advice = Literal[
     "unknown",  # nobody knows what was tuned on these cases
 ]
 USE, SAVES, CASES = "What to use", "What it saves", "On how many cases"
+TRAFFIC = "In which traffic"
 PROMISED, UNKNOWN, NEXT = "What is promised", "What is not known", "Next step"
 VERDICT_MARKS: Mapping[str, Mark] = {"better": "good", "worse": "bad"}
 ROLES = {  # of a policy, in the words of the page
@@ -209,6 +210,7 @@ def first_screen(
     facts = [
         _use(standing),
         _saving(standing),
+        *_traffic(standing),
         _cases(standing),
         _promised(standing),
         *_unknown(standing),
@@ -384,6 +386,20 @@ def _saving(on: Standing) -> Fact:
     )
 
 
+def _traffic(on: Standing) -> list[Fact]:
+    """The traffic mix that the page is of, or where another policy becomes cheaper (S6.15)."""
+    judged, see = on.judged, "If traffic has other labels"
+    if judged.mix != metrics.SAMPLE:
+        text = f"Costs and rates of this page are of traffic with shares of {judged.mix}."
+        holds = "It holds if within a label traffic is like the labelled cases."
+        return [Fact(TRAFFIC, text, [holds], see if judged.crossing is not None else "")]
+    if judged.crossing is None:
+        return []
+    subject = on.study.selected if on.study is not None else judged.subject
+    state = "Where traffic has other shares of the labels, state mix= (rule S6.15)."
+    return [Fact(TRAFFIC, judged.crossing.says(cut_text(subject)), [state], see)]
+
+
 def _saving_in_sample(on: Standing) -> Fact:
     """The held-out estimate of a study in place of a saving, or that nothing is known."""
     if on.study is None:
@@ -476,8 +492,6 @@ def _cases(on: Standing) -> Fact:
         details.append(
             f"Retrieval: arm {judged.arm}, one of {_joined(trace.arms)}; the page judges no other."
         )
-    if judged.mix != metrics.SAMPLE:
-        details.append(f"Costs and rates of this page are of traffic with shares of {judged.mix}.")
     alone = headline_note(judged.replayed, judged.decisions[judged.subject].status_only)
     details += filter(None, [alone, unretrieved_note(judged.replayed, judged.arm)])
     text = f"{len(trace):,} cases{where}: {counts}. {sentence}".strip()
@@ -541,10 +555,6 @@ def _unknown(on: Standing) -> list[Fact]:
             f"Whether {on.subject} is better than {_joined(lacks)}: too many recorded answers are "
             "missing."
         )
-    if judged.crossing is not None and judged.mix == metrics.SAMPLE:
-        subject = on.study.selected if on.study is not None else judged.subject
-        texts.append(f"Whether traffic is like the labels. {judged.crossing.says(subject)}")
-        details.append("Where it has other shares of the labels, state mix= (rule S6.15).")
     learned = [] if on.is_in_sample else _learned_here(judged)
     texts += [
         f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}."

@@ -301,6 +301,8 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     if judged.in_sample:  # counts of these cases would promise what they cannot
         where = ", which raglab.split deals where there is none" if judged.n_certify is None else ""
         texts.append(f"It takes cases that nothing was tuned on: those of split certify{where}.")
+    elif judged.mix != metrics.SAMPLE:
+        texts.append("With mix= it says how many labels of which kind that takes.")
     else:
         stated = {
             name: alpha for name, alpha in targets.items() if name in OBJECTIVES and alpha > 0.0
