@@ -4,8 +4,7 @@ What is left of a trace, a study, an index and a log whose writers are killed, o
 
 A process that has loaded the libraries forks the one that is killed, so that kills land in the work
 and not in the imports; the fork runs the command line, or asks an index, as people do. After each
-kill the same is started again; of the workers of one study, one that is killed is replaced by
-another while the others go on.
+kill the same is started again.
 
     python experiments/stress.py                  20 kills each, 8 writers for 60 s, on SQLite and
                                                   PostgreSQL
@@ -60,7 +59,6 @@ QUESTIONS = (
     ("Who is the insurer?", 0, "no"),
 )
 CASES, KILLS, WRITERS, SECONDS = 24, 20, 8, 60.0
-WORKERS, TRIALS = 4, 400  # of one study on PostgreSQL
 TRIES = 3  # runs a kill, where some end before they are killed
 PATIENCE_S = 300.0  # of a run that should end by itself
 # every so many kills of a log's writer come while it opens; and the server dies with it
@@ -286,68 +284,6 @@ def commands(folder: Path, kills: int, seed: int) -> list[Damage]:
         command_killed("index", index, folder / "index", kills, np.random.default_rng(seed + 2))
     )
     return rows
-
-
-def workers_killed(
-    name: str, trace: Path, folder: Path, at: Server, kills: int, drawn: np.random.Generator
-) -> Damage:
-    """What is left of a study whose workers are killed one by one while the others go on."""
-    import optuna
-
-    damage, start, url = Damage(name), time.monotonic(), at.database()
-    folder.mkdir(parents=True)
-    words = [
-        "tune",
-        str(trace),
-        "--out",
-        "out",
-        "--trials",
-        str(TRIALS),
-        "--storage",
-        url,
-        "--study-name",
-        "stress",
-    ]
-    # With a target a trial has constraints, without which it counts as half written.
-    words += [
-        "--no-track",
-        "--quiet",
-        "--policy",
-        str(BROKER / "policy.yaml"),
-        "--target",
-        "hallucination_rate=0.1",
-    ]
-    outputs = [folder / f"output{number}" for number in range(WORKERS + kills + 1)]
-    command = command_line(folder, [*words, "--worker"])
-    join = lambda number: forked(command, outputs[number])  # noqa: E731
-    children = [join(number) for number in range(WORKERS)]
-    while damage.times < kills and len(children) == WORKERS:
-        time.sleep(drawn.uniform(0.2, 2.0))
-        if killed(children.pop(int(drawn.integers(WORKERS)))):
-            children.append(join(WORKERS + damage.times))
-            damage.times += 1  # else all places are there
-    codes = [ended(child) for child in children]
-    damage.locked += codes.count(None)
-    study = optuna.load_study(study_name="stress", storage=url)
-    done = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    places = Counter(trial.user_attrs["place"] for trial in done)
-    damage.acknowledged = len(places)
-    damage.lost, damage.doubled = TRIALS - len(places), places.total() - len(places)
-    damage.half_written += sum(
-        not (trial.constraints and "counts" in trial.user_attrs) for trial in done
-    )
-    # a claim that outlived its worker
-    damage.locked += sum(trial.state.name == "RUNNING" for trial in study.trials)
-    # The result is made of what is stored: nothing is proposed again.
-    codes.append(ended(forked(command_line(folder, words), outputs[-1])))
-    damage.lost += sum(code not in {0, None} for code in codes)
-    now = optuna.load_study(study_name="stress", storage=url).trials
-    damage.doubled += len(now) - len(study.trials)
-    if damage.total:
-        printed = "".join(output.read_text()[-500:] for output in outputs if output.exists())
-        print(f"{name}: {damage}, ended with {codes}: {printed}")
-    damage.seconds = time.monotonic() - start
-    return damage
 
 
 # Logs: one asker that is killed, and eight writers at once.
@@ -724,17 +660,9 @@ def main() -> int:
         documents(folder / "corpus")
         rows = [] if stated.only == "logs" else commands(folder, kills, stated.seed)
         rows += [] if stated.only == "commands" else logs(folder, stated.scale, stated.seed, None)
-        if not stated.without_server:
+        if not stated.without_server and stated.only != "commands":
             with server(synchronised=True) as at:
-                if stated.only != "logs":
-                    made_trace = folder / "trace" / "first" / "out" / "trace.parquet"
-                    drawn = np.random.default_rng(stated.seed + 3)
-                    name = f"{WORKERS} workers of tune on PostgreSQL"
-                    rows.append(
-                        workers_killed(name, made_trace, folder / "workers", at, kills, drawn)
-                    )
-                if stated.only != "commands":
-                    rows += logs(folder, stated.scale, stated.seed, at)
+                rows += logs(folder, stated.scale, stated.seed, at)
     print(shown(rows))
     return int(any(damage.total for damage in rows))
 

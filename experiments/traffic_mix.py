@@ -3,6 +3,7 @@
     .venv/bin/python -m experiments.traffic_mix halves broker=TRACE hits=datasets/hits.csv \
         hint3=DATA/hint3-sofmattress squad=TRACE:1200 clinc=TRACE [--halves 10] [--log FILE]
     .venv/bin/python -m experiments.traffic_mix samples squad=TRACE:1000 [--draws 20] [--size 200]
+    .venv/bin/python -m experiments.traffic_mix crossings hits=datasets/hits.csv [--draws 200]
 
 A set is name=trace, a table of hits (`.csv`), or a folder of HINT3; `:n` takes n of its cases,
 drawn with seed 0. No case has a split.
@@ -20,6 +21,9 @@ of the draw as seed, `with_sample_labels` brings the labels of the set back, and
 tuned on. Compared are the nested estimate and the cost of the selected policy on all of the set.
 Cheapest: of the selected, the fixed and the model's policy. Another version of the package comes by
 PYTHONPATH.
+
+`crossings`: the policies of one half are fixed, the other half is a population that is resampled
+within labels; how often the 90 % interval of each end of the crossing holds that of the population.
 
 The search of the chain, which does not compete, is left out; with `--trials` it is `raglab.tune`.
 
@@ -49,6 +53,7 @@ from raglab.lab.competition import competition
 from raglab.lab.decision_fitting import DecisionCases, FittedModel, fit_model
 from raglab.lab.selection import select_candidate
 from raglab.lab.study import _measured_cases, search_problem
+from raglab.metrics.crossings import crossing
 from raglab.replay import shard_cells
 
 if TYPE_CHECKING:
@@ -152,7 +157,17 @@ def selection(trace: raglab.Trace, goal: raglab.Goal, seed: int, trials: int) ->
     if trials:
         study = raglab.tune(trace, goal=goal, seed=seed, trials=trials)
         return Chosen(study.selected, study.policies, study.costs, study.held_out_estimate)
-    problem = search_problem(trace, seed=seed, goal=goal)
+    problem = search_problem(
+        trace,
+        policy=None,
+        arm=None,
+        trials=1,
+        sampler="random",
+        batch_size=1,
+        seed=seed,
+        goal=goal,
+        space=None,
+    )
     cases = _measured_cases(problem, lab_candidates.FOLDS, lab_candidates.REPEATS, None)
     entry = competition(cases, "expected_cost", {})
     entrants = list(lab_candidates.free_candidates(cases))
@@ -362,12 +377,50 @@ def measured_samples(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {"set": name + labels, "drawn_by": options.drawn_by, **line}
 
 
+def crossing_rows(sets: Sequence[str], draws: int) -> Iterator[str]:
+    """Table of how often intervals of crossings hold those of the population."""
+    heads = ["set", "policy", "cases", "lower end", "held", "upper end", "held", "above"]
+    yield table_row(heads) + "\n" + "|---" * len(heads) + "|"
+    for name, trace in map(case_set, sets):
+        half = np.random.default_rng(1).permutation(len(trace))
+        first, second = (
+            trace.subset(sorted(part.tolist())) for part in np.array_split(half, [len(trace) // 2])
+        )
+        policies = raglab.tune(first, trials=50).policies
+        for candidate in ("expected cost", "one threshold"):
+            own = policies[candidate]
+            free = [rival for rival in FIXED if policies[rival].policy_id != own.policy_id]
+            cells = shard_cells(second, [own, *(policies[rival] for rival in free)])
+            loss, label = metrics.cell_costs()[cells], metrics.LABEL_OF_CELL[cells[0]]
+            whole = crossing(loss[0], loss[1:], free, label)
+            if whole is None:
+                continue
+            held = np.zeros(2)
+            for draw in range(draws):
+                rng = np.random.default_rng([7, draw])
+                rows = np.concatenate(
+                    [rng.choice(places, len(places)) for places in label_places(label)]
+                )
+                drawn = crossing(loss[0, rows], loss[1:, rows], free, label[rows], draw)
+                if drawn is not None:
+                    ends = (drawn.low_interval, whole.low), (drawn.high_interval, whole.high)
+                    held += [low <= end <= high for (low, high), end in ends]
+            low, high = (f"{share:.3f}" for share in held / draws)
+            parts = [name, candidate, str(len(label)), f"{whole.low:.3f}", low]
+            yield table_row([*parts, f"{whole.high:.3f}", high, whole.above])
+
+
+def label_places(label: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Positions of the cases of each label that occurs."""
+    return [np.flatnonzero(label == code) for code in np.unique(label).tolist()]
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["halves", "samples"])
+    parser.add_argument("part", choices=["halves", "samples", "crossings"])
     parser.add_argument("sets", nargs="+", help="name=trace, :n for n of its cases")
     parser.add_argument("--halves", type=int, default=10)
     parser.add_argument("--draws", type=int, default=20)
@@ -378,6 +431,9 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="JSON lines, written as they come")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.part == "crossings":
+        print("\n".join(crossing_rows(options.sets, options.draws)))
+        return
     lines: list[dict[str, Any]] = []
     for line in (measured_halves if options.part == "halves" else measured_samples)(options):
         lines.append(line)

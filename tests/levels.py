@@ -119,10 +119,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestTune.test_of_many_cases_candidates_are_made_of_a_sample",
             "TestTune.test_workers_change_nothing",
         ),
-        "extensions/scale/test_lab_study_workers.py": (
-            "TestPostgreSQL",
-            "TestSeveralWorkers.test_a_worker_that_lives_is_not_robbed",
-        ),
         "extensions/scale/test_live_large_index.py": (
             "TestChangedWhileOpen.test_no_search_reads_them",
             "TestEndToEnd.test_a_locked_cache_of_tokens_costs_one_wait",
@@ -364,7 +360,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_every_sampler_gives_the_same_twice",
             "test_own_costs_change_what_is_minimised",
         ),
-        "test_lab_study_journal.py": ("TestBeside.test_a_file_of_sqlite_that_is_locked",),
+        "test_lab_study_journal.py": (
+            "TestBeside.test_a_file_of_sqlite_that_is_locked",
+            "TestServer",
+        ),
         "test_lab_threshold_rescaling.py": (
             "test_false_certificates_after_an_upgrade_stay_within_delta",
             "test_refit_takes_the_cheapest_that_passes_on_tune",

@@ -280,6 +280,9 @@ class _Judged:
     def cells(self, policy: Policy) -> np.ndarray[Any, np.dtype[np.int8]]:
         return self.by_id[policy.policy_id]
 
+    def weights(self, _: Goal) -> None:
+        """All cases count alike."""
+
 
 def _first_note(nested: float, refused: int, goal: Goal) -> str:
     """Of 40 questions to refuse the policy refuses so many, always-refuse all, the others none.

@@ -248,6 +248,33 @@ class TestInclusion:
             assert ours == pytest.approx(theirs, abs=1e-4)
 
 
+def test_a_fitted_decision_is_that_of_a_study() -> None:
+    """The same correction; without a mix none, and a drawn sample is weighed."""
+    fitted = raglab.fit_decision(TRACE, free_policy(), mix=MIX)
+    model = fitted.decision.model
+    assert model is not None
+    assert model.mix is not None
+    assert model.mix.traffic == (0.9, 0.1, 0.0)
+    studied = _tuned(TRACE, mix=MIX).policies["expected cost"].decision.model
+    assert studied is not None
+    assert studied.mix == model.mix
+    plain = raglab.fit_decision(TRACE, free_policy())
+    odds = [np.array(of.structure.decision.bias) for of in (plain, fitted)]
+    shift = (odds[1] - odds[0])[:3]
+    assert shift[0] == pytest.approx(shift[1])
+    assert np.exp(shift[2] - shift[0]) == pytest.approx(
+        (0.1 / model.mix.fitted[1]) / (0.9 / model.mix.fitted[0]), rel=1e-3
+    )
+    tuned = TRACE.split("tune")
+    drawn = _weighed(tuned, [0.2 if row % 2 else 0.9 for row in range(len(tuned))])
+    weighed = raglab.fit_decision(drawn, free_policy()).decision.model
+    assert weighed is not None
+    assert plain.decision.model is not None
+    assert weighed.bias != plain.decision.model.bias
+    with pytest.raises(ValueError, match="mix"):
+        raglab.fit_decision(drawn, free_policy(), mix=MIX)
+
+
 def test_a_pseudo_case_weighs_as_much_as_the_heaviest() -> None:
     """Rule S6.15: of one saved failure that weighs two."""
     by = np.array([2.0] + [0.5] * 4)

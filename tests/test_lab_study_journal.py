@@ -1,4 +1,4 @@
-"""A study in a folder on a full disk, beside other readers and writers, and after a kill."""
+"""A study on a full disk, beside other readers and writers, and after a kill."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import resource
 import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pandas as pd
@@ -16,6 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from databases import Server
+from raglab.lab import trial_search
 from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line, half_line
 from raglab.lab.trial_search import open_study
 from raglab.store.files import InputError
@@ -73,7 +77,7 @@ class TestLines:
     def test_a_writer_goes_on_behind_the_half_line_of_another(self, tmp_path: Path) -> None:
         """A process that was killed meanwhile costs its line, not the file."""
         asked = problem()
-        study = open_study(tmp_path, "a", asked.settings).study
+        study = open_study(tmp_path, "a", asked.settings)
         with (tmp_path / STUDY_FILE).open("ab") as file:
             file.write(LINE[:20])
         study.add_trial(optuna.trial.create_trial(values=[1.0, 0.5]))
@@ -112,6 +116,25 @@ class TestLines:
         open_study("out/study", "a", problem().settings)
         assert leads
         assert all(leads)
+
+    def test_a_line_that_another_process_ends_meanwhile_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is cut off only where it is still broken once nobody writes."""
+        journal, lock = tmp_path / STUDY_FILE, optuna.storages.journal.JournalFileSymlinkLock
+        take = lock.acquire
+        for rest, left in ((b"", LINE), (LINE[20:], LINE * 2)):
+            journal.write_bytes(LINE + LINE[:20])
+
+            def acquire(own: Any, rest: bytes = rest) -> bool:
+                if not journal.read_bytes().endswith(b"\n"):
+                    journal.write_bytes(journal.read_bytes() + rest)
+                return bool(take(own))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(lock, "acquire", acquire)
+                drop_half_line(lock_of(journal))
+            assert journal.read_bytes() == left
 
 
 class TestFullDisk:
@@ -176,7 +199,7 @@ class TestBeside:
         numbers, status = [0], (0, 0)
         while status == (0, 0):
             status = os.waitpid(child, os.WNOHANG)
-            study = open_study(tmp_path, asked.name, asked.settings).study
+            study = open_study(tmp_path, asked.name, asked.settings)
             trials = study.get_trials(deepcopy=False)
             numbers.append(len(trials))
             assert all(len(trial.params) == len(asked.space) for trial in trials)
@@ -223,6 +246,45 @@ class TestBeside:
         with pytest.raises(InputError, match="restore a copy, or keep the damaged file elsewhere"):
             search(problem(10), tmp_path)
         assert (tmp_path / STUDY_FILE).read_bytes() == content
+
+
+class TestServer:
+    """A study on a server of PostgreSQL."""
+
+    def test_after_a_kill_it_ends_with_the_same_result(self, postgresql: Server) -> None:
+        """Wherever the process was, and without a trial twice."""
+        asked, url = problem(), postgresql.schema()
+        study = open_study(url, "a", asked.settings)
+        child = os.fork()
+        if child == 0:  # pragma: no cover - of another process
+            try:
+                search(asked, url, study_name="a")
+            finally:
+                os._exit(1)
+        until = time.monotonic() + 60.0
+        while len(study.get_trials(deepcopy=False)) < 13 and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        before = study.get_trials(deepcopy=False)
+        assert 13 <= len(before) < 30
+        again = search(asked, url, study_name="a")
+        whole = search(asked).trials.drop(columns="number")
+        pd.testing.assert_frame_equal(again.trials.drop(columns="number"), whole)
+        complete = [trial for trial in again.study.trials if trial.state.name == "COMPLETE"]
+        assert sorted(trial.user_attrs["place"] for trial in complete) == list(range(30))
+
+    def test_a_transaction_that_a_stopped_process_left_open_is_ended(
+        self, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else its lock of the study would hold every other process up."""
+        monkeypatch.setattr(trial_search, "IDLE_S", 0.5)
+        asked, url = problem(10), postgresql.schema()
+        engine = open_study(url, "a", asked.settings)._storage._backend.engine  # type: ignore[attr-defined]
+        with closing(engine.connect()) as left_open:
+            left_open.exec_driver_sql("SELECT * FROM studies FOR UPDATE")
+            assert len(search(asked, url, study_name="a").trials) == 10
+            left_open.invalidate()
 
 
 def _impatient(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:

@@ -19,7 +19,14 @@ import pytest
 
 from raglab.lab.search_space import Goal, always_answer, full_space, own_trial
 from raglab.lab.study_journal import STUDY_FILE
-from raglab.lab.trial_search import OBJECTIVES, AddedTrial, Problem, Search, run_search
+from raglab.lab.trial_search import (
+    OBJECTIVES,
+    AddedTrial,
+    Problem,
+    Search,
+    open_study,
+    run_search,
+)
 from raglab.replay import sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
@@ -220,6 +227,24 @@ def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(
         found.trials.drop(columns="number"), whole.trials.drop(columns="number")
     )
+
+
+def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path: Path) -> None:
+    """Row and trial belong together, whatever stands at the place and whatever is under way."""
+    whole, other = search(problem()), search(problem(seed=1)).study.trials
+    study = open_study(tmp_path, "a", problem().settings)
+    study.add_trials(other[4:8])
+    study.ask()
+    for _ in range(2):
+        found = search(problem(), tmp_path, study_name="a")
+        pd.testing.assert_frame_equal(
+            found.trials.drop(columns="number"), whole.trials.drop(columns="number")
+        )
+        for row in found.trials.to_dict("records"):
+            trial = found.study.trials[row["number"]]
+            assert trial.params == {path: row[path] for path in SPACE}
+        assert found.best.params == whole.best.params
+        assert len(found.study.trials) == 4 + 1 + 30
 
 
 def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> None:

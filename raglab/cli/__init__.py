@@ -485,32 +485,17 @@ def tune(
             help="Name of the study in the storage. Default: made from corpus and settings."
         ),
     ] = None,
-    worker: Annotated[
-        bool,
-        typer.Option(
-            "--worker",
-            help="Share the study of --storage, on a database server, with other such processes: "
-            "judge trials until "
-            "all are there, and end without a result; the same command without --worker makes it "
-            "of them.",
-        ),
-    ] = False,
     mlruns: Runs = None,
     track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
-    from raglab.extension_points import extension
     from raglab.lab.candidates import RECIPES
     from raglab.lab.study import tune as tuned
-    from raglab.lab.study_storage import check_shareable
 
     keep_inputs(out / TUNED, path, policy)
     goal = parse_goal(cost, target, mix)  # before anything is read that takes time
-    study_place = out / "study" if storage is None else storage
-    if worker:
-        check_shareable(study_place)
     # without one, that of the trace's scores
     start = None if policy is None else load_policy(policy)
     unknown = [name for name in candidate or () if name not in RECIPES and not Path(name).exists()]
@@ -525,26 +510,6 @@ def tune(
         for name in candidate or ()
     ]
     of = open_trace(path)
-    if worker:
-        share_study = extension("share_study", "scale", "raglab tune --worker")
-        did = share_study(
-            of,
-            policy=start,
-            goal=goal,
-            arm=arm,
-            trials=trials,
-            sampler=sampler,
-            seed=seed,
-            storage=study_place,
-            study_name=study_name,
-        )
-        show(did._asdict(), as_json=as_json)
-        idle = "--out, --mlruns and --track are of that command"
-        say(
-            f"no result is written here. The same command without --worker makes it; {idle}.",
-            err=True,
-        )
-        return
     result = tuned(
         of,
         policy=start,
@@ -557,7 +522,7 @@ def tune(
         trials=trials,
         sampler=sampler,
         seed=seed,
-        storage=study_place,
+        storage=out / "study" if storage is None else storage,
         study_name=study_name,
     )
     write_study(result, out, mlruns, track=track, as_json=as_json)

@@ -24,6 +24,7 @@ from raglab.cli.common import (
     CostOptions,
     Encoder,
     FollowLinks,
+    MixOption,
     PolicyPath,
     Reranker,
     Seed,
@@ -35,6 +36,7 @@ from raglab.cli.common import (
     load_trace,
     open_trace,
     parse_costs,
+    parse_mix,
     parse_targets,
     say,
     say_json,
@@ -382,6 +384,7 @@ def certify(
         ),
     ] = None,
     cost: CostOptions = None,
+    mix: MixOption = None,
     best: Annotated[
         bool,
         typer.Option(
@@ -416,6 +419,7 @@ def certify(
     # looked up.
     beside = path if path.name not in {"", ".."} else path.resolve()
     terms: dict[str, Any] = {"costs": costs, "delta": delta, "arm": arm, "again": again}
+    terms["mix"] = parse_mix(mix)
     terms["looks"] = looks if looks is not None else beside.with_name("looks.jsonl")
     # One policy, not a list of one, stands for the family of its thresholds.
     if best:

@@ -53,7 +53,8 @@ class CertificationSettings(NamedTuple):
         """
         if units is None or self.traffic is None:
             return None
-        return self.traffic.vertices(metrics.label_counts(units[0, 0]))
+        labels = metrics.label_counts(units[0, 0])
+        return self.traffic.at_labels(labels).vertices(labels)
 
     @property
     def level(self) -> float:

@@ -16,6 +16,7 @@ from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.chain import ASKED_SLOT, answer_slots
+from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.learned_cases import (
     hash_queries,
     trace_queries,
@@ -38,6 +39,7 @@ from raglab.lab.group_fitting import (
 )
 from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentences, is_judged
 from raglab.loops.parallel import run_each
+from raglab.metrics.mixes import Mix, checked_mix
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
@@ -740,6 +742,7 @@ def fit_decision(
     groups: str | Sequence[object] | None = None,
     seed: int = 0,
     arm: str | None = None,
+    mix: Mix = metrics.SAMPLE,
 ) -> Policy:
     """Policy that takes the action of least expected cost, by a model of signals.
 
@@ -769,6 +772,9 @@ def fit_decision(
         of other folds: the same weights but for penalty and temperature.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
       arm: which of the trace's arms; the first where not given.
+      mix: shares of the labels in traffic, see `raglab.Goal`. They do not enter the fit: the class
+        probabilities are corrected when the policy decides. Cases that were drawn with several
+        inclusion probabilities are weighed in the fit (rule S6.15).
 
     Raises:
       ValueError: an unknown signal or cost, too few cases of a kind, or too many answers missing of
@@ -795,6 +801,12 @@ def fit_decision(
         list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure"))
     )
     check_groups(cases.groups)
+    weight, stated = inclusion_weights(fitted), checked_mix(mix)
+    cases, traffic = cases._replace(weight=weight), None
+    if stated is not None:
+        check_alone(stated, weight)
+        labels = np.bincount(np.take(LABEL_OF_CLASS, cases.classes), minlength=len(Status))
+        traffic = stated.at_labels(labels).vertices(labels).mean(axis=0).tolist()
     fold = None
     if groups is not None:
         held = held_groups(trace, fitted, groups, "a decision")
@@ -813,7 +825,12 @@ def fit_decision(
     queries = list(chain.from_iterable(by_split.values()))
     warn_of_held_back(by_split, "A decision by expected cost")
     decided = decide_by_model(
-        plain, model, fitted.arms[0] if arm is None else arm, costs, hash_queries(queries)
+        plain,
+        model,
+        fitted.arms[0] if arm is None else arm,
+        costs,
+        hash_queries(queries),
+        traffic,
     )
     return with_learned_cases(decided, queries)
 

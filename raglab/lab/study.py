@@ -92,12 +92,13 @@ from raglab.lab.study_notes import (
     switched_off_note,
     target_notes,
 )
-from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import (
     Problem,
     Search,
     check_search,
+    open_study,
     pareto_front,
+    quiet_optuna,
     run_search,
     trial_policies,
 )
@@ -575,13 +576,10 @@ def tune(
       storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a
         database. There a study continues; one that was killed ends with the same result. Trials
         that you ran or queued in it with Optuna are judged too, in addition to those of `trials`.
-        Where workers of `raglab worker` took part, the trials that they left open are finished
-        first, as by one of them, at any length.
       study_name: in the storage; made of corpus and settings where not given, so that no study
         meets another.
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns
-        False ends the search. A study that workers share takes none: its places are finished in any
-        case.
+        False ends the search.
 
     Warns:
       UserWarning: one gate of the policy that it starts from, or ends with, refuses nearly all
@@ -590,9 +588,8 @@ def tune(
     Raises:
       ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is
         none or of what decides nothing, a case without a label, a candidate that cannot be made of
-        these cases or was fitted on them, a group that no case states or with the rule chain, a
-        storage that cannot be opened or holds a study of another search under this name, or
-        `on_trials` with a study that workers share.
+        these cases or was fitted on them, a group that no case states or with the rule chain, or
+        a storage that cannot be opened or holds a study of another search under this name.
 
     Source: rules S2.19, S2.20, S6.2, S6.4, S6.5, S6.7, S6.8.
 
@@ -612,14 +609,15 @@ def tune(
         goal=goal,
         space=space,
     )
-    check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
+    if storage is not None:  # one that cannot be used is refused before shards are measured
+        with quiet_optuna():
+            open_study(storage, study_name or of.problem.name, of.problem.settings)
     cases = _measured_cases(of, folds, repeats, group)
     by_split = trace_queries(trace) if named else None
     # before the search: what cannot compete is said at once
     entry = competition(cases, rule, named, by_split)
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
-        finish_shared_study(problem, storage, study_name)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
     result = _judged_result(of, cases, entry, search)
     begun = starting_note(of.problem.start) if policy is None else ""
@@ -660,16 +658,16 @@ class StudyProblem(NamedTuple):
 def search_problem(
     trace: StudyTrace,
     *,
-    policy: Policy | None = None,
-    arm: str | None = None,
-    trials: int = 1000,
-    sampler: SamplerName = "nsga2",
-    batch_size: int = 50,
-    seed: int = 0,
-    goal: Goal | None = None,
-    space: Mapping[str, SearchRange | tuple[float, float]] | None = None,
+    policy: Policy | None,
+    arm: str | None,
+    trials: int,
+    sampler: SamplerName,
+    batch_size: int,
+    seed: int,
+    goal: Goal | None,
+    space: Mapping[str, SearchRange | tuple[float, float]] | None,
 ) -> StudyProblem:
-    """The search that `tune` makes of the same arguments, alike in every process of one study.
+    """The search that `tune` makes of the same arguments.
 
     Args: see `tune`.
     """

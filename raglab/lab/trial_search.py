@@ -49,14 +49,11 @@ OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}
 MISSING = "missing_answers"
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
 POLICY_ID = "policy_id"  # attribute of every such trial
-WORKER = "worker"  # attribute of a trial: which of several processes has claimed its place
 SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
     "nsga2": optuna.samplers.NSGAIISampler,
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
 }
-# how attributes of a study begin by which its workers say that they are alive
-SIGN = "raglab worker "
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
 _STORES = {"optuna", "sqlalchemy", "sqlite3", "psycopg"}  # packages of errors of a storage
@@ -64,7 +61,6 @@ LONGEST = 80  # characters of a setting that are kept as they are; of a longer o
 Space = dict[str, optuna.distributions.BaseDistribution]
 Trial: TypeAlias = optuna.trial.FrozenTrial
 Trials = list[Trial]
-StorageError = optuna.exceptions.StorageInternalError
 OnTrials = Callable[["pd.DataFrame"], bool | None]
 
 
@@ -114,77 +110,6 @@ class Search(NamedTuple):
     best: optuna.trial.FrozenTrial
 
 
-class StoredStudy(NamedTuple):
-    """A study of a storage, with what processes need that share it.
-
-    study: Optuna's. storage: where it is kept. id: of the study there.
-    """
-
-    study: optuna.Study
-    storage: optuna.storages.BaseStorage
-    id: int
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether workers have been at it."""
-        return any(key.startswith(SIGN) for key in self.study.user_attrs)
-
-    def sign(self, worker: str, number: int | None) -> None:
-        """Write a worker's sign of life; None says that it has ended."""
-        self.storage.set_study_user_attr(self.id, SIGN + worker, number)
-
-    def place_trials(self, trials: int) -> list[tuple[int, Trial]]:
-        """Places below `trials`, and complete or running trials naming them, by number."""
-        every = sorted(
-            self.storage.get_all_trials(self.id, deepcopy=False), key=lambda trial: trial.number
-        )
-        states = {optuna.trial.TrialState.RUNNING, optuna.trial.TrialState.COMPLETE}
-        named = [(trial.user_attrs.get(PLACE), trial) for trial in every if trial.state in states]
-        return [
-            (place, trial)
-            for place, trial in named
-            if isinstance(place, int) and 0 <= place < trials
-        ]
-
-    def claim(self, problem: Problem, place: int, values: Mapping[str, Any], worker: str) -> None:
-        """Add a running trial of some values, which claims a place for a worker."""
-        policy_id = set_values(problem.start, values).policy_id
-        trial = optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING,
-            params=dict(values),
-            distributions=problem.distributions,
-            user_attrs={PLACE: place, WORKER: worker, POLICY_ID: policy_id},
-        )
-        self.storage.create_new_trial(self.id, trial)
-
-    def complete(self, claim: Trial, judged: Trial) -> bool:
-        """Store what a claim came to; False, and nothing counts, where it has ended meanwhile."""
-        trial = self.storage.get_trial_id_from_study_id_trial_number(self.id, claim.number)
-        try:
-            for key, value in judged.user_attrs.items():
-                if key not in claim.user_attrs:
-                    self.storage.set_trial_user_attr(trial, key, value)
-            for key, value in judged.system_attrs.items():  # its constraints
-                self.storage.set_trial_system_attr(trial, key, value)
-            # The storage locks the trial and refuses to end it twice, which is what keeps a place
-            # single.
-            return bool(
-                self.storage.set_trial_state_values(
-                    trial, optuna.trial.TrialState.COMPLETE, judged.values
-                )
-            )
-        except optuna.exceptions.UpdateFinishedTrialError:
-            return False
-
-    def give_up(self, claim: Trial) -> bool:
-        """Make a claim fail for good; False where it has ended meanwhile."""
-        trial = self.storage.get_trial_id_from_study_id_trial_number(self.id, claim.number)
-        try:
-            return bool(self.storage.set_trial_state_values(trial, optuna.trial.TrialState.FAIL))
-        except optuna.exceptions.UpdateFinishedTrialError:
-            return False
-
-
 class JudgedTrials(NamedTuple):
     """Trials as Optuna keeps them, and a row each."""
 
@@ -218,9 +143,8 @@ def run_search(
     rows: list[dict[str, Any]] = []
     with quiet_optuna():
         study = _new_study(memory, name)
-        opened = None if storage is None else open_study(storage, name, problem.settings)
+        stored = None if storage is None else open_study(storage, name, problem.settings)
         with storage_errors(storage):
-            stored, shared = (None, False) if opened is None else (opened.study, opened.is_shared)
             values_by_place = {} if stored is None else _stored_values(stored, problem)
         before: tuple[Trials, Trials] = ([], [])
         for begin in progress(range(0, trials, size), "study", "batch"):
@@ -239,15 +163,9 @@ def run_search(
                 for trial in batch.trials
                 if values_by_place.get(trial.user_attrs[PLACE]) != trial.params
             ]
-            if opened is not None and fresh:
+            if stored is not None and fresh:
                 with storage_errors(storage):
-                    if not shared and opened.is_shared:
-                        raise _joined_error(storage, name, places, stored=False)
-                    opened.study.add_trials(fresh)
-                    # Whoever joined between that look and this one may have claimed a place of the
-                    # batch.
-                    if not shared and opened.is_shared:
-                        raise _joined_error(storage, name, places, stored=True)
+                    stored.add_trials(fresh)
             rows += batch.rows
             before = (
                 _trials_at(study, places),
@@ -283,24 +201,6 @@ def _check_sampler(name: str) -> None:
     if name not in SAMPLERS:
         msg = f"sampler must be one of {', '.join(SAMPLERS)}, got {name!r}; correct the name."
         raise ValueError(msg)
-
-
-def _joined_error(
-    storage: str | Path | None, name: str, places: range, *, stored: bool
-) -> InputError:
-    """What is said where workers join a study that one process is at.
-
-    Args:
-      stored: whether the places of its last batch went into the study beside theirs.
-    """
-    rule = f"study {name!r} must have either workers or one process that proposes all trials"
-    remedy = "wait until its workers have ended, then run this again: it takes what they stored"
-    if stored:
-        remedy += (
-            f"; of places {places.start} to {places.stop - 1} that stand there twice, it takes "
-            "the first"
-        )
-    return input_error(Where(str(storage)), rule, remedy, "workers that joined it meanwhile")
 
 
 def _judged_batch(
@@ -383,38 +283,6 @@ def _proposals(
     return proposals
 
 
-def is_claim(trial: Trial) -> bool:
-    """Whether a trial is under way."""
-    return bool(trial.state == optuna.trial.TrialState.RUNNING)
-
-
-def proposals_by_place(
-    problem: Problem, places: Sequence[int], known: Trials
-) -> Iterator[dict[str, Any]]:
-    """Values of places, each from its own stream, so processes sharing a study never draw alike.
-
-    Args:
-      known: what is finished or under way elsewhere.
-    """
-    space, size = problem.distributions, int(problem.settings["batch_size"])
-    known = [trial for trial in known if trial.params.keys() == space.keys()]
-    finished = [trial for trial in known if not is_claim(trial)]
-    study = optuna.create_study(directions=list(OBJECTIVES.values()))
-    if problem.settings["sampler"] == "tpe":  # the only one that reads them there
-        study.add_trials(known)
-    generation = int(len(finished) >= max(2, size))  # with fewer parents, draw without
-    parents: Trials = []
-    for place in places:
-        if place < len(problem.first):
-            yield dict(problem.first[place])
-            continue
-        study.sampler = sampler = _batch_sampler(problem, place, generation, (finished, []))
-        if isinstance(sampler, _Batchwise) and generation:
-            parents = sampler.parents = parents or sampler.select_parent(study, generation)
-        drawn = study.ask(space).params
-        yield {path: drawn[path] for path in space}
-
-
 def _alone(
     study: optuna.Study,
     trial: optuna.trial.FrozenTrial,
@@ -495,7 +363,7 @@ def _new_study(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     return study
 
 
-def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> StoredStudy:
+def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> optuna.Study:
     """The stored study of a name, made where it is not there.
 
     Args:
@@ -547,7 +415,7 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
             raise input_error(
                 where, rule, "choose another study_name, or none", there or "more settings"
             )
-    return StoredStudy(study, place, place.get_study_id_from_name(name))
+    return study
 
 
 def _fault(error: Exception, storage: str) -> Fault:
@@ -619,13 +487,12 @@ def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _stored_trials(study: optuna.Study, problem: Problem) -> dict[int, Trial]:
-    """First stored trial of each place, without those altered since."""
-    trials_by_place: dict[int, Trial] = {}
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        place = trial.user_attrs.get(PLACE)
-        if isinstance(place, int) and place not in trials_by_place and is_unaltered(trial, problem):
-            trials_by_place[place] = trial
-    return trials_by_place
+    """Last stored trial of each place, without those altered since."""
+    return {
+        trial.user_attrs[PLACE]: trial
+        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+        if isinstance(trial.user_attrs.get(PLACE), int) and _is_unaltered(trial, problem)
+    }
 
 
 def _stored_values(study: optuna.Study, problem: Problem) -> dict[int, dict[str, Any]]:
@@ -633,34 +500,20 @@ def _stored_values(study: optuna.Study, problem: Problem) -> dict[int, dict[str,
 
     A storage is believed in what was tried, never in what came of it: that is replayed again.
     """
-    trials_by_place = _stored_trials(study, problem)
     return {
         place: {path: trial.params[path] for path in problem.space}
-        for place, trial in trials_by_place.items()
+        for place, trial in _stored_trials(study, problem).items()
     }
 
 
-def is_unaltered(trial: Trial, problem: Problem) -> bool:
+def _is_unaltered(trial: Trial, problem: Problem) -> bool:
     """Whether the values of a trial are of the space, and make the policy that was proposed."""
-    if trial.params.keys() != problem.space.keys():
+    if trial.params.keys() != problem.space.keys() or outside_space(
+        trial.params, problem.start, problem.space
+    ):
         return False
-    policy = _policy(problem, trial.params)
-    return policy is not None and policy.policy_id == trial.user_attrs.get(POLICY_ID)
-
-
-def _policy(problem: Problem, values: Mapping[str, Any]) -> Policy | None:
-    """Policy of the values of a trial; None where they make none, or lie outside the space."""
-    for path, extent in problem.space.items():
-        if not (
-            isinstance(values[path], bool)
-            if extent.is_switch
-            else extent.low <= values[path] <= extent.high
-        ):
-            return None
-    try:
-        return set_values(problem.start, values)
-    except ValueError:
-        return None
+    policy = set_values(problem.start, trial.params)
+    return policy.policy_id == trial.user_attrs.get(POLICY_ID)
 
 
 class _StartSampler(optuna.samplers.RandomSampler):  # type: ignore[misc] # Optuna is not followed

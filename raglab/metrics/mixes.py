@@ -120,14 +120,7 @@ class TrafficMix:
           ValueError: shares that cannot sum to 1, or a share above 0 of a label without a case.
         """
         corners = self.vertices(labels)
-        for place, label in enumerate(LABELS):
-            if corners[:, place].any() and not labels[place]:
-                had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
-                msg = (
-                    f"each label with a share of the mix must have a case{where}, got {had}; label "
-                    f"some {label}, or set its share to 0."
-                )
-                raise ValueError(msg)
+        check_shares(corners, labels, where)
         return replace(self, corners=tuple(map(tuple, corners.tolist())))
 
     def vertices(self, labels: NDArray[Any]) -> NDArray[np.float64]:
@@ -161,6 +154,24 @@ class TrafficMix:
             msg = f"shares of a mix must be able to sum to 1, got {self}; widen or correct them."
             raise ValueError(msg)
         return table
+
+
+def check_shares(corners: NDArray[np.float64], labels: NDArray[Any], where: str = "") -> None:
+    """Stop where a label with a share above 0 has no case.
+
+    Args:
+      corners: mixes, [V, 3].
+      labels: cases by label, [3].
+      where: which cases, for the message.
+    """
+    for place, label in enumerate(LABELS):
+        if corners[:, place].any() and not labels[place]:
+            had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
+            msg = (
+                f"each label with a share of the mix must have a case{where}, got {had}; label "
+                f"some {label}, or set its share to 0."
+            )
+            raise ValueError(msg)
 
 
 def _ratio(counts: NDArray[np.float64]) -> NDArray[np.float64]:

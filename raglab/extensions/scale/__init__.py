@@ -1,4 +1,4 @@
-"""Scale: traces in shards, indexes on disk, several workers of one study."""
+"""Scale: traces in shards, indexes on disk."""
 
 _ROOM = "raglab.extensions.scale"
 
@@ -8,6 +8,4 @@ POINTS: dict[str, str] = {
     "index.ivfpq": f"{_ROOM}.large_index:large_indexes",
     "open_shards": f"{_ROOM}.sharded_traces:open_shards",
     "save_shards": f"{_ROOM}.sharded_traces:save_shards",
-    "share_study": f"{_ROOM}.study_workers:share_study",
-    "work_on_study": f"{_ROOM}.study_workers:work_on_study",
 }

@@ -21,8 +21,8 @@ import raglab
 from parts import same
 from raglab.extensions.scale import measured_shards as measured_shards_module
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.lab import study_cases, study_storage
-from raglab.lab.study import TuneResult, search_problem, tune
+from raglab.lab import study_cases
+from raglab.lab.study import TuneResult, tune
 from raglab.lab.study_cases import (
     LEAST_LABELLED,
     counts_by_label,
@@ -309,25 +309,16 @@ class TestTune:
     def test_mistakes_are_refused_before_shards_are_measured(
         self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """No trials, an unknown sampler, an invalid storage, a function that would end a study.
-
-        The study is a shared one.
-        """
+        """No trials, an unknown sampler, an invalid storage, a study of another search."""
         monkeypatch.setattr(
             measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured")
         )
-        monkeypatch.setattr(study_storage, "OPENS", 1)
-        asked = search_problem(sharded, trials=10).problem
-        open_study(tmp_path, "shared", asked.settings).sign("a worker", None)
-        ended: dict[str, Any] = {"study_name": "shared", "trials": 10, "on_trials": lambda _: False}
+        open_study(tmp_path, "other", {"trace": "another"})
         for call, told in (
             ({"trials": 0}, "trials and batch_size must be at least 1"),
             ({"sampler": "grid"}, "sampler must be one of"),
             ({"storage": "nothing://host/db"}, "a storage must be a folder, or the URL"),
-            (
-                {"storage": tmp_path} | ended,
-                "on_trials must be left out of a study that workers share",
-            ),
+            ({"storage": tmp_path, "study_name": "other"}, "study 'other' must be of this search"),
         ):
             with pytest.raises(ValueError, match=told):
                 tune(sharded, **call)
