@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -23,7 +24,7 @@ import yaml
 from typer.testing import CliRunner
 
 from labelled import labelled
-from raglab.cli import app, common
+from raglab.cli import app
 from raglab.cli.common import keep_inputs, show, shown_json, table_text
 from raglab.cli.door import (
     EXIT_CODES,
@@ -31,6 +32,7 @@ from raglab.cli.door import (
     INTERRUPTED,
     NO_READER,
     REFUSED,
+    UNAVAILABLE,
     USAGE,
     one_line,
     refusal,
@@ -40,6 +42,7 @@ from raglab.cli.live import _response_text
 from raglab.store.files import InputError, Where, csv_text, input_error
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.values import ModelUnavailableError
 
 SECRET = "hunter2"  # noqa: S105 - nobody's
 URL = f"postgresql+psycopg://ann:{SECRET}@127.0.0.1:1/rag?sslpassword={SECRET}"
@@ -82,11 +85,9 @@ FOREIGN = [
     RecursionError("maximum recursion depth exceeded"),
     _database_error(),
     MemoryError(),
-    IsADirectoryError(errno.EISDIR, "Is a directory", "x"),
     OSError(errno.ENOSPC, "No space left on device"),
     OSError(errno.EIO, "Input/output error", b"odd\xff\x1bname"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-    UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed"),
     OverflowError("Python int too large to convert to C long"),
     ModuleNotFoundError("No module named 'numba'", name="numba"),
     pd.errors.ParserError("Error tokenizing data.\nC error: EOF inside string"),
@@ -104,26 +105,21 @@ class TestErrors:
     ) -> None:
         """Gets rule, value and remedy in one line, and no stack."""
         ended = raised(error, monkeypatch)
-        assert ended.exit_code == REFUSED
-        assert ended.stderr.startswith("raglab: ")
-        assert ended.stderr.count("\n") == 1
-        assert ", got " in ended.stderr
-        assert ";" in ended.stderr.partition(", got ")[2]
+        assert (ended.exit_code, ended.stderr.count("\n")) == (REFUSED, 1)
+        assert re.match(r"raglab: .+, got .+; .+ --debug\.", ended.stderr)
         assert not any(text in ended.output for text in ("Traceback", "[Errno", SECRET, "\x1b"))
 
     def test_what_raglab_raises_is_said_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its messages hold rule, value and remedy already; a library's hold none."""
+        """Its messages are sentences with rule, value and remedy; those of a library are none."""
         error = input_error(Where("a.jsonl", 3), "query must be a string", "quote it", "7")
         assert raised(error, monkeypatch).stderr == f"raglab: {error}\n"
-        with pytest.raises(ValueError, match="fetch_k") as ours:
-            common.parse_costs(["fetch_k"])
-        assert refusal(ours.value).text == str(ours.value)
-        with pytest.raises(ValueError, match="invalid literal") as theirs:
-            int("x")
-        assert (
-            "files and options must fit the command, got ValueError: invalid literal"
-            in refusal(theirs.value).text
-        )
+        for kind in (ValueError, KeyError, ImportError):
+            assert refusal(kind("gate must be l0, got 'x'.")) == (
+                "gate must be l0, got 'x'.",
+                REFUSED,
+            )
+        assert refusal(KeyError("l0"))[1] == INTERNAL
+        assert refusal(ModelUnavailableError("no server")) == ("no server", UNAVAILABLE)
 
     def test_what_nobody_foresaw(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Is an error inside raglab, in one line with its code.
@@ -168,23 +164,20 @@ class TestErrors:
         [
             (["decide"], "raglab: Missing argument 'path'; see `raglab decide --help`.\n"),
             (["nothing"], "raglab: No such command 'nothing'; see `raglab --help`.\n"),
-            (["tune", "t", "--trials", "x"], "got 'x'; see `raglab tune --help`.\n"),
-            (["tune", "t", "--seed", "-1"], "got '-1'; see `raglab tune --help`.\n"),
+            (["tune", "t", "--seed", "x"], "see `raglab tune --help`.\n"),
         ],
     )
     def test_wrong_usage_is_one_line(self, call: list[str], told: str) -> None:
-        """With the value and where the help stands."""
+        """With the place of the help."""
         ended = CliRunner().invoke(app, call)
-        assert ended.exit_code == 2
+        assert (ended.exit_code, ended.stderr.count("\n")) == (USAGE, 1)
         assert ended.stderr.endswith(told)
-        assert ended.stderr.count("\n") == 1
 
-    @pytest.mark.parametrize("argument", ["a\0b", "odd\udcff.csv"])
-    def test_arguments_that_are_no_text(self, argument: str) -> None:
-        """A NUL and a byte that is no UTF-8 are refused before anything is read."""
-        ended = CliRunner().invoke(app, ["decide", argument])
-        assert ended.exit_code == REFUSED
-        assert "must be text in UTF-8 without NUL, got '" in ended.stderr
+    def test_arguments_that_are_no_text(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A byte that is no UTF-8 is refused before anything is read."""
+        monkeypatch.setattr("raglab.cli.open_trace", pytest.fail)
+        ended = CliRunner().invoke(app, ["decide", "odd\udcff.csv"])
+        assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
 
     def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
@@ -441,7 +434,9 @@ class TestStreams:
         """Return the arguments of `subprocess.run`, and a policy whose text is no ASCII."""
         (tmp_path / "p.yaml").write_text("patterns: {deny: ['é😀']}\n", encoding="utf-8")
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("RAGLAB_") and name != "PYTHONUNBUFFERED"
         }
         return {
             "cwd": tmp_path,
@@ -466,12 +461,8 @@ class TestStreams:
             ended = subprocess.run(
                 command, stdout=full, stderr=subprocess.PIPE, check=False, **places
             )
-        told = (
-            b"raglab: the standard output: the system must be able to read or write it, got No "
-            b"space left on device"
-        )
         assert ended.returncode == REFUSED
-        assert ended.stderr.startswith(told)
+        assert b"got a stream: No space left on device; " in ended.stderr
         assert ended.stderr.count(b"\n") == 1
         read, write = os.pipe()
         os.close(read)

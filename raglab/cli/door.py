@@ -96,7 +96,9 @@ class Door(TyperGroup):
                 check_variables(None)
             with (
                 warnings.catch_warnings(),
-                self.make_context("raglab", args or ["--help"], obj=shell_command(args)) as context,
+                self.make_context(
+                    "raglab", [*args] or ["--help"], obj=shell_command(args)
+                ) as context,
             ):
                 warnings.showwarning = lambda message, *_, **__: typer.echo(
                     f"warning: {one_line(str(message))}", err=True
