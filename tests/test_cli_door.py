@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ FOREIGN = [
     _database_error(),
     MemoryError(),
     OSError(errno.ENOSPC, "No space left on device"),
-    OSError(errno.EIO, "Input/output error", b"odd\xff\x1bname"),
+    OSError(errno.EIO, "Input/output error", "odd\x1bname"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
     OverflowError("Python int too large to convert to C long"),
     ModuleNotFoundError("No module named 'numba'", name="numba"),
@@ -108,6 +109,9 @@ class TestErrors:
         assert (ended.exit_code, ended.stderr.count("\n")) == (REFUSED, 1)
         assert re.match(r"raglab: .+, got .+; .+ --debug\.", ended.stderr)
         assert not any(text in ended.output for text in ("Traceback", "[Errno", SECRET, "\x1b"))
+        stack = CliRunner().invoke(app, ["--debug", "policy"]).stderr
+        assert "Traceback" in stack
+        assert not any(text in stack for text in (SECRET, "\x1b"))
 
     def test_what_raglab_raises_is_said_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its messages are sentences with rule, value and remedy; those of a library are none."""
@@ -173,11 +177,15 @@ class TestErrors:
         assert (ended.exit_code, ended.stderr.count("\n")) == (USAGE, 1)
         assert ended.stderr.endswith(told)
 
-    def test_arguments_that_are_no_text(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A byte that is no UTF-8 is refused before anything is read."""
-        monkeypatch.setattr("raglab.cli.open_trace", pytest.fail)
-        ended = CliRunner().invoke(app, ["decide", "odd\udcff.csv"])
+    def test_arguments_that_are_no_text(self) -> None:
+        """A byte that is no UTF-8 is refused before anything else."""
+        ended = CliRunner().invoke(app, ["odd\udcff"])
         assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
+
+    def test_a_warning_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without the line of source that raised it."""
+        monkeypatch.setattr("raglab.cli.load_policy", lambda _: warnings.warn("a\nb", stacklevel=1))
+        assert CliRunner().invoke(app, ["policy"]).stderr.startswith("warning: a b\n")
 
     def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
@@ -461,7 +469,8 @@ class TestStreams:
             ended = subprocess.run(
                 command, stdout=full, stderr=subprocess.PIPE, check=False, **places
             )
-        assert ended.returncode == REFUSED
+            untold = subprocess.run([*command, "--none"], stderr=full, check=False, **places)
+        assert (ended.returncode, untold.returncode) == (REFUSED, USAGE)
         assert b"got a stream: No space left on device; " in ended.stderr
         assert ended.stderr.count(b"\n") == 1
         read, write = os.pipe()
@@ -489,13 +498,20 @@ class TestStreams:
         assert (gone.returncode, gone.stderr) == (NO_READER, b"")
 
     def test_narrow_and_closed(self, places: dict[str, Any]) -> None:
-        """JSON stays exact on a stream that holds ASCII alone.
+        """JSON stays exact on a stream that holds Latin-1 alone.
 
         A process without streams ends as it would.
         """
         command = [sys.executable, "-c", MAIN, "policy", "-p", "p.yaml", "--json"]
-        narrow = places | {"env": places["env"] | {"PYTHONIOENCODING": "ascii"}}
+        narrow = places | {"env": places["env"] | {"PYTHONIOENCODING": "latin-1"}}
         ended = subprocess.run(command, capture_output=True, check=True, **narrow)
-        assert json.loads(ended.stdout)["patterns"]["deny"] == ["é😀"]
-        closed = f"exec {sys.executable} -c '{MAIN}' policy >&- 2>&- <&-"
-        assert subprocess.run(["/bin/sh", "-c", closed], check=False, **places).returncode == 0
+        assert json.loads(ended.stdout.decode("latin-1"))["patterns"]["deny"] == ["é😀"]
+        closed = f"exec {sys.executable} -c '{{}}' policy >&- 2>&- <&-"
+        assert (
+            subprocess.run(["/bin/sh", "-c", closed.format(MAIN)], check=False, **places).returncode
+            == 0
+        )
+        number = "with standard_streams(): raise SystemExit(os.open(os.devnull, 0))"
+        code = f"import os; from raglab.cli.door import standard_streams\n{number}"
+        ended = subprocess.run(["/bin/sh", "-c", closed.format(code)], check=False, **places)
+        assert ended.returncode > 2
