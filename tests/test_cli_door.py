@@ -421,6 +421,15 @@ class TestInputs:
         assert f"--out {tmp_path}" not in told
 
 
+def unread(command: list[str], places: dict[str, Any]) -> tuple[int, bytes]:
+    """Exit code and stderr of a command whose output nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
+    os.close(write)
+    return gone.returncode, gone.stderr
+
+
 class TestStreams:
     """The process itself, with streams that are full, closed or narrow."""
 
@@ -460,11 +469,7 @@ class TestStreams:
         assert (ended.returncode, untold.returncode) == (REFUSED, USAGE)
         assert b"got a stream: No space left on device; " in ended.stderr
         assert ended.stderr.count(b"\n") == 1
-        read, write = os.pipe()
-        os.close(read)
-        gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
-        os.close(write)
-        assert (gone.returncode, gone.stderr) == (NO_READER, b"")
+        assert unread(command, places) == (NO_READER, b"")
 
     @pytest.mark.parametrize(("arguments", "code"), [(["decide", "--help"], 0), ([], USAGE)])
     def test_the_help(self, places: dict[str, Any], arguments: list[str], code: int) -> None:
@@ -476,11 +481,7 @@ class TestStreams:
         assert (
             subprocess.run(command, capture_output=True, check=False, **places).returncode == code
         )
-        read, write = os.pipe()
-        os.close(read)
-        gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
-        os.close(write)
-        assert (gone.returncode, gone.stderr) == (NO_READER, b"")
+        assert unread(command, places) == (NO_READER, b"")
 
     def test_narrow_and_closed(self, places: dict[str, Any]) -> None:
         """JSON stays exact on a stream that holds Latin-1 alone.
