@@ -9,9 +9,11 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import yaml
 from typer.testing import CliRunner
 
 from labelled import labelled
-from raglab.cli import app, common
+from raglab.cli import app
 from raglab.cli.common import keep_inputs, show, shown_json, table_text
 from raglab.cli.door import (
     EXIT_CODES,
@@ -31,6 +33,7 @@ from raglab.cli.door import (
     INTERRUPTED,
     NO_READER,
     REFUSED,
+    UNAVAILABLE,
     USAGE,
     one_line,
     refusal,
@@ -40,6 +43,7 @@ from raglab.cli.live import _response_text
 from raglab.store.files import InputError, Where, csv_text, input_error
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.values import ModelUnavailableError
 
 SECRET = "hunter2"  # noqa: S105 - nobody's
 URL = f"postgresql+psycopg://ann:{SECRET}@127.0.0.1:1/rag?sslpassword={SECRET}"
@@ -65,28 +69,14 @@ def raised(error: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: st
     return CliRunner().invoke(app, [*arguments, "policy"])
 
 
-def _database_error() -> Exception:
-    return sqlalchemy.exc.OperationalError("select 1", {}, Exception(f"cannot open {URL}"))
-
-
-def _yaml_error() -> Exception:
-    try:
-        yaml.safe_load("a: [b\nc: d")
-    except yaml.YAMLError as error:
-        return error
-    raise AssertionError
-
-
 FOREIGN = [
-    _yaml_error(),
+    yaml.YAMLError("expected ','\n  in line 1"),
     RecursionError("maximum recursion depth exceeded"),
-    _database_error(),
+    sqlalchemy.exc.OperationalError("select 1", {}, Exception(f"cannot open {URL}")),
     MemoryError(),
-    IsADirectoryError(errno.EISDIR, "Is a directory", "x"),
     OSError(errno.ENOSPC, "No space left on device"),
-    OSError(errno.EIO, "Input/output error", b"odd\xff\x1bname"),
+    OSError(errno.EIO, "Input/output error", "odd\x1bname"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-    UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed"),
     OverflowError("Python int too large to convert to C long"),
     ModuleNotFoundError("No module named 'numba'", name="numba"),
     pd.errors.ParserError("Error tokenizing data.\nC error: EOF inside string"),
@@ -104,26 +94,24 @@ class TestErrors:
     ) -> None:
         """Gets rule, value and remedy in one line, and no stack."""
         ended = raised(error, monkeypatch)
-        assert ended.exit_code == REFUSED
-        assert ended.stderr.startswith("raglab: ")
-        assert ended.stderr.count("\n") == 1
-        assert ", got " in ended.stderr
-        assert ";" in ended.stderr.partition(", got ")[2]
+        assert (ended.exit_code, ended.stderr.count("\n")) == (REFUSED, 1)
+        assert re.match(r"raglab: .+, got .+; .+ --debug\.", ended.stderr)
         assert not any(text in ended.output for text in ("Traceback", "[Errno", SECRET, "\x1b"))
+        stack = CliRunner().invoke(app, ["--debug", "policy"]).stderr
+        assert "Traceback" in stack
+        assert not any(text in stack for text in (SECRET, "\x1b"))
 
     def test_what_raglab_raises_is_said_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its messages hold rule, value and remedy already; a library's hold none."""
+        """Its messages are sentences with rule, value and remedy; those of a library are none."""
         error = input_error(Where("a.jsonl", 3), "query must be a string", "quote it", "7")
         assert raised(error, monkeypatch).stderr == f"raglab: {error}\n"
-        with pytest.raises(ValueError, match="fetch_k") as ours:
-            common.parse_costs(["fetch_k"])
-        assert refusal(ours.value).text == str(ours.value)
-        with pytest.raises(ValueError, match="invalid literal") as theirs:
-            int("x")
-        assert (
-            "files and options must fit the command, got ValueError: invalid literal"
-            in refusal(theirs.value).text
-        )
+        for kind in (ValueError, KeyError, ImportError):
+            assert refusal(kind("gate must be l0, got 'x'.")) == (
+                "gate must be l0, got 'x'.",
+                REFUSED,
+            )
+        assert refusal(KeyError("l0"))[1] == INTERNAL
+        assert refusal(ModelUnavailableError("no server")) == ("no server", UNAVAILABLE)
 
     def test_what_nobody_foresaw(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Is an error inside raglab, in one line with its code.
@@ -168,23 +156,24 @@ class TestErrors:
         [
             (["decide"], "raglab: Missing argument 'path'; see `raglab decide --help`.\n"),
             (["nothing"], "raglab: No such command 'nothing'; see `raglab --help`.\n"),
-            (["tune", "t", "--trials", "x"], "got 'x'; see `raglab tune --help`.\n"),
-            (["tune", "t", "--seed", "-1"], "got '-1'; see `raglab tune --help`.\n"),
+            (["tune", "t", "--seed", "x"], "see `raglab tune --help`.\n"),
         ],
     )
     def test_wrong_usage_is_one_line(self, call: list[str], told: str) -> None:
-        """With the value and where the help stands."""
+        """With the place of the help."""
         ended = CliRunner().invoke(app, call)
-        assert ended.exit_code == 2
+        assert (ended.exit_code, ended.stderr.count("\n")) == (USAGE, 1)
         assert ended.stderr.endswith(told)
-        assert ended.stderr.count("\n") == 1
 
-    @pytest.mark.parametrize("argument", ["a\0b", "odd\udcff.csv"])
-    def test_arguments_that_are_no_text(self, argument: str) -> None:
-        """A NUL and a byte that is no UTF-8 are refused before anything is read."""
-        ended = CliRunner().invoke(app, ["decide", argument])
-        assert ended.exit_code == REFUSED
-        assert "must be text in UTF-8 without NUL, got '" in ended.stderr
+    def test_arguments_that_are_no_text(self) -> None:
+        """A byte that is no UTF-8 is refused before anything else."""
+        ended = CliRunner().invoke(app, ["odd\udcff"])
+        assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
+
+    def test_a_warning_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without the line of source that raised it."""
+        monkeypatch.setattr("raglab.cli.load_policy", lambda _: warnings.warn("a\nb", stacklevel=1))
+        assert CliRunner().invoke(app, ["policy"]).stderr.startswith("warning: a b\n")
 
     def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
@@ -221,7 +210,6 @@ class TestPasswords:
             ["metrics", URL],
             ["audit", "--log", URL],
             ["decide", URL],
-            ["decide", URL, "--debug"],
             ["index", URL, "--out", URL],
             ["simulate", "--means", URL],
         ],
@@ -433,6 +421,15 @@ class TestInputs:
         assert f"--out {tmp_path}" not in told
 
 
+def unread(command: list[str], places: dict[str, Any]) -> tuple[int, bytes]:
+    """Exit code and stderr of a command whose output nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
+    os.close(write)
+    return gone.returncode, gone.stderr
+
+
 class TestStreams:
     """The process itself, with streams that are full, closed or narrow."""
 
@@ -441,7 +438,9 @@ class TestStreams:
         """Return the arguments of `subprocess.run`, and a policy whose text is no ASCII."""
         (tmp_path / "p.yaml").write_text("patterns: {deny: ['é😀']}\n", encoding="utf-8")
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("RAGLAB_") and name != "PYTHONUNBUFFERED"
         }
         return {
             "cwd": tmp_path,
@@ -466,22 +465,13 @@ class TestStreams:
             ended = subprocess.run(
                 command, stdout=full, stderr=subprocess.PIPE, check=False, **places
             )
-        told = (
-            b"raglab: the standard output: the system must be able to read or write it, got No "
-            b"space left on device"
-        )
-        assert ended.returncode == REFUSED
-        assert ended.stderr.startswith(told)
+            untold = subprocess.run([*command, "--none"], stderr=full, check=False, **places)
+        assert (ended.returncode, untold.returncode) == (REFUSED, USAGE)
+        assert b"got a stream: No space left on device; " in ended.stderr
         assert ended.stderr.count(b"\n") == 1
-        read, write = os.pipe()
-        os.close(read)
-        gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
-        os.close(write)
-        assert (gone.returncode, gone.stderr) == (NO_READER, b"")
+        assert unread(command, places) == (NO_READER, b"")
 
-    @pytest.mark.parametrize(
-        ("arguments", "code"), [(["--help"], 0), (["decide", "--help"], 0), ([], USAGE)]
-    )
+    @pytest.mark.parametrize(("arguments", "code"), [(["decide", "--help"], 0), ([], USAGE)])
     def test_the_help(self, places: dict[str, Any], arguments: list[str], code: int) -> None:
         """Asked for, it is the output; without a command it is shown in place of one.
 
@@ -491,20 +481,23 @@ class TestStreams:
         assert (
             subprocess.run(command, capture_output=True, check=False, **places).returncode == code
         )
-        read, write = os.pipe()
-        os.close(read)
-        gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
-        os.close(write)
-        assert (gone.returncode, gone.stderr) == (NO_READER, b"")
+        assert unread(command, places) == (NO_READER, b"")
 
     def test_narrow_and_closed(self, places: dict[str, Any]) -> None:
-        """JSON stays exact on a stream that holds ASCII alone.
+        """JSON stays exact on a stream that holds Latin-1 alone.
 
         A process without streams ends as it would.
         """
         command = [sys.executable, "-c", MAIN, "policy", "-p", "p.yaml", "--json"]
-        narrow = places | {"env": places["env"] | {"PYTHONIOENCODING": "ascii"}}
+        narrow = places | {"env": places["env"] | {"PYTHONIOENCODING": "latin-1"}}
         ended = subprocess.run(command, capture_output=True, check=True, **narrow)
-        assert json.loads(ended.stdout)["patterns"]["deny"] == ["é😀"]
-        closed = f"exec {sys.executable} -c '{MAIN}' policy >&- 2>&- <&-"
-        assert subprocess.run(["/bin/sh", "-c", closed], check=False, **places).returncode == 0
+        assert json.loads(ended.stdout.decode("latin-1"))["patterns"]["deny"] == ["é😀"]
+        closed = f"exec {sys.executable} -c '{{}}' policy >&- 2>&- <&-"
+        assert (
+            subprocess.run(["/bin/sh", "-c", closed.format(MAIN)], check=False, **places).returncode
+            == 0
+        )
+        number = "with standard_streams(): raise SystemExit(os.open(os.devnull, 0))"
+        code = f"import os; from raglab.cli.door import standard_streams\n{number}"
+        ended = subprocess.run(["/bin/sh", "-c", closed.format(code)], check=False, **places)
+        assert ended.returncode > 2

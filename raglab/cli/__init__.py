@@ -60,8 +60,7 @@ from raglab.cli.door import (
     DEBUG_VARIABLE,
     EXIT_CODES,
     Door,
-    close_standard_streams,
-    open_standard_streams,
+    standard_streams,
 )
 from raglab.policy_parts.arms import ARMS
 from raglab.store.files import make_folder
@@ -112,11 +111,8 @@ def shared_options(
 
 def main() -> None:
     """Run the command line; print errors as one line and return the exit code."""
-    open_standard_streams()
-    try:
+    with standard_streams():
         app()
-    finally:
-        close_standard_streams()
 
 
 @app.command(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from raglab.cli.door import echo, json_escapes
 from raglab.progress import silence
 from raglab.store.files import Where, csv_text, input_error, map_texts, write_bytes
 from raglab.words.characters import visible
@@ -379,7 +378,7 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 
     What would move a cursor or turn the reading direction is shown as an escape.
     """
-    echo(visible(text, lines=True) + end, err=err)
+    typer.echo(visible(text, lines=True) + end, err=err, nl=False)
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
@@ -389,7 +388,7 @@ def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 
 
 def say_json_text(text: str) -> None:
     """Print a text of JSON for programs."""
-    echo(shown_json(text) + "\n")
+    typer.echo(shown_json(text))
 
 
 def shown_json(text: str) -> str:
@@ -404,7 +403,7 @@ def shown_json(text: str) -> str:
     return "".join(
         character
         if character == "\n" or visible(character) == character
-        else json_escapes(character)
+        else json.dumps(character)[1:-1]
         for character in text
     )
 
