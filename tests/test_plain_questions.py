@@ -23,7 +23,6 @@ from raglab.lab.certification import certify_policy
 from raglab.lab.trace_comparison import pair_cases
 from raglab.store.case_labels import first_form, question_fingerprint
 from raglab.store.policies import Policy
-from raglab.store.score_tables import ScoreRow, _cases
 from raglab.store.traces import Trace
 from raglab.values import Case
 from raglab.words.characters import plain_question
@@ -183,13 +182,6 @@ def test_a_baseline_of_raglab_0_1_0_is_paired(trace: Trace) -> None:
     )
     assert former.cases != now.cases
     assert compare_baselines(former, now).cases == 120
-
-
-@every_way
-def test_a_table_of_scores_is_matched_by_question(trace: Trace, way: Callable[[str], str]) -> None:
-    """A row whose question is written otherwise is of the case."""
-    rows = [ScoreRow(ids=(), questions=(way(case.query),), scores={}) for case in trace.cases]
-    assert _cases(trace, rows, "scores") == [case.id for case in trace.cases]
 
 
 def test_cases_of_one_question_share_a_fingerprint() -> None:

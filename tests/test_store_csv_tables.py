@@ -17,7 +17,6 @@ from raglab.audit.label_samples import read_labels
 from raglab.cli.logs import _read_table
 from raglab.store.csv_tables import csv_frame, csv_records, table_text
 from raglab.store.files import InputError
-from raglab.store.score_tables import score_table
 
 # Delimiter, decimal mark, lead and encoding of a table, as programs write it.
 DIALECTS = {
@@ -56,7 +55,7 @@ def quiet(function: Callable[..., object], *arguments: object, **more: object) -
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> None:
-    """Cases, chunks, scores, rounds, signals, labels and documents are those of the plain file."""
+    """Cases, chunks, rounds, signals, labels and documents are those of the plain file."""
     labels = [
         ["question", "label", "expect_sources"],
         [QUESTIONS[0], "ok", "a.md"],
@@ -77,12 +76,6 @@ def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> N
     trace = raglab.trace_from_frame(
         hits.set_axis(["case_id", "query", "hit_id", "score", "label"], axis=1)
     )
-    scores = table(
-        tmp_path / "s.csv",
-        dialect,
-        [["user_input", "faith"], [QUESTIONS[0], 0.5], [QUESTIONS[1], 0.25]],
-    )
-    assert quiet(score_table, trace, scores)["faith"].tolist() == [0.5, 0.25]  # type: ignore[index]
     values = table(tmp_path / "v.csv", dialect, [["case_id", "judge"], ["q2", 0.25], ["q1", 0.5]])
     judged = quiet(trace.with_signal, "judge", values, higher="surer", unit="probability")
     assert judged.columns["judge"].ravel().tolist() == [0.5, 0.25]  # type: ignore[attr-defined]

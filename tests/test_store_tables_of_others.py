@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab.store.files import InputError
-from raglab.store.score_tables import score_table
 from raglab.values import Chunk, Corpus
 
 ASKED = pd.DataFrame(
@@ -42,53 +41,6 @@ def heard(function: Any, *arguments: Any, **more: Any) -> tuple[Any, list[str]]:
     return result, [str(warning.message) for warning in caught]
 
 
-# Kind M: columns that vanish.
-@pytest.mark.parametrize("gap", ["nan", "NaN", "N/A", "", None, float("nan"), pd.NA])
-def test_a_missing_cell_keeps_its_column(gap: Any) -> None:
-    """Whatever it is written as; its case has no score."""
-    table = pd.DataFrame(
-        {"user_input": ASKED["question"], "faith": pd.Series([gap, 0.5, 0.25], dtype=object)}
-    )
-    scores, texts = heard(score_table, raglab.trace_from_frame(HITS), table)
-    assert scores["faith"].isna().tolist() == [True, False, False]
-    assert not [text for text in texts if "left out" in text]
-
-
-def test_columns_without_scores_are_named() -> None:
-    """Those that hold none at all, and those that hold words beside numbers."""
-    table = pd.DataFrame(
-        {
-            "user_input": ASKED["question"],
-            "faith": [0.5, 0.25, 1.0],
-            "blank": [None] * 3,
-            "words": ["nan"] * 3,
-            "mixed": [0.5, "fine", 1.0],
-            "texts": ["0.5", "1", "0.25"],
-        }
-    )
-    scores, texts = heard(score_table, raglab.trace_from_frame(HITS), table)
-    assert sorted(scores) == ["faith", "texts"]
-    assert scores["texts"].tolist() == [0.5, 1.0, 0.25]
-    assert any(
-        "2 of 5 columns hold no score in any row and are left out: 'blank', 'words'" in text
-        for text in texts
-    ), texts
-    assert any(
-        "column mixed is left out: 1 of 3 cells are no numbers, the first 'fine' in row 1" in text
-        for text in texts
-    )
-    assert any("3 of 3 cells of column texts are numbers as texts" in text for text in texts)
-
-
-def test_texts_are_no_scores(recwarn: pytest.WarningsRecorder) -> None:
-    """A year among answers makes no metric, and no warning."""
-    table = pd.DataFrame(
-        {"user_input": ASKED["question"], "faith": [1, 0, 1], "response": ["1945", "Ann", "yes"]}
-    )
-    assert list(score_table(raglab.trace_from_frame(HITS), table)) == ["faith"]
-    assert not list(recwarn)
-
-
 @pytest.mark.parametrize("name", ["id", "case_id"])
 def test_an_index_of_ids_is_read(name: str) -> None:
     """As the column that it is named for."""
@@ -110,14 +62,10 @@ def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
     assert heard(raglab.load_cases, with_ids)[1] == []
 
 
-def test_an_index_of_hits_and_of_scores_is_read_or_named() -> None:
+def test_an_index_of_hits_is_read_or_named() -> None:
     """`case_id` is, `id` may be that of a hit."""
     trace = raglab.trace_from_frame(HITS.set_index("case_id"))
     assert [case.id for case in trace.cases] == ["q1", "q2", "q3"]
-    scores = pd.DataFrame(
-        {"faith": [0.5, 0.25, 1.0]}, index=pd.Index(["q3", "q2", "q1"], name="case_id")
-    )
-    assert score_table(trace, scores, tool="ragas")["faith"].tolist() == [1.0, 0.25, 0.5]
     renamed = HITS.drop(columns="case_id").set_index(pd.Index(["x", "y", "z"], name="id"))
     assert any(
         "the index 'id' is not read" in text for text in heard(raglab.trace_from_frame, renamed)[1]
@@ -138,7 +86,7 @@ def test_columns_without_a_value_are_named() -> None:
     )
 
 
-@pytest.mark.parametrize("door", ["cases", "chunks", "scores", "hits", "rounds"])
+@pytest.mark.parametrize("door", ["cases", "chunks", "hits", "rounds"])
 def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
     """No pandas name such as `reward.1` stands for the second."""
     path = tmp_path / "t.csv"
@@ -146,7 +94,6 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
     doors: dict[str, Any] = {
         "cases": lambda: raglab.load_cases(path),
         "chunks": lambda: raglab.load_corpus(path),
-        "scores": lambda: score_table(raglab.trace_from_frame(HITS), path),
         "hits": lambda: raglab.trace_from_frame(pd.concat([HITS, HITS[["label"]]], axis=1)),
         "rounds": lambda: raglab.off_policy.estimate(
             pd.concat([HITS, HITS[["label"]]], axis=1).assign(action=0, reward=1, propensity=1),
@@ -155,14 +102,6 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
     }
     with pytest.raises(ValueError, match=r"columns.* must have different names, got 'label' twice"):
         doors[door]()
-
-
-def test_a_table_of_scores_without_a_case_is_refused() -> None:
-    """By the columns that it lacks."""
-    with pytest.raises(
-        InputError, match=r"must have one of the columns case_id, .* got only 'faith'"
-    ):
-        score_table(raglab.trace_from_frame(HITS), pd.DataFrame({"faith": [0.5]}), tool="ragas")
 
 
 # A corpus as a table of chunks, and back.

@@ -50,6 +50,11 @@ class TestOrder(NamedTuple):
         """Losses of the candidates on the pilot, in the order of the tests, [M]."""
         return None if self.pilot is None else self.pilot.subset(self.places)
 
+    @property
+    def n_tests(self) -> int:
+        """Tests among which the allowed error is divided."""
+        return len(self.places) if self.method == "holm" else 1
+
 
 def candidate_order(
     pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: CertificationSettings

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
-from raglab.certify import Certificate, DataNeed, Promise
+from raglab.certify import Certificate, DataNeed, Promise, TestMethod
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import (
@@ -322,8 +322,9 @@ def certify_best(
         # Which candidates are tested, and in which order, is settled before the cases to certify on
         # are looked at.
         order = candidate_order(pilot, cases, offered, terms)
-    n_tests = len(offered) if order.method == "holm" else 1
-    missing = missing_cases(cases.n_questions, terms.targets, terms.costs, terms.level, n_tests)
+    missing = missing_cases(
+        cases.n_questions, terms.targets, terms.costs, terms.level, order.n_tests
+    )
     if missing and terms.mix is None:
         return _untested(cases, offered, order, terms, missing)
     notes = _depth_note(trace, listed) if listed else _warn_of_refusals(replayed, start, arm)
@@ -396,35 +397,18 @@ def _certification(
     counts = question_losses(
         held.losses, measured, tried, cases.questions, names, terms.arm, terms.costs
     )
-    units, labels, failed = None, None, failed_count(held_out)
-    if terms.mix is not None:
-        units = unit_cells(
-            held.counted,
-            measured,
-            tried,
-            cases.questions,
-            names,
-            terms.arm,
-            terms.costs,
-            failed=failed,
-        )
-        labels = metrics.label_counts(units[0, 0]) - failed
-    corners = terms.corners(labels)  # which may be refused
+    failed = failed_count(held_out)
+    units, labels, of_mix = _labels_in_mix(held, measured, tried, cases, terms, failed)
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
-    of_mix: tuple[Any, ...] = ()
-    if units is not None and corners is not None and terms.mix is not None:
-        of_mix = (terms.mix.rows, terms.mix.is_fixed, corners.tolist(), units.tolist())
     key_at = partial(
         certification_key, tried, counts, targets, arm=arm_name, costs=costs, of_mix=of_mix
     )
     look, key, hypotheses, terms = _noted_look(terms, offered, cases, len(tried), key_at)
-    delta, corners = terms.delta, terms.corners(labels)
+    corners = terms.corners(labels)
     if corners is not None:
-        n_tests = len(tried) if order.method == "holm" else 1
-        counts = in_mix(
-            counts, held.counted.cells, units, names, terms.costs, corners, terms.level / n_tests
-        )
+        cells, level = held.counted.cells, terms.level / order.n_tests
+        counts = in_mix(counts, cells, units, names, terms.costs, corners, level)
     tested = sequence_test(counts, order, targets, terms.level)
     # Of the pilot alone, since a hint from these cases would be a second test.
     near = _nearest(order, targets, terms.level)
@@ -435,44 +419,27 @@ def _certification(
         _first_tested(offered, tried, order, terms, cases.n_questions) if is_family else ("", ())
     )
     judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)
-    reason = certificate_reason(
-        tested.failed or tested.promises,
-        tested.binding,
-        delta,
-        order.method,
-        judged._replace(failed=failed),
-        certified=tested.certified,
-    )
-    still = [each for at, each in enumerate(tested.promises) if counts.mixed(at) is None]
-    needs = data_needs(still, terms.level)
+    needs = _needs(tested, counts, terms.level)
+    of_needs = [need_note(name, need, cases.n_questions + failed) for name, need in needs.items()]
     of_labels, mix_notes = _mix_facts(held, counts, tested, terms)
     certificate = Certificate(
-        chosen=tried[tested.chosen].policy_id if tested.certified else None,
-        certified=_passed_ids(tried, tested),
-        coverage=float(counts.coverage[tested.chosen]) if tested.certified else 0.0,
         promises=tested.promises,
         binding=tested.binding,
-        delta=delta,
+        delta=terms.delta,
         method=order.method,
         tested=tested.n_tested,
         candidates=len(offered),
         cases=cases.n_questions,
-        reason=reason,
+        reason=_reason(tested, judged._replace(failed=failed), terms.delta, order.method),
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
         looks=look.number,
         spent=look.spent,
-        over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
-        free=free_policies(held, targets, terms.costs, terms.level, corners)
-        if tested.certified
-        else (),
+        **_facts(held, counts, tried, tested, terms, corners),
         basis=str(counts.basis),
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
         hypotheses=hypotheses,
-        mix=None if terms.traffic is None else terms.traffic.rows,
-        mix_corners=() if corners is None else tuple(map(tuple, corners.tolist())),
-        **_counted_as_wrong(counts, tested.chosen),
     )
     # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
     facts = certificate.rows | _check_facts(held_out, key, arm_name, terms)
@@ -483,12 +450,7 @@ def _certification(
         needs=needs,
         nearest=near.alpha,
         notes=(
-            *(() if tested.certified else untested),
-            *(
-                need_note(name, need, cases.n_questions + failed)
-                for name, need in needs.items()
-                if not tested.certified
-            ),
+            *(() if tested.certified else (*untested, *of_needs)),
             *filter(None, [headline_note(held_out, alone)]),
             *certificate_notes(
                 certificate,
@@ -508,6 +470,36 @@ def _certification(
         failed=failed,
         label_needs=of_labels,
     )
+
+
+def _labels_in_mix(
+    held: SplitCounts,
+    measured: TraceView,
+    tried: Sequence[Policy],
+    cases: CertifyCases,
+    terms: CertificationSettings,
+    failed: int,
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, tuple[Any, ...]]:
+    """Cells of each question, cases of each label, and what marks a look in a stated mix.
+
+    None without a mix; a mix may be refused.
+    """
+    if terms.mix is None:
+        return None, None, ()
+    units = unit_cells(
+        held.counted,
+        measured,
+        tried,
+        cases.questions,
+        list(terms.targets),
+        terms.arm,
+        terms.costs,
+        failed=failed,
+    )
+    labels = metrics.label_counts(units[0, 0]) - failed
+    corners = terms.corners(labels)
+    of_corners = None if corners is None else corners.tolist()
+    return units, labels, (terms.mix.rows, terms.mix.is_fixed, of_corners, units.tolist())
 
 
 def _mix_facts(
@@ -532,6 +524,51 @@ def _mix_facts(
         for name, need in needs.items()
     ]
     return needs, [*lines, *notes, *few_labels_note(counts.mix)]
+
+
+def _needs(tested: SequenceResult, counts: RateCounts, level: float) -> dict[str, DataNeed]:
+    """Cases that targets need, of those that no mix weighs."""
+    promises = [each for at, each in enumerate(tested.promises) if counts.mixed(at) is None]
+    return data_needs(promises, level)
+
+
+def _reason(tested: SequenceResult, judged: JudgedCases, delta: float, method: TestMethod) -> str:
+    return certificate_reason(
+        tested.failed or tested.promises,
+        tested.binding,
+        delta,
+        method,
+        judged,
+        certified=tested.certified,
+    )
+
+
+def _facts(
+    held: SplitCounts,
+    counts: RateCounts,
+    tried: Sequence[Policy],
+    tested: SequenceResult,
+    terms: CertificationSettings,
+    corners: NDArray[np.float64] | None,
+) -> dict[str, Any]:
+    """What a certificate says of the mix and of the chosen candidate, where one is certified."""
+    at = tested.chosen
+    facts = {
+        "chosen": None,
+        "certified": _passed_ids(tried, tested),
+        "coverage": 0.0,
+        "mix": None if terms.traffic is None else terms.traffic.rows,
+        "mix_corners": () if corners is None else tuple(map(tuple, corners.tolist())),
+        **_counted_as_wrong(counts, at),
+    }
+    if not tested.certified:
+        return facts
+    return facts | {
+        "chosen": tried[at].policy_id,
+        "coverage": float(counts.coverage[at]),
+        "over_ask": float(counts.over_ask[at]),
+        "free": free_policies(held, terms.targets, terms.costs, terms.level, corners),
+    }
 
 
 def _passed_ids(tried: Sequence[Policy], tested: SequenceResult) -> tuple[str, ...]:
@@ -611,8 +648,7 @@ def _untested(
     import pandas as pd
 
     targets, n_cases = terms.targets, cases.n_questions
-    n_tests = len(offered) if order.method == "holm" else 1
-    text = missing_sentence(missing, n_cases, targets, terms.level, n_tests)
+    text = missing_sentence(missing, n_cases, targets, terms.level, order.n_tests)
     certificate = Certificate(
         chosen=None,
         certified=(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,17 +89,7 @@ def traffic_mix(
         values.append(label)
         drawn.append((name, row.get(STRATUM, ""), chance, row.get("sample_size", "")))
     chances = {(name, stratum): chance for name, stratum, chance, _ in drawn}
-    if not all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn):
-        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
-        raise input_error(Where(source), rule, "keep it as it was written")
-    check_whole_samples(drawn, source)
-    ids = Counter((row.get("sample", ""), row.get("request_id", "")) for _, row in rows)
-    repeated = [name for name, n in ids.items() if n > 1 and name[1]]
-    if repeated or (is_finite and not all(row.get(STRATUM) for _, row in rows)):
-        rule = "a sheet must have each request once, and a stratum in each row or in none"
-        raise input_error(
-            Where(source), rule, "keep it as it was written", shown_value(repeated[:1])
-        )
+    _check_draws([row for _, row in rows], drawn, chances, source, is_finite=is_finite)
     if not any(values):
         rule, remedy = f"a row must have a {QUESTION_LABEL}", "label some questions"
         raise input_error(Where(source), rule, remedy, f"none in {len(rows)} rows")
@@ -125,3 +115,25 @@ def traffic_mix(
         labels=tuple(labels),
     )
     return replace(mix, is_fixed=delta is not None)
+
+
+def _check_draws(
+    rows: Sequence[Mapping[str, str]],
+    drawn: Sequence[tuple[str, str, float, str]],
+    chances: Mapping[tuple[str, str], float],
+    source: str,
+    *,
+    is_finite: bool,
+) -> None:
+    """Raise InputError unless the rows are whole samples, each drawn as its stratum was."""
+    if not all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn):
+        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
+        raise input_error(Where(source), rule, "keep it as it was written")
+    check_whole_samples(drawn, source)
+    ids = Counter((row.get("sample", ""), row.get("request_id", "")) for row in rows)
+    repeated = [name for name, n in ids.items() if n > 1 and name[1]]
+    if repeated or (is_finite and not all(row.get(STRATUM) for row in rows)):
+        rule = "a sheet must have each request once, and a stratum in each row or in none"
+        raise input_error(
+            Where(source), rule, "keep it as it was written", shown_value(repeated[:1])
+        )

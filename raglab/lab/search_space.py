@@ -564,14 +564,22 @@ class Goal:
         return traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
 
     def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
-        """Shares of the labels at which costs are taken, [3]; None where they are the sample's."""
+        """Shares of the labels at which costs are taken, [3]; None where they are the sample's.
+
+        Args:
+          cells: cases by cell, [..., 20].
+        """
         traffic = self.traffic
         if traffic is None:
             return None
         return traffic.center(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
 
     def in_traffic(self, cells: NDArray[Any]) -> NDArray[Any]:
-        """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's."""
+        """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's.
+
+        Args:
+          cells: cases by cell, [..., 20].
+        """
         shares = self.shares(cells)
         return cells if shares is None else weighed_by_mix(cells, shares).weights
 
@@ -609,7 +617,11 @@ class Goal:
         return mix_weighings(cells, self.traffic)
 
     def worst_cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Largest expected cost of a case at any mix inside the stated one, [...]."""
+        """Largest expected cost of a case at any mix inside the stated one, [...].
+
+        Args:
+          cells: cases by cell, [..., 20].
+        """
         vertices = self.vertices(cells)
         if vertices is None:
             return self.cost(cells)

@@ -152,9 +152,7 @@ def crossing_ends(
       rivals: lines of the other policies, [P, ...].
     """
     # costs nearer than that are equal, and equal at an end alone is no crossing
-    first, last = (
-        np.round(theirs - ours, DIGITS) for theirs, ours in zip(rivals, own, strict=True)
-    )
+    first, last = (np.round(rival - line, DIGITS) for rival, line in zip(rivals, own, strict=True))
     with np.errstate(invalid="ignore", divide="ignore"):
         at = first / (first - last)
     never = (first <= 0.0) & (last <= 0.0)

@@ -607,9 +607,12 @@ def _paired_counts(
 
 
 class Weighed(NamedTuple):
-    """Cases by cell, and the sums of their weights and of the squares of these, [..., 20] each.
+    """Cases by cell and their weights, of mean 1 over the cases.
 
-    Weights have the mean 1 over the cases.
+    Attributes:
+      counts: cases by cell, [..., 20].
+      weights: sums of their weights, [..., 20].
+      squares: sums of the squares of the weights, [..., 20].
     """
 
     counts: NDArray[np.int64]
@@ -617,7 +620,11 @@ class Weighed(NamedTuple):
     squares: NDArray[np.float64]
 
     def settled(self, cell: int) -> Weighed:
-        """The same where the undecided answers are all right, or all wrong, see `settled_cells`."""
+        """The same where the undecided answers are all right, or all wrong, see `settled_cells`.
+
+        Args:
+          cell: `RIGHT_CELL` or `WRONG_CELL`.
+        """
         return Weighed(*(settled_cells(cells, cell) for cells in self))
 
 
@@ -625,6 +632,9 @@ def effective_counts(weighed: Weighed) -> tuple[NDArray[np.float64], NDArray[np.
     """Count and cases of each rate, [..., rates] each, of as many independent cases as it is worth.
 
     Of weights that are all 1 these are the counts themselves.
+
+    Args:
+      weighed: cases by cell with weights, [..., 20] each.
 
     Source: effective number of cases, Kish 1965.
     """
