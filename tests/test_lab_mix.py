@@ -236,6 +236,8 @@ class TestInclusion:
             _tuned(drawn, mix=MIX)
         with pytest.raises(ValueError, match=PROBABILITY):
             _tuned(_weighed(trace, [None, *[0.5] * 79]))
+        with pytest.raises(ValueError, match="group must be"):
+            raglab.fit_decision(drawn, POLICY, group="intent")
 
     def test_a_weighted_fit_is_that_of_copies(self) -> None:
         """A weight of two is the case twice."""

@@ -270,6 +270,18 @@ def test_nothing_crosses_where_the_cases_cannot_tell() -> None:
     assert (everywhere.low, everywhere.high) == (-inf, inf)
 
 
+def test_a_tie_at_an_end_is_no_crossing() -> None:
+    """Of policies that cost the same where all are ok, one is cheaper up to there."""
+    label = np.array([0, 0, 1, 1])
+    own, rival = np.array([1.0, 1.0, 0.0, 0.0]), np.ones((1, 4))
+    at = crossing(own, rival, ["other"], label)
+    assert at is not None
+    assert (at.low, at.high) == (-inf, inf)
+    never = crossing(rival[0], np.array([own]), ["other"], label)
+    assert never is not None
+    assert never.low >= never.high
+
+
 def test_an_interval_of_mixes_widens_what_a_point_says() -> None:
     """The value stays in the middle, the interval reaches over all corners."""
     cells = np.zeros((1, metrics.N_CELLS), dtype=np.int64)

@@ -19,15 +19,23 @@ from raglab import metrics
 from raglab.io import save_shards
 from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
 from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certified_losses import certified_tally, counted_losses, in_mix, unit_cells
+from raglab.lab.certified_losses import (
+    COST,
+    UNEARNED_CELL,
+    certified_tally,
+    counted_losses,
+    in_mix,
+    unit_cells,
+)
 from raglab.lab.search_space import always_answer
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.metrics import binomial_p
 from raglab.metrics.intervals import Stratum
 from raglab.metrics.mix_tests import MixTest
-from raglab.metrics.mixes import checked_mix, estimated_mix
+from raglab.metrics.mixes import estimated_mix
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from test_failed_calls import castle, recorded
 
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
@@ -312,8 +320,20 @@ def test_another_mix_is_another_look(trace: Trace, tmp_path: Path) -> None:
     for mix in (MIX, MIX):
         found = certify_policy(trace, POLICY, targets=RISK, mix=mix, looks=looks)
         assert found.certificate.looks == 1
+    for other in ({"ok": 0.9}, {"ok": (0.94, 0.95), "refuse": (0.05, 0.06), "ambiguous": 0.0}):
+        with pytest.raises(ValueError, match="certified on once"):
+            certify_policy(trace, POLICY, targets=RISK, mix=other, looks=looks)
+
+
+def test_an_estimate_with_its_own_error_is_another_look(trace: Trace, tmp_path: Path) -> None:
+    """Its intervals alone are not what a certificate was tested at."""
+    looks = tmp_path / "looks.jsonl"
+    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 15, 0)),)
+    shown: Any = estimated_mix(drawn, 0.05, is_finite=False, labels=("ok", "refuse"))  # type: ignore[arg-type]
+    certify_policy(trace, POLICY, targets=RISK, mix=shown, looks=looks)
+    stated = replace(shown, is_fixed=True)
     with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, POLICY, targets=RISK, mix={"ok": 0.9}, looks=looks)
+        certify_policy(trace, POLICY, targets=RISK, mix=stated, looks=looks)
 
 
 def asked_twice(labels: tuple[str, str]) -> Trace:
@@ -339,10 +359,39 @@ def test_a_question_counts_once_with_its_worst_case() -> None:
     assert units.sum(axis=2).tolist() == [[39, 39]]
     assert (units[0, :, 0] == counted.cells[0, 0]).all()
     assert (units[0, :, 1] == counted.cells[0, 1] - 1).all()
-    failed = unit_cells(counted, trace, [policy], questions, names, failed=2)[0, 0]
-    assert metrics.label_counts(failed).tolist() == [41, 0, 2]
     with pytest.raises(ValueError, match="one label, got several for 1 of 39"):
         certify_policy(asked_twice(("ok", "refuse")), POLICY, targets=RISK, mix={"ok": 0.9})
+
+
+@LAWFUL
+@given(
+    st.lists(st.integers(0, 3), min_size=9, max_size=9),
+    st.sampled_from(["hallucination_rate", "false_refusal_rate", "over_ask_rate", COST]),
+    st.sampled_from(range(metrics.CELLS)),
+    st.sampled_from([0.1, 0.3, 0.6]),
+)
+def test_failed_calls_never_help(row: list[int], name: str, cell: int, alpha: float) -> None:
+    """Whatever they would have been: p is at least that of them decided so."""
+    cells = np.ones((1, metrics.N_CELLS), dtype=np.int64)
+    cells[0, metrics.PLAIN_CELLS :] = 0
+    cells[0, [at for places in PLACES for at in places]] += row
+    unearned = np.arange(metrics.N_CELLS) == UNEARNED_CELL
+    trace = labelled(1, {"": int(cells.sum())})
+    counted = certified_tally(trace, [POLICY], None)._replace(cells=cells + 2 * unearned)
+    costs = {"ok": {"refused": 0.4}, "refuse": {"answered_wrong": 2.0}} if name == COST else None
+    units = unit_cells(counted, trace, [POLICY], np.arange(len(trace)), [name], None, costs, 0, 2)
+    with_failed = of_cells(units[:, 0], (name,), CORNERS, costs=costs)
+    decided = of_cells(
+        cells + 2 * (np.arange(metrics.N_CELLS) == cell), (name,), CORNERS, costs=costs
+    )
+    assert with_failed.p(0, alpha)[0] >= decided.p(0, alpha)[0] - 1e-12
+
+
+def test_a_failed_call_is_no_case_of_a_label() -> None:
+    """A label with a share needs a case that was decided."""
+    trace = recorded(castle(12, split="certify"), [3, 7, 11])
+    with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
+        certify_policy(trace, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.1})
 
 
 def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified: Any) -> None:
@@ -368,6 +417,7 @@ def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified: Any) -> N
     "changed",
     [
         {"mix": "ok"},
+        {"mix": None},
         {"mix_corners": []},
         {"mix_corners": [[0.5, 0.5]]},
         {"mix_corners": [[2, -1, 0]]},

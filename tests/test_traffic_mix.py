@@ -26,6 +26,8 @@ from raglab.metrics.mixes import TrafficMix, checked_mix, estimated_mix
 from raglab.store.files import InputError
 from test_lab_traffic_review import unlabelled
 
+WHOLE = "a sheet must have each request once, and a stratum in each row or in none"
+HALF = "a sample must have all drawn rows|inclusion_probability must|a stratum in each row"
 DRAW = "inclusion_probability must be in"
 COLUMN = "column question_label must be ok, refuse, ambiguous or empty"
 NO_COLUMN = "must have a column question_label"
@@ -276,6 +278,8 @@ class TestSheets:
             (lambda rows: rows[rows["question_label"] != ""], "a sample must have all drawn rows"),
             (lambda rows: pd.concat([rows, rows[:1]]), "a sample must have all drawn rows"),
             (lambda rows: rows.drop(columns="stratum"), DRAW),
+            (lambda rows: rows.assign(request_id="r1"), WHOLE),
+            (lambda rows: rows.assign(stratum=rows["stratum"].where(rows.index % 2 > 0, "")), HALF),
             (lambda rows: rows.assign(inclusion_probability=np.linspace(0.1, 1, len(rows))), DRAW),
             (lambda rows: rows.assign(inclusion_probability=2.0), DRAW),
             (lambda rows: rows.assign(inclusion_probability=""), "inclusion_probability must"),
