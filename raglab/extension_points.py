@@ -39,7 +39,7 @@ def missing(what: str, room: str) -> NoReturn:
     modules = {path.name for place in _folders() for path in Path(place, room).glob("*.py")}
     is_damaged = bool(modules) and "__init__.py" not in modules
     state = "which lacks its __init__.py" if is_damaged else "which is not installed"
-    message = f"{what} is in raglab/extensions/{room}, {state}: install raglab-toolkit as a whole"
+    message = f"{what} is in raglab/extensions/{room}, {state}: install raglab-toolkit as a whole."
     raise MissingExtensionError(message, name=f"{ROOMS}.{room}")
 
 

@@ -62,7 +62,7 @@ def traffic_mix(
       >>> sheet = pd.DataFrame({"question_label": ["ok"] * 80 + ["refuse"] * 16 + [""] * 4})
       >>> for part in str(traffic_mix(sheet)).split(" by "):
       ...     print(part)
-      ok 0.833 (0.688 to 0.917), refuse 0.167 (0.0831 to 0.312), ambiguous 0 (0 to 0.114)
+      ok 0.833 (0.6875 to 0.9169), refuse 0.167 (0.08311 to 0.3125), ambiguous 0 (0 to 0.1141)
       96 labels of 100 requests, delta 0.05
     """
     source = str(sample) if isinstance(sample, str | Path) else "sample"
