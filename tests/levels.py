@@ -344,6 +344,12 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_quality_of_unseen_groups_is_not_flattered",
         ),
         "test_lab_label_sampling.py": ("test_distances_are_those_of_flips",),
+        "test_lab_mix.py": (
+            "TestInclusion.test_a_study_of_a_drawn_sample",
+            "TestStudies.test_the_model_is_corrected_and_the_fit_is_not",
+            "TestStudies.test_the_sample_s_mix_is_the_default",
+            "test_a_report_says_of_which_traffic_it_is",
+        ),
         "test_lab_ranking.py": ("test_the_ideal_is_the_best_order_that_there_is",),
         "test_lab_rates_by_group.py": ("test_the_report_shows_groups_beside_the_certificate",),
         "test_lab_selection.py": (
@@ -701,6 +707,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestOffer.test_the_two_lists",
         ),
         "test_live_trace_building.py": ("TestBatches.test_stopped_before_the_trace_was_written",),
+        "test_mix_certificates.py": ("test_many_candidates_and_shards_give_the_same",),
         "test_store_files.py": ("test_there_is_one_door_to_write_by",),
     },
 }

@@ -103,7 +103,7 @@ class TestRegistry:
         rooms(a="POINTS = {}")
         text = (
             r"^arm x is in raglab/extensions/b, which is not installed: install raglab-toolkit as "
-            r"a whole$"
+            r"a whole\.$"
         )
         with pytest.raises(MissingExtensionError, match=text) as caught:
             extension("arm.x", "b", "arm x")

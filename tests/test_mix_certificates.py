@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import raglab
 from labelled import free_policy, labelled
 from raglab import metrics
-from raglab.io import save_shards
 from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certified_losses import (
@@ -300,7 +300,7 @@ def three_labels() -> Trace:
 def test_many_candidates_and_shards_give_the_same(trace: Trace, tmp_path: Path) -> None:
     """Without a split tune all are tested at once; of shards too."""
     whole = certify_best(trace, POLICY, targets=RISK, paths=ONE, mix=MIX)
-    save_shards([trace], tmp_path / "shards", shard=130)
+    raglab.io.save_shards([trace], tmp_path / "shards", shard=130)
     of_shards = certify_best(
         Trace.open(tmp_path / "shards"), POLICY, targets=RISK, paths=ONE, mix=MIX
     )
