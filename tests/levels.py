@@ -633,7 +633,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_any_cases_any_order",
             "test_the_order_of_the_cases_is_nothing",
         ),
-        "test_experiments_beir.py": ("*",),
         "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[folder-twenty]",

@@ -54,7 +54,6 @@ EXCEPTIONS = {
     "bench_index.py": "measures the indexes themselves",
     "certificates.py": "declares families of candidates and looks for the nearest target itself",
     "certified_coverage.py": "fits the decision model on folds of its own",
-    "chunking.py": "counts the tokens that the encoder does not read",
     "clarify.py": "measures the parts of the clarification study and the reading of fields",
     "clarify_worlds.py": "makes worlds of words, split as the replies are",
     "document_worlds.py": "reads the tables of contents of labelled documents",
