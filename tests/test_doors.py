@@ -52,8 +52,6 @@ EXCEPTIONS = {
     "asking.py": "counts the gaps that the parser sees in questions of other sets",
     "bandit_inference.py": "measures the intervals, with streams of chance of its own",
     "bench_index.py": "measures the indexes themselves",
-    "certificates.py": "declares families of candidates and looks for the nearest target itself",
-    "certified_coverage.py": "fits the decision model on folds of its own",
     "clarify.py": "measures the parts of the clarification study and the reading of fields",
     "clarify_worlds.py": "makes worlds of words, split as the replies are",
     "document_worlds.py": "reads the tables of contents of labelled documents",
