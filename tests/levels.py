@@ -22,9 +22,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/clarification/test_default_table_chain.py": (
             "test_a_hundred_cells_are_altered",
         ),
-        "extensions/clarification/test_clarify_worlds.py": (
-            "test_the_bundled_documents_are_a_world",
-        ),
         "extensions/clarification/test_five_failures.py": ("test_each_is_asked_and_answered",),
         "extensions/clarification/test_guides.py": (
             "test_the_page_on_clarification_runs",
