@@ -599,7 +599,7 @@ def test_the_labelled_questions_are_well_formed() -> None:
 @pytest.mark.parametrize("half", ["design", "judged"])
 @pytest.mark.parametrize("flag", ["graph", "table"])
 def test_the_labelled_questions_open_what_they_need(half: str, flag: str) -> None:
-    """English and French; the judged half had .938 and 1 of what opened, .938 and 1 of the needs."""
+    """English and French; the judged half of graph has precision and recall .938, of table 1."""
     rows = [row for row in labelled_questions() if row["half"] == half and row["lang"] != "de"]
     opened = [row[flag] for row in rows if getattr(intent(row["question"]), flag) >= 0.5]
     assert sum(opened) / len(opened) >= 0.9
