@@ -54,7 +54,6 @@ EXCEPTIONS = {
     "bench_index.py": "measures the indexes themselves",
     "fields.py": "measures the reading of fields without a system around it",
     "judged.py": "measures the intervals and tests themselves, on arrays",
-    "llm_adapters.py": "measures each adapter of a model alone",
     "monitoring.py": "simulates the bets of the monitor, many streams at a time",
     "numerals.py": "measures the reading of numerals itself",
     "page_kind.py": "trains the classifier of first pages that the packs hold",
