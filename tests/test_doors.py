@@ -55,7 +55,6 @@ EXCEPTIONS = {
     "fields.py": "measures the reading of fields without a system around it",
     "judged.py": "measures the intervals and tests themselves, on arrays",
     "monitoring.py": "simulates the bets of the monitor, many streams at a time",
-    "numerals.py": "measures the reading of numerals itself",
     "page_kind.py": "trains the classifier of first pages that the packs hold",
     "mix_certificates.py": "simulates certificates on drawn cells",
     "selection_validity.py": "simulates selection and certification on drawn signals",
