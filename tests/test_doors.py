@@ -48,7 +48,6 @@ ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not pl
 }
 # Experiments that measure what no door offers, with what that is.
 EXCEPTIONS = {
-    "answers.py": "measures the extractive answers without a system around them",
     "asking.py": "counts the gaps that the parser sees in questions of other sets",
     "bandit_inference.py": "measures the intervals, with streams of chance of its own",
     "bench_index.py": "measures the indexes themselves",
@@ -60,7 +59,6 @@ EXCEPTIONS = {
     "selection_validity.py": "simulates selection and certification on drawn signals",
     "situations.py": "compares words as the replies are read",
     "stress.py": "holds the tables of a log against what was acknowledged",
-    "support.py": "measures the support scores themselves",
     "traffic_mix.py": "repeats the selection of `raglab.tune` under several mixes at once",
     "tuners.py": "repeats the selection of `raglab.tune` under several costs at once",
     "upgrades.py": "tests policies again that hold no certificate, on cases that it deals itself",
