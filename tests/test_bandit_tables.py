@@ -418,7 +418,7 @@ class TestSwitch:
 
     @pytest.mark.parametrize("cost", [0.0, 0.1, 0.6])
     def test_the_default_follows_costs(self, cost: float) -> None:
-        """Its value is within 5 % of thompson_nig's (whole range: experiments/bandit_worlds.py)."""
+        """Its value is within 5 % of thompson_nig's."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             default, nig = (
