@@ -1,11 +1,6 @@
 """Budgets on ParetoBandit's files: chosen on val_k4, judged once on test_k4.
 
-Online play without a budget; GSM8K.
-
-    python experiments/paretobandit.py [--data ../shared/data] [--replications 120]
-      [--no-budgets] [--no-online]
-    # studies of learners on validation
-    python experiments/paretobandit.py --no-budgets --no-online --trials 15
+    python experiments/paretobandit.py [--data ../shared/data] [--replications 20]
 
 Four language models as arms; a row has the prompt, its source, and every model's reward and cost in
 dollars.
@@ -15,29 +10,24 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from raglab import tune_bandit
 from raglab.bandit import (
     Bandit,
     Budget,
     Ledger,
-    State,
     Table,
     compare_plans,
     fit_priced_policy,
     frontier,
     learned_ledger,
-    learned_state,
     play_paced,
     ridge_strength,
     run,
@@ -47,16 +37,8 @@ from raglab.bandit import (
 MIXTURE = "best fixed mixture"  # row of `compare_plans`
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
 SHUFFLES, LOGS = 100, 5
-COLD, UNIFORM, MEASURED = "cold", "from a uniform log of validation", "from all arms of validation"
+COLD, UNIFORM = "cold", "from a uniform log of validation"
 SMALL, BUDGET_EXPLORATIONS = 0.1, (0.0, 0.05, 0.2)  # of learners under a budget
-ENGINE = "numba" if find_spec("numba") else "numpy"  # the same bits
-# What the online search tries on validation; the ridge follows from the data.
-COMPONENTS, SPREADS, EXPLORATIONS, PRIOR_MEANS = (
-    (0, 32),
-    (1.0, 0.1),
-    (0.0, 0.02, 0.05, 0.1, 0.2, 0.5),
-    (0.5, 1.0),
-)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -221,183 +203,13 @@ def learners_under_budgets(rows: Mapping[str, list[dict[str, Any]]], replication
     markdown(("$ a question", "policy", "reward", "spend of budget", "exploration"), lines)
 
 
-def mean_reward(
-    bandit: Bandit,
-    world: Table,
-    replications: int,
-    **more: Any,  # noqa: ANN401
-) -> tuple[float, float]:
-    """A learner's mean reward a round, each row met once, and its error over replications.
-
-    The error is the standard error.
-    """
-    rounds = len(world.value)
-    done = (
-        run(bandit, world, rounds=rounds, replications=replications, engine=ENGINE, **more).gross[
-            :, -1
-        ]
-        / rounds
-    )
-    return float(done.mean()), float(done.std(ddof=1) / np.sqrt(replications))
-
-
-def rows_of(table: Table, rows: slice) -> Table:
-    """Some rows of a table."""
-    by_row = ("value", "reward", "mask", "features", "ms")
-    cost = table.cost[rows] if table.has_costs else table.cost
-    return table._replace(cost=cost, **{name: getattr(table, name)[rows] for name in by_row})
-
-
-def measured_log(table: Table) -> pd.DataFrame:
-    """Log in which every question was put to every arm."""
-    rows, arm = np.divmod(np.arange(table.mask.size), table.n_arms)
-    log = pd.DataFrame(table.features[rows], columns=table.feature_names)
-    return log.assign(action=arm, reward=table.reward.ravel())
-
-
-def first_state(start: str, table: Table, bandit: Bandit, seed: int) -> State | None:
-    """State that a learner begins with.
-
-    None, a uniform log's, or one of every arm's reward on every row.
-    """
-    if start == COLD:
-        return None
-    if start == UNIFORM:
-        return learned_state(table, bandit, seed=seed)
-    return learned_state(measured_log(table), bandit, arms=table.arms, features=table.feature_names)
-
-
-def played(
-    start: str, history: Table, world: Table, bandit: Bandit, replications: int
-) -> tuple[float, float]:
-    """Mean reward and standard error of plays; with a uniform log, over five of them."""
-    if start != UNIFORM:
-        return mean_reward(
-            bandit, world, replications, seed=1, initial=first_state(start, history, bandit, 0)
-        )
-    each = replications // LOGS
-    means = [
-        mean_reward(
-            bandit, world, each, seed=seed, initial=first_state(start, history, bandit, seed)
-        )[0]
-        for seed in range(LOGS)
-    ]
-    return float(np.mean(means)), float(np.std(means, ddof=1) / np.sqrt(LOGS))
-
-
-def online(
-    tables: Mapping[tuple[int, float], Mapping[str, Table]], title: str, replications: int
-) -> None:
-    """LinUCB, each row once in random order.
-
-    Settings of each start are those of its best play on validation.
-
-    A start from history is chosen on halves of validation: one is the history, the other is played.
-    """
-    tried: dict[str, list[tuple[float, tuple[int, float], Bandit]]] = {
-        COLD: [],
-        UNIFORM: [],
-        MEASURED: [],
-    }
-    for (setting, parts), mean in itertools.product(tables.items(), PRIOR_MEANS):
-        val = parts["val"]
-        halves = [rows_of(val, slice(first, None, 2)) for first in (0, 1)]
-        strength = ridge_strength(val, prior_mean=mean)
-        for exploration, start in itertools.product(EXPLORATIONS, tried):
-            bandit = Bandit(
-                "lin_ucb", exploration=exploration, prior_mean=mean, prior_strength=strength
-            )
-            pairs = (
-                [(val, val)] if start == COLD else [(halves[0], halves[1]), (halves[1], halves[0])]
-            )
-            plays = [
-                played(start, history, world, bandit, replications // 4)[0]
-                for history, world in pairs
-            ]
-            tried[start].append((float(np.mean(plays)), setting, bandit))
-    val, test = (tables[next(iter(tables))][name] for name in ("val", "test"))
-    fixed = int(np.argmax(val.value.mean(axis=0)))
-    print(f"\n## Online, {title}: {len(tried[COLD])} settings tried on validation\n")
-    rows = [["best fixed arm of validation", "–", f"{test.value[:, fixed].mean():.4f}", "–", "–"]]
-    for start, trials in tried.items():
-        best, setting, bandit = max(trials, key=lambda trial: trial[0])
-        parts = tables[setting]
-        mean_test, error = played(start, parts["val"], parts["test"], bandit, replications)
-        settings = (
-            f"{setting[0]} components, spread {setting[1]:g}, exploration {bandit.exploration:g}, "
-        )
-        settings += f"prior_mean {bandit.prior_mean:g}, ridge {bandit.prior_strength:g}"
-        rows.append(
-            [f"lin_ucb, {start}", f"{best:.4f}", f"{mean_test:.4f}", f"{error:.4f}", settings]
-        )
-    for name in ("thompson_nig", "ucb1"):
-        mean_test, error = mean_reward(Bandit(name), test, replications, seed=1)
-        rows.append([f"{name}, cold", "–", f"{mean_test:.4f}", f"{error:.4f}", "default"])
-    markdown(("policy", "validation", "test", "standard error over replications", "settings"), rows)
-
-
-def gsm8k(path: Path) -> dict[tuple[int, float], dict[str, Table]]:
-    """Two models on GSM8K: even rows as validation, odd ones as test."""
-    rows = pd.read_csv(path)
-    models = [name for name in rows if rows[name].dtype == bool]
-    tables: dict[tuple[int, float], dict[str, Table]] = {}
-    for components, spread in itertools.product(COMPONENTS, SPREADS):
-        parts = {"val": rows[::2].reset_index(drop=True), "test": rows[1::2].reset_index(drop=True)}
-        fitted = text_features(
-            parts["val"]["prompt"].tolist(), components=components, spread=spread
-        )
-        tables[components, spread] = {}
-        for name, part in parts.items():
-            features = fitted.frame(part["prompt"].tolist())
-            frame = pd.concat([part[models].astype(float), features], axis=1)
-            tables[components, spread][name] = Table.from_frame(
-                frame, features=list(features), order="shuffled"
-            )
-    return tables
-
-
-def studies(rows: Mapping[str, list[dict[str, Any]]], trials: int) -> None:
-    """Settings and price of learners, searched on validation by `tune_bandit`, judged on test."""
-    tables = featured(rows, 0, SMALL)
-    sizes: dict[str, Any] = {"trials": trials, "replications": 5, "rounds": len(rows["val"])}
-    lines = []
-    for budget, policy in itertools.product(
-        (None, Budget(2.3e-4, "$"), Budget(6.6e-4, "$")), ("thompson_nig", "lin_ucb")
-    ):
-        engine = ENGINE if budget is None else "auto"  # no compiled loop keeps a budget
-        study = tune_bandit(
-            tables["val"],
-            bandit=policy,
-            judge=tables["test"],
-            budget=budget,
-            engine=engine,
-            **sizes,
-        )
-        value = "value" if budget is None else "reward"
-        for _, row in study.comparison.iterrows():
-            spend = "–" if budget is None else f"{row['of_budget']:.3f}"
-            gap = interval(row, "difference", "+.4f")
-            amount = "none" if budget is None else f"{budget.per_question:g}"
-            lines.append([amount, policy, row["policy"], interval(row, value, ".4f"), spend, gap])
-        print(f"\n{policy}, budget {budget}\n", *study.notes, sep="\n- ")
-    print("\n## tune_bandit: searched on validation, judged on test\n")
-    markdown(
-        ("$ a question", "learner", "policy", "reward", "spend of budget", "minus tuned"), lines
-    )
-
-
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--replications", type=int, default=120)
-    parser.add_argument("--no-budgets", action="store_true")
-    parser.add_argument("--no-online", action="store_true")
-    parser.add_argument(
-        "--trials", type=int, default=0, help="of each study of a learner; 0 leaves them out"
-    )
+    parser.add_argument("--replications", type=int, default=20)
     options = parser.parse_args()
     folder = options.data / "league" / "paretobandit"
     if not folder.is_dir():
@@ -408,21 +220,8 @@ def main() -> None:
     begun = time.perf_counter()
     rows = {name: read_rows(folder / f"{name}_k4.jsonl.gz") for name in ("val", "test")}
     print(f"ParetoBandit: {len(rows['val'])} prompts of validation, {len(rows['test'])} of test")
-    if not options.no_budgets:
-        budgets(rows)
-        learners_under_budgets(rows, max(2, options.replications // 6))
-    if options.trials:
-        studies(rows, options.trials)
-    if not options.no_online:
-        settings = itertools.product(COMPONENTS, SPREADS)
-        online(
-            {setting: featured(rows, *setting) for setting in settings},
-            "ParetoBandit",
-            options.replications,
-        )
-        path = options.data / "routellm-gsm8k" / "gsm8k_responses.csv"
-        if path.is_file():
-            online(gsm8k(path), "GSM8K of RouteLLM, two models", options.replications)
+    budgets(rows)
+    learners_under_budgets(rows, options.replications)
     print(f"\n{time.perf_counter() - begun:.0f} s")
 
 

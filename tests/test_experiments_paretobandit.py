@@ -24,14 +24,7 @@ def script() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
         module = importlib.import_module("paretobandit")
-        smaller = {
-            "COMPONENTS": (0,),
-            "SPREADS": (0.1,),
-            "EXPLORATIONS": (0.1,),
-            "PRIOR_MEANS": (1.0,),
-            "SHUFFLES": 2,
-        }
-        for name, value in (smaller | {"ENGINE": "numpy", "BUDGETS": (0.5,)}).items():
+        for name, value in {"SHUFFLES": 2, "BUDGETS": (0.5,)}.items():
             patch.setattr(module, name, value)
         yield module
     sys.modules.pop("paretobandit", None)
@@ -66,22 +59,12 @@ def test_a_priced_ridge_and_learners_of_own_files(
     for seed, name in enumerate(("val", "test")):
         write_rows(folder / f"{name}_k4.jsonl.gz", seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            sys, "argv", ["paretobandit.py", "--data", str(tmp_path), "--replications", "40"]
-        )
+        patch.setattr(sys, "argv", ["paretobandit.py", "--data", str(tmp_path)])
         script.main()
     lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     cells = {line[1]: float(line[2].split()[0]) for line in lines if line[0] == "| 0.5"}
     assert cells["ridge, price held"] > cells["best fixed mixture"] + 0.05
-    online = {
-        line[0].removeprefix("| "): float(line[2])
-        for line in lines
-        if len(line) == 5 and line[0].startswith("| lin_ucb")
-    }
-    assert set(online) == {
-        f"lin_ucb, {start}" for start in (script.COLD, script.UNIFORM, script.MEASURED)
-    }
-    assert online[f"lin_ucb, {script.MEASURED}"] > 0.8
+    assert cells.keys() >= {f"lin_ucb, {start}" for start in (script.COLD, script.UNIFORM)}
 
 
 def test_absent_files_are_named(
