@@ -25,7 +25,6 @@ from raglab.answering.extractive import (
     fit_answer_confidence,
     passage_lines,
     phrases,
-    short_answer,
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk, Generation
@@ -376,31 +375,6 @@ def test_phrases_of_each_kind() -> None:
     assert found["money"] == ["£1,200.50", "20 %"]
     assert found["name"] == ["May", "Rollo", "Rouen"]
     assert found["number"] == ["1", "2025", "1,200.50", "3", "20"]
-
-
-@pytest.mark.parametrize(
-    ("question", "sentence", "short"),
-    [
-        ("When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911.", "912"),
-        ("How much is the storm excess?", "Storm - Excess: £400; Flood: £1,000", "£400"),
-        ("Who led the Normans?", "The Normans were led by Rollo the Viking.", "Rollo"),
-        (
-            "Quand la prime est-elle due ?",
-            "La prime est due le 5 avril 2024 à Lyon.",
-            "5 avril 2024",
-        ),
-        (
-            "What do steam turbines produce?",
-            "Steam turbines produce electric power.",
-            "electric power",
-        ),
-        ("storm excess", "Storm excess.", "Storm excess."),
-        ("storm excess", "", ""),
-    ],
-)
-def test_short_answers(question: str, sentence: str, short: str) -> None:
-    """The nearest phrase of the expected kind, else nearest run of new words, else the sentence."""
-    assert short_answer(question, sentence) == short
 
 
 def test_a_fitted_confidence_is_a_rising_line_of_few_knots() -> None:

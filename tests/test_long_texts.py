@@ -101,7 +101,6 @@ READERS: dict[str, Callable[[str], object]] = {
     ),
     "expected kind": lambda one: extractive.expected_kind(one, PACK),
     "phrases": phrases_of_kinds,
-    "short answer": lambda one: extractive.short_answer("How much is the excess?", one),
     "extractive answer": lambda one: extractive.Extractive().answer(
         "What is the storm excess?", [chunk(one)]
     ),

@@ -12,7 +12,6 @@ from math import exp, log, nan
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
-import regex
 from numpy.typing import ArrayLike
 
 from raglab.answering.hygiene import clean
@@ -22,7 +21,6 @@ from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of, currencies, tables
 from raglab.words.packs import GENERIC, Pack
 from raglab.words.text import Piece, content_terms, fold_case, pieces
-from raglab.words.tokeniser import is_plain
 
 Kind = Literal["date", "money", "number", "name"]
 
@@ -395,100 +393,6 @@ def _kind_bonus(question: Question, line: PassageLine) -> float:
     return float(
         any(not phrase <= question.terms for phrase in kind_phrases(question.kind, line.text))
     )
-
-
-# Where the kind is open, what counts beside nearness to the question's words; chosen on SQuAD's
-# tune split.
-CAPITALS = 1.0  # share of words with a capital or a digit, the sentence's first left out
-WORDS = 0.2  # each word up to LONG
-LONG = 5
-
-_WRITTEN = r"[£$€¥]?\d(?:[\d.,'’\u00a0\u202f]*\d)?%?|[^\W\d_]\w*(?:['’.-]\w+)*|\S"
-_TOKEN = re.compile(_WRITTEN)
-_MARKED_TOKEN = regex.compile(_WRITTEN)  # for other scripts: its letters include their marks
-
-
-# characters that are searched for a phrase: each phrase is held against each word
-LONGEST_SENTENCE = 4_000
-
-
-class _Token(NamedTuple):
-    start: int
-    end: int
-    text: str
-    stems: tuple[str, ...]
-
-
-def short_answer(question: str, sentence: str) -> str:
-    """The phrase of a sentence that answers the question.
-
-    The sentence itself where it says nothing new, or no end.
-
-    Where the question asks for a date, a sum, a number or a name: the one nearest to the question's
-    words that is not in the question. Else the run of words between the question's words, or
-    punctuation, that is nearest to them.
-
-    Example:
-      >>> short_answer(
-      ...     "When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911."
-      ... )
-      '912'
-    """
-    if len(sentence) > LONGEST_SENTENCE:
-        return sentence
-    parsed_question = parse_question(question)
-    matches: Iterator[re.Match[str]] = (_TOKEN if is_plain(sentence) else _MARKED_TOKEN).finditer(
-        sentence
-    )
-    tokens = [_Token(*match.span(), match[0], line_stems(match[0])) for match in matches]
-    repeated = [
-        bool(token.stems) and set(token.stems) <= set(parsed_question.stems) for token in tokens
-    ]
-    spans: list[tuple[float, int, int]] = []
-    if parsed_question.kind is not None:
-        for start, end in phrases(parsed_question.kind, sentence):
-            terms = content_terms(sentence[start:end])
-            at = [i for i, token in enumerate(tokens) if token.start < end and token.end > start]
-            if at and not parsed_question.terms.issuperset(terms):
-                spans.append((_nearness(at, repeated), start, end))
-    if not spans:
-        for run in _content_runs(tokens, repeated):
-            marked = sum(
-                tokens[i].text[0].isupper() or tokens[i].text[0].isdigit() for i in run if i > 0
-            ) / len(run)
-            score = _nearness(run, repeated) + CAPITALS * marked + WORDS * min(len(run), LONG)
-            spans.append((score, tokens[run[0]].start, tokens[run[-1]].end))
-    if not spans:
-        return sentence
-    _, start, end = max(spans, key=lambda span: round(span[0], 9))
-    return sentence[start:end]
-
-
-def _nearness(run: Sequence[int], repeated: Sequence[bool]) -> float:
-    """Sum of one over one plus the distance in words, over the question's words in the sentence."""
-    places = [place for place, is_repeated in enumerate(repeated) if is_repeated]
-    return sum(1.0 / (1.0 + min(abs(place - run[0]), abs(place - run[-1]))) for place in places)
-
-
-def _content_runs(tokens: Sequence[_Token], repeated: Sequence[bool]) -> Iterator[list[int]]:
-    """Runs of words without punctuation and words of the question.
-
-    Function words at their ends left out.
-    """
-    run: list[int] = []
-    for i, token in enumerate(tokens):
-        if not repeated[i] and any(map(str.isalnum, token.text)):
-            run.append(i)
-            continue
-        yield from _trim_run(run, tokens)
-        run = []
-    yield from _trim_run(run, tokens)
-
-
-def _trim_run(run: Sequence[int], tokens: Sequence[_Token]) -> Iterator[list[int]]:
-    content_positions = [i for i in run if tokens[i].stems]
-    if content_positions:
-        yield list(range(content_positions[0], content_positions[-1] + 1))
 
 
 KNOTS = 17

@@ -34,7 +34,7 @@ from raglab.words.claim_words import (
 from raglab.words.code_blocks import split_code
 from raglab.words.languages import LANGUAGES
 from raglab.words.text import pieces, sentences
-from raglab.words.tokeniser import split_words, word_count
+from raglab.words.tokeniser import word_count
 
 SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
 # Keys of words that begin a clause, and of those that do so after a number.
@@ -604,26 +604,6 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
         places = evidence_words(known, {word.key for number in numbers for word in words[number]})
         scores[numbers] = [claim_support(words[number], places) for number in numbers]
     return scores
-
-
-def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
-    """Share of each claim's distinct words that its evidence has, in [0, 1], float64 [N].
-
-    The measure to beat.
-
-    Raises:
-      ValueError: claims and evidence differ in number.
-
-    Example:
-      >>> overlap_scores(["Hail is covered.", ""], [["Hail is not covered here."], []])
-      array([1., 0.])
-    """
-    _check_claims(claims, evidence)
-    claim_words = [frozenset(split_words(claim, underscores=True)) for claim in claims]
-    held = [frozenset(split_words("\n".join(texts), underscores=True)) for texts in evidence]
-    return np.array(
-        [len(a & b) / max(1, len(a)) for a, b in zip(claim_words, held, strict=True)], np.float64
-    )
 
 
 def split_claims(answer: str) -> list[str]:
