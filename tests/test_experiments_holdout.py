@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 import raglab
 from labelled import labelled
 from raglab.lab.search_space import always_answer
-from raglab.replay import tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
@@ -36,10 +34,7 @@ def scripts() -> Iterator[Any]:
             patch.setenv(name, "1")
         # at the end: tests have an arms.py too
         patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
-        modules = {
-            name: importlib.import_module(name)
-            for name in ("holdout", "platforms", "sets", "tuners")
-        }
+        modules = {name: importlib.import_module(name) for name in ("holdout", "sets", "tuners")}
     yield SimpleNamespace(**modules)
     for name in modules:
         del sys.modules[name]
@@ -88,36 +83,29 @@ def test_a_draw_leaves_cases_to_judge_on(scripts: Any) -> None:
         scripts.tuners.draw_rows(np.zeros(3, dtype=np.int8), scripts.tuners.Draw(3, 0))
 
 
-def test_right_if_answered_is_what_always_answer_has_right(scripts: Any) -> None:
-    """As many as the replay counts."""
-    cells = tally(trace(), [always_answer(policy())]).cells[0][:18].reshape(3, 3, 2)
-    cases = scripts.tuners.seen_cases(trace(), policy())
-    assert cases.right.sum() == cells[Status.ok, Status.ok, 1]
-    assert cases.signals.shape[1] == len(cases.label) == len(trace())
-
-
 def test_the_selection_alone_is_that_of_tune(scripts: Any) -> None:
     """Without the search of the chain: the same candidate, costs, nested estimate and judged cells.
 
-    Likewise for a deal that shares its models with a longer one.
+    By each cost matrix.
     """
-    draw, costs = scripts.tuners.Draw(60, 1), scripts.holdout.COSTS
-    found = {
-        (matrix, deal): outcome
-        for matrix, deal, outcome in scripts.tuners.selected(
-            trace(), policy(), draw, costs, [(3, 1), (3, 2)]
-        )
-    }
-    assert set(found) == {(matrix, deal) for matrix in costs for deal in ((3, 1), (3, 2))}
-    for (matrix, (folds, repeats)), outcome in found.items():
-        settings = {"trials": 5, "folds": folds, "repeats": repeats}
-        whole = scripts.tuners.tuned(trace(), policy(), draw, costs[matrix], **settings)
-        assert (outcome.selected, outcome.expected) == (whole.selected, whole.expected)
-        for name, cost in outcome.cross_validated.items():
-            assert cost == pytest.approx(whole.cross_validated[name], abs=1e-12)
-            assert outcome.savings[name] == pytest.approx(whole.savings[name], abs=1e-12)
-        for name in {*outcome.cells} - {scripts.tuners.ALWAYS}:
-            assert outcome.cells[name] == whole.cells[name]
+    tuners, draw, costs = scripts.tuners, scripts.tuners.Draw(60, 1), scripts.holdout.COSTS
+    deals: dict[str, int] = {"folds": 3, "repeats": 2}
+    found = dict(tuners.selected(trace(), policy(), draw, costs, **deals))
+    assert list(found) == list(costs)
+    drawn = tuners.tuning_trace(trace(), draw)
+    for matrix, outcome in found.items():
+        goal = raglab.Goal(costs=costs[matrix], targets={})
+        study = raglab.tune(drawn, policy=policy(), seed=1, goal=goal, trials=5, **deals)
+        assert (outcome.selected, outcome.expected) == (study.selected, study.held_out_estimate)
+        for name in outcome.costs.index:
+            for column in ("cross_validated", "gain", "std_error"):
+                assert outcome.costs.loc[name, column] == pytest.approx(
+                    study.costs.loc[name, column], abs=1e-12, nan_ok=True
+                )
+        cells = tuners.judged_cells(trace(), draw, study.policies)
+        for name in {*outcome.cells} - {tuners.ALWAYS, tuners.TUNED}:
+            assert outcome.cells[name] == cells[name]
+        assert outcome.cells[tuners.TUNED] == cells[study.selected]
 
 
 def test_a_rule_sees_the_drawn_cases_alone(scripts: Any) -> None:
@@ -134,57 +122,31 @@ def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scri
 
     `expected cost always` is what the drawn cases say is cheaper.
     """
-    draw = scripts.tuners.Draw(10, 0)
-    for matrix, _, outcome in scripts.tuners.selected(
-        trace(),
-        policy(),
-        draw,
-        {"default": None, "free": {"refuse": {"answered_wrong": 50}}},
-        [(2, 1)],
-    ):
-        free = (
-            "always-refuse"
-            if matrix == "free"
-            else min(scripts.tuners.FREE, key=outcome.cross_validated.get)
-        )
-        assert outcome.cells[scripts.tuners.ALWAYS] == outcome.cells[free]
-
-
-def unit_of(scripts: Any, path: Path, matrix: str, deal: str = "2x1") -> Any:
-    """A unit of the new rule on a saved trace."""
-    place = scripts.holdout.CaseSet("made", str(path), None)
-    return scripts.holdout.Unit(place, scripts.tuners.Draw(40, 0), matrix, f"new {deal}", 0)
+    draw, tuners = scripts.tuners.Draw(10, 0), scripts.tuners
+    matrices = {"default": None, "free": {"refuse": {"answered_wrong": 50}}}
+    for matrix, outcome in tuners.selected(trace(), policy(), draw, matrices, folds=2, repeats=1):
+        validated = outcome.costs["cross_validated"]
+        free = "always-refuse" if matrix == "free" else min(tuners.FREE, key=validated.get)
+        assert outcome.cells[tuners.ALWAYS] == outcome.cells[free]
 
 
 def test_a_run_that_was_killed_goes_on_where_it_was(scripts: Any, tmp_path: Path) -> None:
-    """What the log holds is not measured again, cut lines are skipped, a key's last line holds."""
+    """What the log holds is not measured again; cut lines are skipped; what fails stops nothing."""
     trace().save(tmp_path / "made.parquet")
-    log = tmp_path / "out" / "results.jsonl"
-    units = [
-        unit_of(scripts, tmp_path / "made.parquet", matrix) for matrix in ("default", "refuse10")
-    ]
-    assert scripts.holdout.measure_all(units[:1], log) == []
+    log, holdout = tmp_path / "out" / "results.jsonl", scripts.holdout
+    place = holdout.CaseSet("made", str(tmp_path / "made.parquet"), None)
+    first, again, large = (
+        holdout.Unit(place, scripts.tuners.Draw(*draw)) for draw in ((40, 0), (40, 1), (500, 7))
+    )
+    assert holdout.measure_all([first], log, folds=2, repeats=1) == []
+    before = holdout.read_log(log)
     with log.open("a") as file:
         file.write('{"key": "cut o')
-    assert scripts.holdout.measure_all(units, log) == []
-    texts = log.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(text)["matrix"] for text in texts] == ["default", "refuse10"]
-    lines = scripts.holdout.read_log(log)
-    scripts.holdout.append_line(log, {**lines[units[0].key], "seconds": -1.0})
-    assert scripts.holdout.read_log(log)[units[0].key]["seconds"] == -1.0
-
-
-def test_a_draw_that_fails_keeps_no_other_from_being_measured(scripts: Any, tmp_path: Path) -> None:
-    """The failure is printed with its place, the other result is in the log."""
-    trace().save(tmp_path / "made.parquet")
-    good = unit_of(scripts, tmp_path / "made.parquet", "default")
-    failed = scripts.holdout.measure_all(
-        [good._replace(draw=scripts.tuners.Draw(500, 7)), good], tmp_path / "results.jsonl"
-    )
-    assert len(failed) == 1
-    assert "made, Draw(size=500, number=7)" in failed[0]
-    assert "must leave cases to judge on" in failed[0]
-    assert list(scripts.holdout.read_log(tmp_path / "results.jsonl")) == [good.key]
+    failed = holdout.measure_all([large, first, again], log, folds=2, repeats=1)
+    assert [text.partition(":")[0] for text in failed] == ["made, Draw(size=500, number=7)"]
+    after = holdout.read_log(log)
+    assert list(after) == [first.key, again.key]
+    assert after[first.key] == before[first.key]
 
 
 def cells_of(**counts: int) -> list[int]:
@@ -201,77 +163,27 @@ REFUSE = cells_of(refuse_ok_0=6, refuse_refuse_0=3, refuse_ambiguous_0=1)
 SOME = cells_of(ok_ok_1=4, ok_ok_0=1, refuse_refuse_0=3, refuse_ok_0=1, ambiguous_ambiguous_0=1)
 
 
-def test_figures_are_those_counted_by_hand(scripts: Any) -> None:
-    """Ten cases: contract, status alone, cost under two matrices, and rates."""
-    row = scripts.holdout.figures(SOME, None)
-    assert (row["pass_rate"], row["status_rate"], row["held_out"]) == (0.7, 0.9, pytest.approx(0.3))
-    assert (row["false_refusal_rate"], row["hallucination_rate"], row["over_ask_rate"]) == (
-        1 / 6,
-        1 / 5,
-        0.0,
-    )
-    assert scripts.holdout.figures(ANSWER, {"refuse": {"answered_wrong": 10}})[
-        "held_out"
-    ] == pytest.approx(3.3)
-
-
-def line_of(
-    number: int, rule: str, selected: str, cells: dict[str, list[int]], **validated: float
-) -> dict[str, Any]:
-    """Line of the log under the default costs."""
-    about = {
-        "number": number,
-        "matrix": "default",
-        "rule": rule,
-        "selected": selected,
-        "expected": 0.2,
-    }
-    return {**about, "cells": cells, "cross_validated": validated}
-
-
-def test_costs_of_a_table_are_those_counted_by_hand(
-    scripts: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two draws, one with the old rule.
-
-    Means, the best free policy in hindsight, paired differences.
-    """
+def test_costs_of_a_table_are_those_counted_by_hand(scripts: Any) -> None:
+    """Two draws: means, the best free policy in hindsight, paired differences."""
     free = {"always-answer": ANSWER, "always-refuse": REFUSE, "defaults": ANSWER}
-    new = [{**free, "tuned": cells, "expected cost always": SOME} for cells in (SOME, REFUSE)]
-    old = {**free, "tuned": ANSWER, "confidence at least": SOME}
-    lines = [
-        line_of(0, "new 5x2", "expected cost", new[0]),
-        line_of(1, "new 5x2", "always-refuse", new[1]),
-        line_of(
-            0, "old", "always-answer", old, **{"always-answer": 0.6, "confidence at least": 0.5}
-        ),
-        line_of(1, "new 5x1", "always-answer", {**new[1], "tuned": ANSWER}),
-    ]
-    rows = scripts.holdout.costs_of(lines, "default", "new 5x2")
+    lines: list[dict[str, Any]] = []
+    for number, name, cells in ((1, "always-refuse", REFUSE), (0, "expected cost", SOME)):
+        judged = {**free, "tuned": cells, "expected cost always": SOME}
+        figures = {"selected": name, "expected": 0.2, "cells": judged}
+        lines.append({"number": number} | dict.fromkeys(scripts.holdout.COSTS, figures))
+    rows = scripts.holdout.costs_of(lines, "default")
     assert list(rows) == [0, 1]
-    assert (rows[0]["old"], rows[0][scripts.holdout.LOWEST]) == (
-        pytest.approx(0.6),
-        pytest.approx(0.3),
-    )
     assert scripts.holdout.best_free(rows) == "always-answer"
-    assert scripts.holdout.column(rows, "new").value == pytest.approx(0.5)
-    behind = scripts.holdout.column(rows, "new", "expected cost always")
-    assert (behind.value, behind.error) == (pytest.approx(0.2), pytest.approx(0.2))
-    scripts.holdout.print_costs({("made", 30): lines}, "new 5x2")
-    shown = capsys.readouterr().out
-    assert "| made, 30 | default | 2 (1) | 0.600 | 0.500 (0.200) |" in shown
-    assert "| -0.100 (0.200) |" in shown
-    assert "| expected cost 1, always-refuse 1 |" in shown
-    scripts.holdout.print_chain(
-        {("made", 0): [*lines, line_of(0, "chain", "chain", {"tuned": ANSWER})]}, "new 5x2"
-    )
-    shown = capsys.readouterr().out
-    assert (
-        "| made | default | 1 | 0.600 | 0.300 | 0.600 | always-answer 0.600 | +0.000 | +0.300 | "
-        "chain 1 |" in shown
-    )
-    scripts.holdout.print_deals({("made", 30): lines}, ["5x1", "5x2"])
-    assert "| made, 30 | default | 1 | -0.100 |" in capsys.readouterr().out
+    assert scripts.holdout.column(rows, "tuned").value == pytest.approx(0.5)
+    assert scripts.holdout.costs_of(lines, "refuse10")[0]["always-answer"] == pytest.approx(3.3)
+    _, *shown = scripts.holdout.cost_table({"made, 30": lines, "none": []})
+    assert len(shown) == 3
+    assert shown[0].startswith("| made, 30 | default | 2 | 0.500 (0.200) | 0.300 (0.000) |")
+    assert "| always-answer 0.600 (0.000) | -0.100 (0.200) | +0.200 (0.200) |" in shown[0]
+    assert shown[0].endswith("| always-refuse 1, expected cost 1 |")
+    _, row, bare = scripts.holdout.estimate_table({"made, 30": lines, "none": []})
+    assert row.startswith("| made, 30 | -0.300 (0.200) |")
+    assert bare == "| none | – | – | – |"
 
 
 def test_a_difference_above_its_standard_error_is_bold(scripts: Any) -> None:
@@ -298,15 +210,6 @@ def test_what_a_platform_said_becomes_a_trace(scripts: Any, tmp_path: Path) -> N
     frame = raglab.decide(made, always_answer(policy())).frame()
     assert frame["status"].tolist() == ["ok", "ok", "ok", "refuse"]
     assert frame["correct"].tolist() == [True, False, False, True]
-    assert scripts.tuners.seen_cases(made, policy()).signals[0, :3].tolist() == pytest.approx(
-        [90.0, 40.0, 50.0]
-    )
+    assert made.hits.s_rerank[:3, 0, 0, 0].tolist() == pytest.approx([0.9, 0.4, 0.5])
     with pytest.raises(ValueError, match="platform must be one of bert"):
         scripts.sets.hint3_trace(tmp_path, "watson")
-    # The same rows without a distance: one right and two wrong of three found; a half dismisses one
-    # of the wrong.
-    bare = scripts.platforms.platform_trace(tmp_path, "luis")
-    assert bare.meta["gates_off"] == ["l2", "density", "gap", "similarity", "confidence"]
-    assert [case.split for case in bare.cases] == ["tune", "tune", "certify", "certify"]
-    assert scripts.platforms.rates_row(bare) == "2/3 | 0/2 | 3/4 | 2/4 | 1/2 | 0/2 | 2/4 | 3/4"
-    assert scripts.platforms.reliability_row(bare).startswith("3 | 1.000 [")
