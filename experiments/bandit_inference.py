@@ -4,34 +4,26 @@ Tables drawn from a population, the truth from fresh ones.
 
     python experiments/bandit_inference.py [--tables 300] [--cases 200] [--rounds 500]
       [--replications 20]
-    python experiments/bandit_inference.py --part arms     # regret on arms of known means
-    python experiments/bandit_inference.py --part logs     # the direct method by status, learners
-                                                           # as targets
 
 For each of three populations a table is drawn so many times, and `compare_learners` is called on
 it. The truth is the mean over fresh tables of the same size and fresh chance, of which there are
-many more. The same holds for estimates of logs: the direct method by status, and learners as
-targets.
+many more.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from raglab import compare_learners
-from raglab.bandit import Bandit, Bernoulli, Table, baselines, run
+from raglab.bandit import Bandit, Table, baselines
 from raglab.bandit.environments import POLICY, feed, stream
 from raglab.bandit.fixed_plans import FIXED, UNIFORM
 from raglab.bandit.simulation import is_plain, kernel, stepwise_arms
-from raglab.lab.learner_comparison import compare_on_arms
-from raglab.off_policy import OverlapWarning, estimate
-from raglab.off_policy.targets import learner_probabilities
 
 LEARNERS = {name: Bandit(name) for name in ("thompson_beta", "ucb1", "lin_ucb")}
 ARMS, FEATURES = 3, 3
@@ -150,120 +142,6 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
     return rows_out
 
 
-def on_arms(sizes: argparse.Namespace) -> list[dict[str, object]]:
-    """Share of calls of `compare_on_arms` whose interval of the regret holds the expected one."""
-    means, rows = np.array([0.5, 0.5, 0.6]), []
-    learners = {name: LEARNERS[name] for name in ("thompson_beta", "ucb1")}
-    for replications in (20, 100):
-        held = dict.fromkeys(learners, 0)
-        truth = {
-            name: run(
-                bandit, Bernoulli(means), rounds=sizes.rounds, replications=20_000, seed=10**6
-            )
-            .regret[:, -1]
-            .mean()
-            for name, bandit in learners.items()
-        }
-        for seed in range(sizes.tables):
-            table = compare_on_arms(
-                means, learners, rounds=sizes.rounds, replications=replications, seed=seed
-            ).table
-            for row in table.to_dict("records")[:-1]:
-                held[row["policy"]] += (
-                    row["regret_low"] <= truth[row["policy"]] <= row["regret_high"]
-                )
-        rows += [
-            {
-                "learner": name,
-                "replications": replications,
-                "held %": 100 * held[name] / sizes.tables,
-            }
-            for name in held
-        ]
-    return rows
-
-
-# whether the context moves choice and reward; how far a model is off
-LOGS: dict[str, tuple[bool, float | None]] = {
-    "uniform choice": (False, None),
-    "choice follows the context": (True, None),
-    "model from outside, right": (True, 0.0),
-    "model from outside, 0.05 too high": (True, 0.05),
-}
-
-
-def direct(sizes: argparse.Namespace) -> list[dict[str, object]]:
-    """Status of the direct method, and how often its interval holds the truth, by status.
-
-    Doubly robust beside it.
-    """
-    rows = []
-    for name, (confounded, off) in LOGS.items():
-        held_by_status: dict[tuple[str, str], list[bool]] = {}
-        for number in range(sizes.tables):
-            rng = np.random.default_rng([sizes.seed, number])
-            x = rng.random(2000)
-            # Arm 1 is chosen where it pays least; a model from outside knows the chances, but for
-            # what it is off.
-            chosen = np.where(x < 0.5, 0.7, 0.3) if confounded else np.full(2000, 0.5)
-            p = np.column_stack([np.full(2000, 0.5), 0.3 + 0.4 * (x > 0.5)])
-            action = (rng.random(2000) < chosen).astype(int)
-            reward = (rng.random(2000) < p[np.arange(2000), action]).astype(float)
-            log = pd.DataFrame(
-                {
-                    "action": action,
-                    "reward": reward,
-                    "propensity": np.where(action, chosen, 1 - chosen),
-                }
-            )
-            if off is not None:
-                log[["q_0", "q_1"]] = p + off
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OverlapWarning)
-                table = estimate(log, [0.3, 0.7], ("dm", "dr"))
-            for row in table.to_dict("records"):
-                held_by_status.setdefault((row["estimator"], row["status"]), []).append(
-                    row["low"] <= 0.5 <= row["high"]
-                )
-        for (estimator, status), held in sorted(held_by_status.items()):
-            rows.append(
-                {
-                    "log": name,
-                    "estimator": estimator,
-                    "status": status,
-                    "logs": len(held),
-                    "held %": 100 * np.mean(held),
-                }
-            )
-    return rows
-
-
-def learners_as_targets(sizes: argparse.Namespace) -> list[dict[str, object]]:
-    """How often intervals hold what the learner's own probabilities should earn in those rounds.
-
-    What they should earn is their expected reward.
-    """
-    means, rows = np.array([0.3, 0.5, 0.6]), []
-    for name, bandit in {
-        "epsilon_greedy": Bandit("epsilon_greedy"),
-        "ucb1": Bandit("ucb1"),
-        "thompson_beta": Bandit(),
-    }.items():
-        held = []
-        for number in range(sizes.tables):
-            rng = np.random.default_rng([sizes.seed, number])
-            action = rng.integers(3, size=500)
-            reward = (rng.random(500) < means[action]).astype(float)
-            log = pd.DataFrame({"action": action, "reward": reward, "propensity": 1 / 3})
-            target = learner_probabilities(bandit, log, range(3), None, ())
-            table = estimate(log, target, ("ips", "snips", "dr"))
-            truth = (target @ means).mean()
-            held.append(((table["low"] <= truth) & (truth <= table["high"])).to_numpy())
-        share = 100 * np.mean(held, axis=0)
-        rows.append({"target": name, "ips": share[0], "snips": share[1], "dr": share[2]})
-    return rows
-
-
 def main() -> None:
     """Tables of coverage."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -276,16 +154,9 @@ def main() -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", choices=("tables", "arms", "logs"), default="tables")
     sizes = parser.parse_args()
-    if sizes.part == "tables":
-        for name in WORLDS:
-            print(pd.DataFrame(coverage(name, sizes)).round(4).to_string(index=False), flush=True)
-    elif sizes.part == "arms":
-        print(pd.DataFrame(on_arms(sizes)).round(1).to_string(index=False))
-    else:
-        print(pd.DataFrame(direct(sizes)).round(1).to_string(index=False), flush=True)
-        print(pd.DataFrame(learners_as_targets(sizes)).round(1).to_string(index=False))
+    for name in WORLDS:
+        print(pd.DataFrame(coverage(name, sizes)).round(4).to_string(index=False), flush=True)
 
 
 if __name__ == "__main__":
