@@ -6,7 +6,6 @@ An outcome a line, and two runs compared in pairs.
       out/asking.jsonl [--list]
     .venv/bin/python -m experiments.asking --read out/asking.jsonl --against out/asking-before.jsonl
       [--seed 33]
-    .venv/bin/python -m experiments.asking --strangers ../shared/data
 
 A set is a folder of `datasets` (`broker`, `sealed/devices`) or another, with `documents/` and any
 of `cases.jsonl`, `situations.jsonl` and `fields.jsonl`, or, where the writer of the questions wrote
@@ -25,13 +24,8 @@ counted unread; `--list` prints them.
 - A reply that names nothing must not become a vote, nor lead to an answer; a decline must not
   return what it declines.
 
-Intervals of a rate are exact (Clopper and Pearson). Those of a difference are a paired bootstrap:
-questions are drawn with all that hangs on them (the reply, the week later), set by set. All hold 95
-%.
-
-`--strangers` puts questions of other worlds to the bundled insurance system: ClariQ's requests and
-open-domain questions written for it (`OPEN_DOMAIN`), of no document; and MedQuAD's complete
-questions to MedQuAD's own answers, each of the file that answers it, under the generic pack.
+Intervals of a difference are a paired bootstrap: questions are drawn with all that hangs on them
+(the reply, the week later), set by set. They hold 95 %.
 """
 
 from __future__ import annotations
@@ -41,8 +35,6 @@ import csv
 import json
 import re
 import tempfile
-import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -62,16 +54,9 @@ from experiments.situations import (
     read_situations,
     response_line,
 )
-from raglab.extensions.clarification.gaps import find_gaps
-from raglab.extensions.clarification.question_parsing import parse_question
-from raglab.metrics import clopper_pearson
 from raglab.words.packs import Pack
 
-ROOT = Path(__file__).parent.parent
-DATASETS = ROOT / "datasets"
-BROKER = DATASETS / "broker"
-OPEN_DOMAIN = ROOT / "tests/extensions/clarification/data/gaps/open_domain.jsonl"
-FILES = 40  # of MedQuAD
+DATASETS = Path(__file__).parent.parent / "datasets"
 DRAWS = 4000  # of the bootstrap
 WANTS = {"ambiguous": "ask", "ok": "answer", "refuse": "refuse"}
 
@@ -150,12 +135,6 @@ MEASURES = (
     ),
     Measure("votes from replies that name a candidate", ((_of("reply", "vote"), _votes),)),
 )
-
-
-def rate(k: int, n: int) -> str:
-    """A rate with its counts and interval."""
-    low, high = clopper_pearson(k, n)
-    return f"{k}/{n} = {k / n if n else float('nan'):.2f} [{float(low):.2f}, {float(high):.2f}]"
 
 
 class CountedSet:
@@ -549,64 +528,8 @@ def _mean_value(values: Sequence[MeasureValue]) -> MeasureValue:
     return MeasureValue(f"{number:.3f}", number, np.mean([value.draws for value in values], axis=0))
 
 
-def strangers(data: Path) -> None:
-    """Print how often the insurance system asks back about other worlds, and what it asks."""
-    lines = OPEN_DOMAIN.read_text(encoding="utf-8").splitlines()
-    questions = {
-        "open domain": [row.get("question") or row["query"] for row in map(json.loads, lines)]
-    }
-    with (data / "clariq-train-dev" / "dev.tsv").open(encoding="utf-8", newline="") as file:
-        questions["ClariQ dev"] = list(
-            dict.fromkeys(row["initial_request"] for row in csv.DictReader(file, delimiter="\t"))
-        )
-    policy = raglab.Policy.load(BROKER / "policy.yaml")
-    with tempfile.TemporaryDirectory() as place:
-        raglab.build_index(raglab.load_corpus(BROKER), Path(place) / "index", policy=policy)
-        system = raglab.System.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
-        for name, texts in questions.items():
-            responses = [raglab.ask(question, system=system) for question in texts]
-            clarified = [
-                response["clarification"]["question_to_user"]
-                for response in responses
-                if response["clarification"] is not None
-            ]
-            ends = dict(Counter(response["status"] for response in responses))
-            print(f"{name}: asked what is missing {rate(len(clarified), len(texts))}; {ends}")
-            print(*(f"  {text}" for text in clarified), sep="\n")
-
-
-def medquad(data: Path) -> None:
-    """Print how often a complete question counts as incomplete, of the file that answers it."""
-    paths = sorted((data / "medquad-part").glob("*/*.xml"))[
-        :: max(1, len(list((data / "medquad-part").glob("*/*.xml"))) // FILES)
-    ]
-    kinds: Counter[str] = Counter()
-    total = 0
-    for path in paths:
-        root = ET.parse(path).getroot()  # noqa: S314 - a file of this machine
-        pairs = [
-            (element.findtext("Question") or "", element.findtext("Answer") or "")
-            for element in root.iter("QAPair")
-        ]
-        focus = (root.findtext("Focus") or path.stem).strip()
-        chunks = [
-            raglab.Chunk(
-                f"{path.stem}#{n}",
-                f"{focus} > {question.strip()}\n{answer.strip()}",
-                f"{path.stem}.md",
-                n,
-            )
-            for n, (question, answer) in enumerate(pairs, 1)
-        ]
-        for question, _ in pairs:
-            total += 1
-            gaps = find_gaps(parse_question(question, chunks), chunks)
-            kinds.update([gaps[0].kind] if gaps else [])
-    print(f"MedQuAD: a gap in a complete question {rate(kinds.total(), total)} {dict(kinds)}")
-
-
 def main() -> None:
-    """Run sets, read what was run, or print the rates on questions of other worlds."""
+    """Run sets, or read what was run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -622,7 +545,6 @@ def main() -> None:
     parser.add_argument("--read", type=Path, help="outcomes of a run before, in the place of a run")
     parser.add_argument("--against", type=Path, help="outcomes to compare with")
     parser.add_argument("--seed", type=int, default=33, help="of the bootstrap")
-    parser.add_argument("--strangers", type=Path, help="folder of the public data sets")
     options = parser.parse_args()
     if options.set and options.read:
         parser.error(
@@ -638,9 +560,6 @@ def main() -> None:
         if earlier is not None:
             check_same(outcomes, earlier)
         print(*comparison(outcomes, earlier, seed=options.seed), sep="\n")
-    if options.strangers is not None:
-        strangers(options.strangers)
-        medquad(options.strangers)
 
 
 if __name__ == "__main__":

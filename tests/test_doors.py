@@ -48,7 +48,7 @@ ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not pl
 }
 # Experiments that measure what no door offers, with what that is.
 EXCEPTIONS = {
-    "asking.py": "counts the gaps that the parser sees in questions of other sets",
+    "asking.py": "hands a pack on to the reading of fields",
     "bandit_inference.py": "measures the intervals, with streams of chance of its own",
     "bench_index.py": "measures the indexes themselves",
     "fields.py": "measures the reading of fields without a system around it",
