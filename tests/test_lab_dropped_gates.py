@@ -101,13 +101,13 @@ class TestActingGates:
 class TestNotes:
     """What a study, the command line and the report say."""
 
-    def test_the_gates_that_are_off_are_named_right_after_the_selection(
+    def test_the_gates_that_are_off_are_named_after_selection_and_traffic(
         self, studied: TuneResult
     ) -> None:
         """Both gates on answers, and what that means live."""
         assert studied.selected == THRESHOLD
         assert {"generation.enabled", "support.enabled"} <= studied.policy.diff().keys()
-        note = studied.notes[1]
+        note = studied.notes[2]
         assert note.startswith("Off in the selected policy")
         for word in ("generation", "support", "l2", "S6.8", "hygiene", '"support.enabled", True'):
             assert word in note
