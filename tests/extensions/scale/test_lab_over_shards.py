@@ -546,7 +546,7 @@ class TestArms:
             audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made
         ]
         same(audits[1].correlations, audits[0].correlations)
-        same(audits[1].policies, audits[0].policies)
+        same(audits[1].arms, audits[0].arms)
         same(audits[1].simulation, audits[0].simulation)
         sizes: dict[str, Any] = {
             "trials": 3,
