@@ -28,7 +28,6 @@ from raglab.lab.comparison import (
     compare,
     contests,
     policies_case_cells,
-    policy_case_cells,
     standings,
 )
 from raglab.lab.decision_fitting import fit_decision
@@ -150,8 +149,7 @@ class TestPolicies:
         with parallel_workers("threads", 2):
             assert np.array_equal(policies_case_cells(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
-            assert np.array_equal(policy_case_cells(parts, policy), row)
-            assert np.array_equal(policy_case_cells(trace, policy), row)
+            assert np.array_equal(policies_case_cells(parts, [policy]), [row])
             assert np.array_equal(decide(trace, policy).cells, row)
 
     def test_comparisons(self, seed: int, size: int) -> None:
