@@ -131,22 +131,6 @@ class Bounds(NamedTuple):
     hi: Floats
 
 
-class ClampShares(NamedTuple):
-    """Shares of the n rows with a reward that lie below lo and above hi, where the clamp binds.
-
-    NaN if n is 0.
-
-    Attributes:
-      low: share of the rows below lo; NaN if n is 0.
-      high: share of the rows above hi; NaN if n is 0.
-      n: rows with a reward.
-    """
-
-    low: float
-    high: float
-    n: int
-
-
 def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
     """Reward in [0, 1], [...]: (raw − lo) / (hi − lo), clamped.
 
@@ -231,36 +215,6 @@ def bounds(
         components = dict.fromkeys((*COMPONENTS, *OPTIONAL), 1.0)
     _, lo, hi = _reward_bounds(components, weights)
     return Bounds(_scalar_or_array(lo), _scalar_or_array(hi))
-
-
-def clamp_shares(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> ClampShares:
-    """Shares of the rows where the clamp binds.
-
-    A large one below means lost differences between late answers.
-
-    No row is above hi, since no component exceeds 1 and a negative latency is refused.
-
-    Args:
-      components: as for `reward`.
-      weights: of the components.
-
-    Example:
-      >>> late = {
-      ...     "margin": 0.1,
-      ...     "diversity": 0.0,
-      ...     "latency_ratio": [0.5, 3.0],
-      ...     "cache_hit": 0.0,
-      ...     "consistency": 0.0,
-      ... }
-      >>> clamp_shares(late)
-      ClampShares(low=0.5, high=0.0, n=2)
-    """
-    value, lo, hi = _reward_bounds(components, weights)
-    known = ~np.isnan(value) & (hi > lo)
-    n = int(known.sum())
-    if n == 0:
-        return ClampShares(float("nan"), float("nan"), 0)
-    return ClampShares(float((value < lo)[known].mean()), float((value > hi)[known].mean()), n)
 
 
 def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:

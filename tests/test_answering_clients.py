@@ -282,17 +282,10 @@ def test_a_call_whose_time_is_used_up_is_not_sent(server: JudgeServer) -> None:
 
 
 def test_a_completion_measures_its_tokens() -> None:
-    """Two tokens of .5 and .125: mean .25, least .125, first .5; without tokens nothing."""
+    """Two tokens of .5 and .125: mean .25; without tokens nothing."""
     reply = Completion("x", (TokenScore("a", math.log(0.5)), TokenScore("b", math.log(0.125))))
-    measured = (reply.mean_probability, reply.least_probability, reply.first_probability)
-    assert measured == pytest.approx((0.25, 0.125, 0.5))
-    nothing = Completion("x")
-    assert all(
-        map(
-            math.isnan,
-            (nothing.mean_probability, nothing.least_probability, nothing.first_probability),
-        )
-    )
+    assert reply.mean_probability == pytest.approx(0.25)
+    assert math.isnan(Completion("x").mean_probability)
 
 
 class Slow:

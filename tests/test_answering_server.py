@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from local_server import LocalServer, serving
 from raglab.answering.client import estimate_tokens
-from raglab.answering.generation import ModelGenerator, ModelRewriter, cited_passages
+from raglab.answering.generation import ModelGenerator, cited_passages
 from raglab.answering.hygiene import clean
 from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import ANSWER, LEAST_TOKENS, data_tokens, fit_passages
@@ -826,13 +826,12 @@ def test_a_prompt_is_shortened_before_it_is_sent(server: Server) -> None:
 
 
 def test_a_question_that_leaves_no_room_is_an_error_and_is_not_sent(server: Server) -> None:
-    """Neither a refusal nor a prompt that no passage is in; a rewriter keeps the question."""
+    """Neither a refusal nor a prompt that no passage is in."""
     with pytest.raises(
         ModelUnavailableError, match="raise max_prompt_tokens, or ask in fewer words"
     ) as caught:
         generator(server, "good").answer("Why? " * 4000, PASSAGES)
     assert caught.value.kind == "prompt too long"
-    assert rewriter(server, "query").rewrite("Why? " * 4000, [], 1) == "Why? " * 4000
     assert server.seen == []
 
 
@@ -900,42 +899,6 @@ def test_citations_are_valid_numbers_in_the_order_of_first_mention(
 ) -> None:
     """Of three passages."""
     assert cited_passages(text, 3) == positions
-
-
-def rewriter(server: Server, mode: str, **changes: Any) -> ModelRewriter:
-    """Rewriter that asks the server in one mode."""
-    own, further = split_settings(changes)
-    return ModelRewriter(client(server, mode, **own), **further)
-
-
-@pytest.mark.parametrize(
-    "mode",
-    ["slow", "closing", "empty", "null", "broken", "page", "failing", "length", "insufficient"],
-)
-def test_a_rewriter_whose_server_fails_leaves_the_question(server: Server, mode: str) -> None:
-    """Unchanged, letter by letter."""
-    question = "  What is\nthe excess? "
-    assert rewriter(server, mode).rewrite(question, ["The excess is £250."], 1) == question
-
-
-def test_a_rewritten_query_is_one_short_line(server: Server) -> None:
-    """Without quotes, markup and line breaks."""
-    assert rewriter(server, "query").rewrite("q", [], 1) == "excess for storm damage 2025"
-    assert rewriter(server, "query-tags").rewrite("q", [], 1) == "storm excess"
-    assert (
-        rewriter(server, "query-long", max_chars=20).rewrite("q", [], 1) == "storm storm storm st"
-    )
-    assert KEY not in rewriter(server, "echo").rewrite("q", [], 1)
-
-
-def test_a_rewriter_sends_the_best_passages_and_the_step(server: Server) -> None:
-    """As data, at most `max_passages` of them."""
-    rewriter(server, "query", max_passages=2).rewrite("q", ["one", "two", "three"], 3)
-    sent = server.seen[0].body["messages"][1]["content"]
-    assert "one" in sent
-    assert "two" in sent
-    assert "three" not in sent
-    assert sent.endswith("Attempt:\n> 3")
 
 
 @pytest.mark.parametrize(

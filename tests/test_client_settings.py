@@ -19,7 +19,7 @@ from generators import Weighed
 from judge_server import KEY
 from llama_server import GONE, LlamaServer, error, llama_server
 from raglab.answering import openai_client
-from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import MeteredClient
 from raglab.answering.openai_client import OpenAIClient
@@ -229,7 +229,6 @@ class TestClients:
         "make",
         [
             ModelGenerator,
-            ModelRewriter,
             MeteredClient,
             "clarification.model_calls:ModelCalls",
             *(

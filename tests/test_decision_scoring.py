@@ -15,7 +15,7 @@ import raglab
 from labelled import free_policy, labelled
 from parts import in_parts
 from raglab.cli import app
-from raglab.decision.scoring import status_only, status_only_count, status_only_sentence
+from raglab.decision.scoring import status_only, status_only_sentence, trace_status_only
 from raglab.lab.certification_texts import certificate_lines
 from raglab.store.traces import Trace
 from raglab.values import Case
@@ -75,7 +75,7 @@ def test_decisions_in_memory_and_over_parts() -> None:
     """Their repr and display say it, and are silent if all cases labelled ok state sources."""
     trace = alone({"tune": 40, "report": 20})
     parts: Any = in_parts(trace, 40)
-    assert status_only_count(trace) == status_only_count(parts) > 0
+    assert trace_status_only(trace).sum() == trace_status_only(parts).sum() > 0
     for decisions in (raglab.decide(trace, POLICY), raglab.decide(parts, POLICY)):
         assert sentence(trace) in repr(decisions)
         assert sentence(trace) in decisions._repr_html_()
@@ -165,7 +165,8 @@ def test_the_count_is_of_all_parts() -> None:
         parts = (alone({"": 40}), alone({"": 20}))
         meta: ClassVar[dict[str, Any]] = {}
 
-    assert status_only_count(Parts()) == sum(map(status_only_count, Parts.parts))
+    counts = [trace_status_only(part).sum() for part in Parts.parts]
+    assert trace_status_only(Parts()).sum() == sum(counts)
     assert np.issubdtype(status_only(alone({"": 4}).cases).dtype, np.bool_)
 
 

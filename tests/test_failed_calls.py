@@ -23,7 +23,7 @@ from raglab.decision.answered_traces import answered_traces
 from raglab.decision.failed_calls import FAILED_CALLS, answered_cases, failed_count, failed_sentence
 from raglab.decision.measured_trace import Measured
 from raglab.decision.scoring import headline_note
-from raglab.lab.certified_losses import count_rates
+from raglab.lab.certified_losses import certified_tally, tally_losses
 from raglab.lab.rates_by_group import group_rates
 from raglab.lab.slice_rates import slices
 from raglab.lab.trace_comparison import compare_traces
@@ -185,11 +185,13 @@ class TestCertificates:
     def test_bound(self, failed: int, *, is_compared: bool) -> None:
         """Of 40 answers."""
         trace = recorded(castle(40), range(failed))
-        counts = count_rates(trace, [OPEN], ["hallucination_rate"])
-        rest = count_rates(
-            answered_cases(recorded(castle(40))).subset(range(failed, 40)),
-            [OPEN],
+        counts = tally_losses(certified_tally(trace, [OPEN], None), ["hallucination_rate"], None)
+        rest = tally_losses(
+            certified_tally(
+                answered_cases(recorded(castle(40))).subset(range(failed, 40)), [OPEN], None
+            ),
             ["hallucination_rate"],
+            None,
         )
         assert counts.k[0, 0] == rest.k[0, 0] + failed
         assert counts.n[0, 0] == rest.n[0, 0] + failed

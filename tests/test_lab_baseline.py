@@ -16,7 +16,6 @@ from raglab.lab.baseline import (
     BaselineComparison,
     baseline_of,
     compare_baselines,
-    compare_with_baseline,
 )
 from raglab.lab.comparison import compare
 from raglab.lab.search_space import always_answer
@@ -248,7 +247,9 @@ class TestOnTraces:
         """Cost, rates and intervals are those of `compare` on the same cases."""
         costs = {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 10.0}}
         stored = baseline_of(trace, POLICY, costs=costs)
-        found = compare_with_baseline(trace, STRICT, stored, rates=["coverage"])
+        found = compare_baselines(
+            stored, baseline_of(trace, STRICT, costs=costs), rates=["coverage"]
+        )
         reference = compare(trace, POLICY, STRICT, costs=costs)
         sign = np.array(
             [
@@ -274,20 +275,24 @@ class TestOnTraces:
         ]
         other = replace(trace, cases=tuple(renamed))
         with pytest.raises(ValueError, match=r"must be paired with the baseline.*--save-baseline"):
-            compare_with_baseline(other, STRICT, baseline_of(trace, POLICY))
+            compare_baselines(baseline_of(trace, POLICY), baseline_of(other, STRICT))
 
     def test_the_same_policy_loses_exactly_nothing(self, trace: Trace) -> None:
         """Also through a file, and where the rows are in another order."""
         stored = baseline_of(trace, POLICY)
-        found = compare_with_baseline(
-            trace.subset(np.arange(len(trace))[::-1]), POLICY, stored, rates=list(RATES)
+        found = compare_baselines(
+            stored,
+            baseline_of(trace.subset(np.arange(len(trace))[::-1]), POLICY),
+            rates=list(RATES),
         )
         assert (found.frame()["loss"].dropna() == 0.0).all()
         assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
 
     def test_a_part_of_the_cases_is_paired(self, trace: Trace) -> None:
         """A split against the whole."""
-        found = compare_with_baseline(trace.split("report"), STRICT, baseline_of(trace, POLICY))
+        found = compare_baselines(
+            baseline_of(trace, POLICY), baseline_of(trace.split("report"), STRICT)
+        )
         assert (found.cases, found.unpaired["only in the baseline"]) == (100, 150)
 
     def test_cases_without_labels_and_without_any_are_refused(self, trace: Trace) -> None:
@@ -307,14 +312,14 @@ class TestText:
         before, after = many(range(80)), many([number for number in range(80) if number % 4 != 1])
         stored = baseline_of(before, ANSWERING)
         assert (stored.basis, stored.missing_answers) == ("text", 0)
-        found = compare_with_baseline(after, ANSWERING, stored)
+        found = compare_baselines(stored, baseline_of(after, ANSWERING))
         assert (found.cases, row(found, "expected_cost")["loss"], found.lost) == (
             80,
             0.25,
             ("expected_cost",),
         )
         with pytest.raises(ValueError, match="own basis, text"):
-            compare_with_baseline(replace(before, answers=None), ANSWERING, stored)
+            compare_baselines(stored, baseline_of(replace(before, answers=None), ANSWERING))
 
     def test_another_gold_answer_is_another_label(self) -> None:
         """Where text is judged; by sources alone it says nothing."""
@@ -325,12 +330,12 @@ class TestText:
         )
         plain = replace(trace, answers=None)
         assert (
-            compare_with_baseline(
-                replace(other, answers=None), ANSWERING, baseline_of(plain, ANSWERING)
+            compare_baselines(
+                baseline_of(plain, ANSWERING), baseline_of(replace(other, answers=None), ANSWERING)
             ).cases
             == 80
         )
-        found = compare_with_baseline(other, ANSWERING, baseline_of(trace, ANSWERING))
+        found = compare_baselines(baseline_of(trace, ANSWERING), baseline_of(other, ANSWERING))
         assert (found.cases, found.unpaired["another label"]) == (20, 60)
 
     def test_too_many_missing_answers_are_refused(self) -> None:
@@ -341,7 +346,7 @@ class TestText:
         assert stored.missing_answers == 2
         assert any(
             "2 answers missing" in note
-            for note in compare_with_baseline(trace, ANSWERING, stored).notes
+            for note in compare_baselines(stored, baseline_of(trace, ANSWERING)).notes
         )
         with pytest.raises(ValueError, match="is not compared"):
             baseline_of(without(trace, answered[:20]), ANSWERING)

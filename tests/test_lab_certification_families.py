@@ -21,7 +21,13 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_families import PATHS, declared_family, grid
 from raglab.lab.certification_texts import certificate_lines
-from raglab.lab.certified_losses import RISK, count_rates, counted_losses, pilot_counts
+from raglab.lab.certified_losses import (
+    RISK,
+    certified_tally,
+    counted_losses,
+    pilot_counts,
+    tally_losses,
+)
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide
@@ -291,7 +297,8 @@ def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) ->
     pilot = trace.split("tune")
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "confidence", "gap", "hybrid"])
     family = grid(pilot, fitted)
-    seen, unseen = count_rates(pilot, family, [RISK]), pilot_counts(pilot, family, [RISK]).losses
+    seen = tally_losses(certified_tally(pilot, family, None), [RISK], None)
+    unseen = pilot_counts(pilot, family, [RISK]).losses
     few = seen.n[:, 0] < 100  # where all are answered nothing can differ
     assert unseen.k[few].sum() / unseen.n[few].sum() > seen.k[few].sum() / seen.n[few].sum()
     assert unseen.cost[few].mean() > seen.cost[few].mean()
@@ -315,8 +322,10 @@ def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace
     mixed = [policy for row in zip(free, *ratios, strict=True) for policy in row]
     counts = pilot_counts(pilot, mixed, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
     assert counts.notes == ()
-    plain = count_rates(
-        pilot, mixed, [RISK, "expected_cost"], costs={"refuse": {"answered_wrong": 3}}
+    plain = tally_losses(
+        certified_tally(pilot, mixed, None),
+        [RISK, "expected_cost"],
+        {"refuse": {"answered_wrong": 3}},
     )
     for place, group in ((1, ratios[0]), (2, ratios[1])):
         cells = held_out_cells(pilot, group)

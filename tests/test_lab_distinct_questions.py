@@ -11,7 +11,7 @@ import pytest
 from labelled import free_policy, labelled
 from raglab.lab.certificate_checks import retest
 from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certified_losses import COST, count_rates, question_losses
+from raglab.lab.certified_losses import COST, certified_tally, question_losses, tally_losses
 from raglab.lab.comparison import policies_case_cells
 from raglab.metrics import RATES, cell_costs, cost_matrix, denominators, label_counts
 from raglab.metrics import rate_counts as counts_of
@@ -64,7 +64,7 @@ def test_counts_are_those_of_each_question(n_questions: int) -> None:
     numbers = np.random.default_rng(n_questions).permutation(np.arange(60) % n_questions)
     trace = asking(labelled(3, {"": 60}), numbers)
     losses = question_losses(
-        count_rates(trace, POLICIES, NAMES),
+        tally_losses(certified_tally(trace, POLICIES, None), NAMES, None),
         trace,
         POLICIES,
         question_numbers(trace.cases),
@@ -111,12 +111,15 @@ def test_one_wrong_case_makes_its_question_wrong() -> None:
     """Of a question with a right and a wrong answer."""
     name = ["hallucination_rate"]
     trace = labelled(0, {"": 200}, wrong=0.5, refusable=0.0)
-    alone = [count_rates(trace.subset([row]), POLICIES[:1], name) for row in range(200)]
+    alone = [
+        tally_losses(certified_tally(trace.subset([row]), POLICIES[:1], None), name, None)
+        for row in range(200)
+    ]
     answered = [(row, one.k[0, 0]) for row, one in enumerate(alone) if one.n[0, 0]]
     pair = [next(row for row, wrong in answered if wrong == value) for value in (0, 1)]
     both = asking(trace.subset(pair), [7, 7])
     losses = question_losses(
-        count_rates(both, POLICIES[:1], name),
+        tally_losses(certified_tally(both, POLICIES[:1], None), name, None),
         both,
         POLICIES[:1],
         np.zeros(2, dtype=np.int64),

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from raglab import reward
 from raglab.bandit import Bandit, Table
-from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
-from raglab.lab.reward_notes import headline
+from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table, headline
 from raglab.lab.reward_simulation import BEST, UNIFORM, SimulationSizes, simulate_learner, verdict
 
 MEDIAN = 'reward.threshold(rewards, "median")'
@@ -47,11 +46,9 @@ def misleading(n: int = 500) -> Table:
     return table_of(value, rewards)
 
 
-def rows_of(audit: RewardAudit, name: str = "simulation") -> dict[str, Any]:
+def rows_of(audit: RewardAudit) -> dict[str, Any]:
     """Rows of a table of an audit by their first column."""
-    return {
-        str(row[0]): dict(row._asdict()) for row in getattr(audit, name).itertuples(index=False)
-    }
+    return {str(row[0]): dict(row._asdict()) for row in audit.simulation.itertuples(index=False)}
 
 
 def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() -> None:
@@ -70,22 +67,6 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() ->
     assert "misleads" in audit.notes[0]
     assert any("yet the learner does not gain by it" in note for note in audit.notes)
     assert not any("better than a coin" in note for note in audit.notes)
-
-
-def test_rules_end_on_different_arms() -> None:
-    """By successes the first arm, by mean rewards either of the others.
-
-    The learner follows its own.
-    """
-    rules = rows_of(audit_rewards(misleading(), **SMALL), "rules")
-    assert (rules["success share"]["arm"], rules["success share"]["followed"]) == ("nor", True)
-    assert (rules["mean reward"]["arm"], rules["mean reward"]["followed"]) == (
-        "oner or ircot",
-        False,
-    )
-    assert rules["mean value"]["arm"] == "oner or ircot"
-    assert rules["success share"]["leads"] == 1.0
-    assert rules["success share"]["value"] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("bandit", ["thompson_nig", Bandit(threshold=0.55)])
@@ -276,17 +257,16 @@ def test_a_learner_starts_again_on_every_resampled_table() -> None:
 
 @pytest.mark.parametrize("bandit", ["ucb1", "epsilon_greedy", "lin_ucb"])
 def test_other_learners_are_audited(bandit: str) -> None:
-    """Of a linear one no rule is followed; its context is that of the table."""
+    """The context of a linear one is that of the table."""
     world = misleading(100)._replace(features=np.ones((100, 1)), feature_names=("intercept",))
     audit = audit_rewards(world, bandit=bandit, **SMALL | {"rounds": 40, "replications": 4})
     assert audit.simulation["policy"].iloc[0] == bandit
-    assert audit.rules["followed"].tolist() == [bandit != "lin_ucb", False, False]
 
 
 def test_missing_rewards_and_masks_are_audited() -> None:
     """A reward that never arrives counts in no mean.
 
-    An arm that is open now and then is no arm to end on.
+    An arm that is open now and then is no fixed arm.
     """
     world = misleading(100)
     rewards = world.reward.copy()
@@ -295,9 +275,7 @@ def test_missing_rewards_and_masks_are_audited() -> None:
     mask[10:, 0] = False
     audit = audit_table(world._replace(reward=rewards, mask=mask), **SMALL, tables=10)
     assert audit.arms["n"].tolist() == [10, 100, 100]
-    assert rows_of(audit, "rules")["success share"]["arm"] == "oner"
     assert any("10 of 210 rows have no reward." in note for note in audit.notes)
-    assert audit.clamped is None
 
 
 def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:

@@ -14,8 +14,8 @@ from raglab.lab.signal_audit import (
     CONSTANT,
     EVERYWHERE,
     audit_signals,
-    labelled_signals,
     rank_correlations,
+    shard_signals,
 )
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
@@ -205,7 +205,7 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None
         rows.append((case, [hits]))
     chosen = Policy.from_mapping(policy().model_dump())
     trace: Any = trace_of(*rows)
-    seen = labelled_signals(trace, chosen)
+    seen = shard_signals(trace, chosen, None).labelled
     assert seen.cases.can_ask.all()
     assert seen.cases.options_right[seen.ambiguous].all()
     audit = audit_signals(trace, chosen, repeats=1, folds=3)

@@ -20,7 +20,7 @@ from judge_server import KEY, completion
 from llama_server import LlamaServer, cut_off, llama_server
 from raglab.answering import prompts
 from raglab.answering.client import Completion, TokenScore, estimate_tokens, one_deadline
-from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import OVERHEAD, BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
@@ -388,7 +388,6 @@ class TestDoor:
         with pytest.raises(ValueError, match="max_retries a whole number"):
             OpenAIClient(**{"model": "tiny", "base_url": "http://host/v1", **settings})
 
-    @pytest.mark.parametrize("kind", [ModelGenerator, ModelRewriter])
     @pytest.mark.parametrize(
         "settings",
         [
@@ -398,10 +397,10 @@ class TestDoor:
             {"max_prompt_tokens": -1},
         ],
     )
-    def test_sizes(self, kind: Any, settings: dict[str, Any]) -> None:
+    def test_sizes(self, settings: dict[str, Any]) -> None:
         """Whole numbers from 1."""
         with pytest.raises(ValueError, match="must be a whole number from 1"):
-            kind(Scoring(), **settings)
+            ModelGenerator(Scoring(), **settings)
 
     def test_a_prompt_is_no_text(self) -> None:
         """The remedy is a `Prompt` of it."""

@@ -15,11 +15,9 @@ from raglab.answering.client import (
     Message,
     ModelClient,
 )
-from raglab.answering.hygiene import clean
 from raglab.answering.prompts import (
     ANSWER,
     MOST_TOKENS,
-    REWRITE,
     FittedPassages,
     Prompt,
     check_settings,
@@ -31,7 +29,7 @@ from raglab.answering.prompts import (
     without_marks,
 )
 from raglab.values import Chunk, Generation, ModelUnavailableError
-from raglab.words.code_blocks import split_code, without_fences
+from raglab.words.code_blocks import split_code
 
 _CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
 _INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")
@@ -174,69 +172,6 @@ class ModelGenerator:
         if _INSUFFICIENT.match(text):
             return _none(f"{self.client.name} says that the passages do not answer the question")
         return Generation(text, reply.mean_probability, cited_passages(text, len(fitted.texts)))
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRewriter:
-    """A rewriter that asks a language model; where that fails, the question stays as it is.
-
-    client, prompt, max_tokens, max_prompt_tokens: as of `ModelGenerator`. max_passages: shown, best
-    first. max_chars: of the query.
-    """
-
-    client: ModelClient
-    prompt: Prompt = REWRITE
-    max_tokens: int = 128
-    max_prompt_tokens: int = MOST_TOKENS
-    max_passages: int = 5
-    max_chars: int = 300
-
-    def __post_init__(self) -> None:
-        """Stop at the door: what is no client, no `Prompt`, or no whole number from 1."""
-        check_settings(
-            self.client,
-            self.prompt,
-            max_tokens=self.max_tokens,
-            max_prompt_tokens=self.max_prompt_tokens,
-        )
-
-    @property
-    def name(self) -> str:
-        """Identifier for fingerprints and caches.
-
-        The model, the prompt, and what else shapes queries.
-        """
-        sizes = (
-            f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.max_passages}."
-            f"{self.max_chars}"
-        )
-        return f"{self.client.name}/{self.prompt.identity}/{sizes}"
-
-    def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
-        """The query to search with next, one line; the question itself where the model gives none.
-
-        Args:
-          question: as the user wrote it.
-          passages: texts of the hits of the step before, best first.
-          step: which refinement it is, from 1.
-        """
-        try:
-            room = passage_room(self.max_prompt_tokens, self.prompt, question, str(step))
-            fitted = fit_passages(passages[: self.max_passages], room)
-            data = data_prompt(question, fitted.texts, ("Attempt", str(step)))
-            reply = self.client.complete(messages(self.prompt, data), max_tokens=self.max_tokens)
-            text = whole_text(
-                reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens
-            )
-        except ModelUnavailableError:
-            return question
-        cleaned = clean(text)
-        query = (
-            " ".join(without_fences(cleaned.text).split())
-            .strip("\"'“”«» ")[: self.max_chars]
-            .strip()
-        )
-        return question if cleaned.refused or not query else query
 
 
 def cited_passages(text: str, n: int) -> tuple[int, ...]:

@@ -253,15 +253,3 @@ that introduces it.
 After each sentence name the passages that it rests on, such as [1] or [2, 3].
 If the passages do not answer the question, reply with the single word INSUFFICIENT.""",
 )
-
-REWRITE = Prompt(
-    "rewrite",
-    2,
-    f"""\
-You rewrite a question into one search query that finds passages which answer it.
-{_DATA}
-The passages are what the attempt before has found. Keep every name and number of the question, \
-and name what the
-passages leave out in words that a document would use.
-Reply with the query alone, on one line, in the language of the question.""",
-)

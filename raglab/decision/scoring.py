@@ -77,14 +77,6 @@ def _part_basis(part: TracePart) -> Basis:
     return Basis(0, sum(case.expect_status == "ok" for case in part.cases))
 
 
-def status_only_count(trace: TraceView) -> int:
-    """Number of cases of a trace that are scored by status alone.
-
-    Source: rules S6.1, S6.3.
-    """
-    return int(trace_status_only(trace).sum())
-
-
 def status_only_sentence(count: int, cases: int) -> str:
     """Headline of a result some of whose cases are scored by status alone; '' where there are none.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, Shown
-from raglab.metrics.crossings import LEVEL, Crossing, cost_table, crossing
+from raglab.metrics.crossings import LEVEL, Crossing
 from raglab.metrics.intervals import t_quantile
 from raglab.metrics.mixes import TrafficMix
 
@@ -90,42 +89,6 @@ class MixDisplay(FrameDisplay):
         assert table is not None  # noqa: S101 - of every study
         shown = table.loc[list(dict.fromkeys((result.selected, *policies)))]
         return cls.from_costs(shown, result.crossing, mix=mix, name=name, ax=ax, **style)
-
-    @classmethod
-    def from_losses(
-        cls,
-        losses: Mapping[str, NDArray[np.float64]],
-        label: NDArray[np.integer],
-        *,
-        subject: str | None = None,
-        mix: TrafficMix | None = None,
-        seed: int = 0,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
-    ) -> Self:
-        """Display of the costs of cases that no policy learned from.
-
-        Args:
-          losses: cost of each case by name of the policy, [Q].
-          label: of each case, code of `Status`, [Q].
-          subject: policy whose crossing with all others is marked; the first where not given.
-          mix: stated one.
-          seed: of the resamples of the crossing's interval.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
-
-        Source: rule S6.15.
-        """
-        own = subject or next(iter(losses))
-        rivals = [policy for policy in losses if policy != own]
-        crossed = None
-        if rivals:
-            paid = np.stack([losses[policy] for policy in rivals])
-            crossed = crossing(losses[own], paid, rivals, label, seed)
-        table = cost_table({policy: losses[policy] for policy in (own, *rivals)}, label)
-        return cls.from_costs(table, crossed, mix=mix, name=name, ax=ax, **style)
 
     @classmethod
     def from_costs(

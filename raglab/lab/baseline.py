@@ -189,38 +189,6 @@ class BaselineComparison:
         return visible(f"BaselineComparison({self.before} to {self.after}: {self.headline})")
 
 
-@answered_traces("trace")
-def compare_with_baseline(
-    trace: TraceView,
-    policy: Policy,
-    baseline: Baseline,
-    *,
-    rates: Sequence[str] = (),
-    min_effect: float = MIN_EFFECT,
-    costs: metrics.Costs | None = None,
-    arm: str | None = None,
-) -> BaselineComparison:
-    """What a policy lost or gained on the cases of a baseline.
-
-    Args:
-      trace: cases now, in memory or of shards.
-      policy: that decides them; it needs no certificate.
-      baseline: what was stored, see `baseline_of`.
-      rates: of `metrics.RATES`, that fail as the expected cost does; the others are shown.
-      min_effect: loss up to which nothing fails, at least 0, in units of cost and of rates.
-      costs: those of the baseline where not given.
-      arm: of the trace; that of the baseline where not given.
-
-    Raises:
-      ValueError: as for `baseline_of` and `compare_baselines`.
-
-    Source: rules S6.3, S6.7, S6.12.
-    """
-    matrix = metrics.cost_matrix(costs) if costs is not None else baseline.costs
-    after = baseline_of(trace, policy, costs=metrics.stated_costs(matrix), arm=arm or baseline.arm)
-    return compare_baselines(baseline, after, rates=rates, min_effect=min_effect)
-
-
 def compare_baselines(
     before: Baseline, after: Baseline, *, rates: Sequence[str] = (), min_effect: float = MIN_EFFECT
 ) -> BaselineComparison:
@@ -231,9 +199,9 @@ def compare_baselines(
 
     Args:
       before: first table.
-      after: second table.
-      rates: see `compare_with_baseline`.
-      min_effect: see `compare_with_baseline`.
+      after: second table, of the same arm and costs.
+      rates: of `metrics.RATES`, that fail as the expected cost does; the others are shown.
+      min_effect: loss up to which nothing fails, at least 0, in units of cost and of rates.
 
     Raises:
       ValueError: another basis, another cost matrix, too few paired cases, a name that is no rate,

@@ -138,17 +138,6 @@ class RateCounts(NamedTuple):
         return int(value) if value.is_integer() else value
 
 
-def count_rates(
-    trace: TraceView,
-    policies: Sequence[PolicyData],
-    names: Sequence[str],
-    arm: str | None = None,
-    costs: metrics.Costs | None = None,
-) -> RateCounts:
-    """Losses and cases of some rates or of expected cost, and a case's cost, for each policy."""
-    return tally_losses(certified_tally(trace, policies, arm), names, costs)
-
-
 def question_losses(
     losses: RateCounts,
     trace: TraceView,
@@ -164,7 +153,7 @@ def question_losses(
     Cases of one question are no independent draws.
 
     Args:
-      losses: of the cases, see `count_rates`.
+      losses: of the cases, see `tally_losses`.
       trace, policies, names, arm, costs: that they are of.
       questions: number of each case's question, from 0, [Q].
       cell: of the undecided answers, `metrics.WRONG_CELL` or `metrics.RIGHT_CELL`.

@@ -461,11 +461,6 @@ def _contest(
     return PolicyContest(name, role, gain, *alone, verdict, note, sizes)
 
 
-def policy_case_cells(trace: TraceView, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
-    """Cell (decision, label, expected sources found) of every case under a policy, [Q]."""
-    return policies_case_cells(trace, [policy], arm)[0]
-
-
 def policies_case_cells(
     trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
 ) -> NDArray[np.int8]:

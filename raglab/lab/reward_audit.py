@@ -1,8 +1,8 @@
-"""Reward audit (shore): what a learner comes to on a reward, judged by the labels."""
+"""Reward audit (shore): what a learner comes to on a reward, judged by the labels (S4.3, S4.7)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
-from raglab.bandit.fixed_plans import greedy_arms
-from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
+from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import follow_costs
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
-from raglab.lab.reward_notes import AuditTables, audit_notes
 from raglab.lab.reward_simulation import (
     BEST,
     FEWEST,
+    HARMS,
+    HELPS,
+    LEAST,
+    LEVEL,
     ROUTER,
     UNIFORM,
     SimulationSizes,
@@ -37,10 +39,9 @@ from raglab.reward import (
     LESS_IS_BETTER,
     OPTIONAL,
     PUBLISHED,
-    ClampShares,
     RewardWeights,
-    clamp_shares,
     reward,
+    threshold,
 )
 from raglab.values import TraceData
 
@@ -51,150 +52,36 @@ Array = NDArray[np.float64]
 
 BLOCK = 2_000_000  # cells of one block of resamples
 FLAT = 1e-12  # share of the variance below which a resample counts as constant
-
-
-class Pairs(NamedTuple):
-    """Pairs of arms of one case with different values, [Q].
-
-    How many, and in how many the signal agrees (ties half).
-    """
-
-    agree: Array
-    n: Array
-
-
-def resamples(n_cases: int, n_boot: int, width: int, seed: int) -> Iterator[Array]:
-    """How often each case is drawn, [b, Q] a block, n_boot rows in all.
-
-    The same for any number of columns used.
-
-    Args:
-      width: cells that one resample needs further on, so that a block stays small.
-    """
-    rng = np.random.default_rng(seed)
-    size = max(1, BLOCK // max(1, width))
-    share = np.full(n_cases, 1.0 / n_cases)
-    for start in progress(range(0, n_boot, size), "resample", "block"):
-        yield rng.multinomial(n_cases, share, size=min(size, n_boot - start)).astype(np.float64)
-
-
-def weighted_ranks(values: Array, weight: Array) -> Array:
-    """Mid-ranks of values that occur so many times each, [B, N].
-
-    Rows of weight 0 get a rank too, and it is no matter.
-
-    Args:
-      values: [N].
-      weight: [B, N].
-
-    Example:
-      >>> weighted_ranks(np.array([3.0, 1.0, 3.0]), np.ones((1, 3)))
-      array([[2.5, 1. , 2.5]])
-    """
-    levels, place = np.unique(values, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[order], np.arange(len(levels)))
-    size = np.add.reduceat(weight[:, order], starts, axis=1)
-    middle = np.cumsum(size, axis=1) - size + (size + 1.0) / 2.0
-    return middle[:, place]
-
-
-def weighted_correlation(x: Array, y: Array, weight: Array) -> Array:
-    """Pearson correlation of x and y, [B]; NaN where one of them is constant.
-
-    Args:
-      x, y: [N] each, or ranks [B, N] each.
-      weight: how often each row occurs, [B, N].
-    """
-    if x.ndim == 1:
-        x, y = x - x.mean(), y - y.mean()
-        total, sx, sy, sxx, syy, sxy = (
-            weight @ np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-        ).T
-    else:
-        total, wx, wy = weight.sum(axis=1), weight * x, weight * y
-        sx, sy = wx.sum(axis=1), wy.sum(axis=1)
-        sxx, syy, sxy = (
-            np.einsum("bn,bn->b", left, right) for left, right in ((wx, x), (wy, y), (wx, y))
-        )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        vx, vy, both = sxx - sx * sx / total, syy - sy * sy / total, sxy - sx * sy / total
-        flat = (vx <= FLAT * sxx) | (vy <= FLAT * syy)
-        return np.where(
-            flat, np.nan, np.clip(both / np.sqrt(np.where(flat, 1.0, vx * vy)), -1.0, 1.0)
-        )
-
-
-def concordant_pairs(signal: Array, value: Array, mask: NDArray[np.bool_]) -> Pairs:
-    """Concordance of a signal with values per case, over available arm pairs of unlike value.
-
-    A pair without a signal (NaN) is left out.
-
-    Args:
-      signal, value, mask: [Q, A].
-    """
-    left, right = np.triu_indices(signal.shape[1], 1)
-    both = mask[:, left] & mask[:, right] & ~np.isnan(signal[:, left]) & ~np.isnan(signal[:, right])
-    apart = np.sign(value[:, left] - value[:, right])
-    use = both & (apart != 0)
-    same = np.sign(np.where(use, signal[:, left] - signal[:, right], 0.0)) * apart
-    return Pairs(
-        (np.where(use, 0.5 + 0.5 * same, 0.0)).sum(axis=1), use.sum(axis=1).astype(np.float64)
-    )
-
-
-def mean_by_arm(signal: Array, mask: NDArray[np.bool_]) -> Array:
-    """Mean of a signal over the cases in which the arm is available and has one, [A].
-
-    NaN where there is none.
-    """
-    known = mask & ~np.isnan(signal)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(known, signal, 0.0).sum(axis=0) / known.sum(axis=0)
-
-
-def unseen(n_cases: int, level: float) -> float:
-    """Number of n cases that may differ at most although none did, by the exact binomial."""
-    return n_cases * float(clopper_pearson(0, n_cases, level).high)
-
-
+COIN = 0.5
+# of the threshold, within which a reward lies at it: 1.2 s of a budget of 8 s, at the published
+# weights
+NEAR = 0.05
+TYPICAL = 0.5  # share of the rewards that is typical
+ONE_SIDED = 0.95  # share of the rewards on one side, from which a success tells next to nothing
 REWARD = "reward"
-MEASURES = ("pearson", "spearman", "concordance")
-ORACLE = "oracle"
-# their columns
-RULES = {"mean reward": "mean_reward", "success share": "success_share", "mean value": "mean_value"}
 _RULE = "audit_rewards takes a trace with a policy, or a bandit.Table alone"
 
 
 class RewardAudit(NamedTuple):
     """What rewards are worth to a learner, held against the labels.
 
-    correlations: a row a signal. policies: a row a policy that a signal leads to, and the
-    baselines. clamped: how often the clamp of the reward binds; None where the rewards came without
-    components. notes: the findings in plain sentences, what the learner comes to first. settings:
-    what it was computed with. arms: a row an arm, by what a learner follows. rules: a row a rule,
-    with the arm that it ends on. simulation: a row a policy, the learner first.
+    simulation: a row a policy, the learner first. arms: a row an arm, by what a learner follows.
+    correlations: a row a signal. notes: the findings in plain sentences, what the learner comes to
+    first. settings: what it was computed with.
     """
 
+    simulation: pd.DataFrame
+    arms: pd.DataFrame
     correlations: pd.DataFrame
-    policies: pd.DataFrame
-    clamped: ClampShares | None
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
-    arms: pd.DataFrame
-    rules: pd.DataFrame
-    simulation: pd.DataFrame
 
     def __repr__(self) -> str:
-        sizes = (
-            f"{len(self.correlations)} reward components, {len(self.policies)} policies, "
-            f"{len(self.arms)} arms"
-        )
-        return f"{type(self).__name__}({sizes}; {len(self.notes)} notes)"
+        return f"{type(self).__name__}({self.notes[0]})"
 
     def frame(self) -> pd.DataFrame:
-        """What each reward component tells of right decisions, a row a signal."""
-        return self.correlations.copy()
+        """Value of the learner and of policies that learn nothing, a row a policy."""
+        return self.simulation.copy()
 
 
 class ArmTables(NamedTuple):
@@ -319,18 +206,10 @@ def audit_rewards(
         policy, its `difference` from each, and the `verdict`: `helps`, `harms`, `not told apart`.
       `arms`, columns `arm`, `n` (cases in which it is available), `mean_reward`, `success_share`
         (rewards above the threshold), `mean_value`, each with `_low`, `_high`.
-      `rules`, columns `rule` (`mean reward`, `success share`, and `mean value`, the labels'),
-        `followed` (by the learner), `arm` (that it ends on, of those that are always available
-        where there are such), `leads` (share of the resamples in which it is that arm), `value`
-        (mean, with `_low`, `_high`).
-      `correlations`, columns `signal`, `n` (case × arm rows), `pearson`, `spearman` with the value,
-        each with `_low` and `_high`; `concordance` (share of pairs of arms of one case with
-        different values in which the better arm has the higher signal, ties half; 0.5 is a coin; no
-        learner follows it) with `_low`, `_high`, `pairs`, `cases` (those with a pair).
-      `policies`, columns `policy`, `n`, `right` (sum of values), `share` with `_low`, `_high`,
-        `regret` (right answers lost against the oracle, the best available arm of each case) and
-        `behind` (lost against the best fixed arm), each with `_low`, `_high`, paired case by case.
-        Ties are shared equally between the arms.
+      `correlations`, columns `signal`, `n` (case × arm rows), `pearson` with the value, with `_low`
+        and `_high`; `concordance` (share of pairs of arms of one case with different values in
+        which the better arm has the higher signal, ties half; 0.5 is a coin; no learner follows it)
+        with `_low`, `_high`, `pairs`, `cases` (those with a pair).
 
     Raises:
       ValueError: the trace lacks vectors or latencies, a trace without a policy or a table with
@@ -411,62 +290,39 @@ def audit_table(
     learner = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(learner, world.n_arms)
     signals = _signals(world, measured, weights)
-    rewarded = world._replace(reward=signals[REWARD])
+    world = world._replace(reward=signals[REWARD])
     # What cannot follow costs is played as another learner, on the table and on its resamples
     # alike.
-    learner, switch = follow_costs(learner, rewarded)
+    learner, switch = follow_costs(learner, world)
     if switch:
         warn_user(switch)
-    # The simulation comes first: it decides what the audit says, all else explains it.
-    plans = _plans(world, signals, baselines or {})
-    beside = {name: plans[name] for name in (UNIFORM, BEST, *(baselines or {})) if name in plans}
+    plans = {UNIFORM: world.mask / world.mask.sum(axis=1, keepdims=True)}
+    plans |= _best_arm(world) | dict(baselines or {})
     sizes = SimulationSizes(rounds, replications, tables, level, seed)
-    simulation = simulate_learner(rewarded, learner, beside, sizes)
-    arms, rules = arm_rules(rewarded, learner, level, n_boot, seed)
-    correlations = pd.DataFrame(_correlation_rows(world, signals, level, n_boot, seed))
-    policies = pd.DataFrame(_value_rows(world, plans, level, n_boot, seed))
-    binds = None
-    if measured is not None:
-        binds = clamp_shares(
-            {name: np.abs(each[world.mask]) for name, each in signals.items() if name != REWARD},
-            weights,
-        )
-    settings = {
-        "weights": weights,
-        "level": level,
-        "n_boot": n_boot,
-        "seed": seed,
-        "cases": len(world.mask),
-    }
-    settings |= {
-        "bandit": learner,
-        "rounds": rounds,
-        "replications": replications,
-        "tables": tables,
-    }
-    settings["unit"] = (
-        "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
+    simulation = simulate_learner(world, learner, plans, sizes)
+    # One set of resamples serves the arms and the signals.
+    sums = [_arm_sums(world, learner), *(_signal_sums(each, world) for each in signals.values())]
+    of_arms, *of_signals = _resampled_totals(sums, n_boot, seed)
+    arms = _arm_rows(world, of_arms, level)
+    correlations = pd.DataFrame(
+        [
+            _signal_row(name, each, totals, level)
+            for name, each, totals in zip(signals, sums[1:], of_signals, strict=True)
+        ]
     )
-    parts = AuditTables(arms, rules, simulation, correlations, policies)
-    notes = audit_notes(
-        rewarded, signals, parts, binds, None if measured is None else weights, learner
+    settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed}
+    settings |= {"cases": len(world.mask), "bandit": learner, "rounds": rounds}
+    settings |= {"replications": replications, "tables": tables}
+    compared = {str(row["policy"]): row for row in simulation.to_dict("records")}
+    notes = (
+        headline(compared, learner),
+        switch,  # right below the headline, which is of the learner that was played
+        *_case_notes(world),
+        *_reference_notes(compared, learner),
+        threshold_note(world, learner),
+        _pair_note(correlations.iloc[-1], gains=compared[UNIFORM]["verdict"] == HELPS),
     )
-    # What was switched stands right below the headline, which is of the learner that was played.
-    order = (
-        f"The order of the table, {world.order}, is not played: questions are drawn with "
-        "replacement."
-    )
-    few = (
-        f"There are {len(world.mask)} cases, too few for intervals by resampling: the other "
-        "intervals are too narrow."
-    )
-    beneath = (
-        switch,
-        order if world.order != "replacement" else "",
-        few if len(world.mask) < FEWEST else "",
-    )
-    notes = (notes[0], *filter(None, beneath), *notes[1:])
-    return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
+    return RewardAudit(simulation, arms, correlations, tuple(filter(None, notes)), settings)
 
 
 def _signals(
@@ -487,233 +343,207 @@ def _signals(
     }
 
 
-def arm_rules(
-    world: Table, bandit: Bandit, level: float, n_boot: int, seed: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What a learner follows, a row an arm, and the arm that each rule ends on, a row a rule.
+def _best_arm(world: Table) -> dict[str, Array]:
+    """Arm of most value of those that are always available, as probabilities; none without one."""
+    always = np.flatnonzero(world.mask.all(axis=0))
+    if not len(always):
+        return {}
+    best = always[int(np.argmax(world.value[:, always].sum(axis=0)))]
+    return {BEST: np.broadcast_to(np.eye(world.n_arms)[best], world.mask.shape)}
 
-    See `audit_rewards`.
+
+def unseen(n_cases: int, level: float) -> float:
+    """Number of n cases that may differ at most although none did, by the exact binomial."""
+    return n_cases * float(clopper_pearson(0, n_cases, level).high)
+
+
+def _resampled_totals(sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
+    """Totals of numbers of a case, over all cases first, then over resampled ones, [1 + B, k] each.
 
     Args:
-      world: with the rewards that are audited.
+      sums: numbers of each case, [Q, k] each.
     """
+    joined = np.concatenate(sums, axis=1)
+    n_cases, width = joined.shape
+    rng, share = np.random.default_rng(seed), np.full(len(joined), 1.0 / n_cases)
+    size = max(1, BLOCK // (n_cases + width))
+    totals = [joined.sum(axis=0, keepdims=True)]
+    for start in progress(range(0, n_boot, size), "resample", "block"):
+        counts = rng.multinomial(n_cases, share, size=min(size, n_boot - start))
+        totals.append(counts.astype(np.float64) @ joined)
+    ends = np.cumsum([each.shape[1] for each in sums])
+    return np.split(np.concatenate(totals), ends[:-1], axis=1)
+
+
+def _arm_sums(world: Table, bandit: Bandit) -> Array:
+    """Rewards, successes and values of each case and arm, and which are known, [Q, 3 × 2 × A]."""
+    success = np.where(np.isnan(world.reward), np.nan, world.reward > bandit.threshold)
+    parts: list[Array] = []
+    for each in (world.reward, success, world.value):
+        known = world.mask & ~np.isnan(each)
+        parts += [np.where(known, each, 0.0), known.astype(np.float64)]
+    return np.concatenate(parts, axis=1)
+
+
+def _arm_rows(world: Table, totals: Array, level: float) -> pd.DataFrame:
+    """What a learner follows, a row an arm; see `audit_rewards`."""
     import pandas as pd
 
-    mask, known = world.mask, world.mask & ~np.isnan(world.reward)
-    success = np.where(known, world.reward > bandit.threshold, np.nan)
-    columns = {"mean_reward": world.reward, "success_share": success, "mean_value": world.value}
-    point = np.stack([mean_by_arm(each, mask) for each in columns.values()])  # [3, A]
-    # One resample of the cases serves all measures, so that a rule's arm and its value are of the
-    # same cases; shape [Q, 3, A].
-    there = np.stack([mask & ~np.isnan(each) for each in columns.values()], axis=1).astype(
-        np.float64
-    )
-    sums = np.stack(
-        [np.where(mask & ~np.isnan(each), each, 0.0) for each in columns.values()], axis=1
-    )
-    n, shape = len(mask), point.shape
-    flat = np.concatenate([sums.reshape(n, -1), there.reshape(n, -1)], axis=1)
-    totals = np.concatenate(
-        [counts @ flat for counts in resamples(n, n_boot, n + flat.shape[1], seed)]
-    )
+    sums = totals.reshape(len(totals), 3, 2, -1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        draws = (totals[:, : point.size] / totals[:, point.size :]).reshape(-1, *shape)
-    low, high = percentile_interval(draws, level)
-    rows: list[dict[str, Any]] = [
-        {"arm": arm, "n": int(count)}
-        for arm, count in zip(world.arms, mask.sum(axis=0), strict=True)
-    ]
-    binary = bool(np.isin(world.value[mask], (0.0, 1.0)).all())
+        means = sums[:, :, 0] / sums[:, :, 1]  # [1 + B, 3, A]
+    ends = np.stack(percentile_interval(means[1:], level))
+    columns: dict[str, Any] = {"arm": world.arms, "n": world.mask.sum(axis=0)}
+    binary = bool(np.isin(world.value[world.mask], (0.0, 1.0)).all())
     counted = {"mean_reward": False, "success_share": True, "mean_value": binary}
-    for place, name in enumerate(columns):
-        for arm, row in enumerate(rows):
-            ends = low[place, arm], high[place, arm]
-            # no resample differs, which is no proof
-            if counted[name] and point[place, arm] in {0.0, 1.0}:
-                count = int(known[:, arm].sum()) if name == "success_share" else row["n"]
-                ends = clopper_pearson(int(point[place, arm]) * count, count, level)
-            row |= {
-                name: point[place, arm],
-                f"{name}_low": float(ends[0]),
-                f"{name}_high": float(ends[1]),
-            }
-    arms = pd.DataFrame(rows)
-    return arms, pd.DataFrame(_rule_rows(arms, draws, LEARNERS[bandit.algorithm], n))
+    for place, (name, is_share) in enumerate(counted.items()):
+        for arm, mean in enumerate(means[0, place]):
+            if is_share and mean in {0.0, 1.0}:  # no resample differs, which is no proof
+                n = int(sums[0, place, 1, arm])
+                ends[:, place, arm] = clopper_pearson(int(mean) * n, n, level)
+        low, high = ends[:, place]
+        columns |= {name: means[0, place], f"{name}_low": low, f"{name}_high": high}
+    return pd.DataFrame(columns)
 
 
-def _rule_rows(
-    arms: pd.DataFrame, draws: Array, entry: LearnerEntry, n_cases: int
-) -> list[dict[str, Any]]:
-    """Arm that each rule ends on; of equal ones all, and their mean value.
+def _signal_sums(signal: Array, world: Table) -> Array:
+    """Moments of a signal and the values, then agreeing pairs and pairs of each case, [Q, 8].
+
+    Pairs are of available arms of one case that differ in value; a tie of the signal agrees half.
+    A cell without a signal (NaN) is left out.
+    """
+    mask = world.mask & ~np.isnan(signal)
+    x, y = (
+        np.where(mask, each - (each[mask].mean() if mask.any() else 0.0), 0.0)
+        for each in (signal, world.value)
+    )
+    moments = np.stack([mask, x, y, x * x, y * y, x * y], axis=2).sum(axis=1)
+    left, right = np.triu_indices(mask.shape[1], 1)
+    both = mask[:, left] & mask[:, right]
+    apart = np.where(both, np.sign(world.value[:, left] - world.value[:, right]), 0.0)
+    same = np.sign(np.where(both, signal[:, left] - signal[:, right], 0.0)) * apart
+    agree = np.where(apart != 0.0, 0.5 + 0.5 * same, 0.0).sum(axis=1)
+    return np.column_stack([moments, agree, (apart != 0.0).sum(axis=1)])
+
+
+def _signal_row(name: str, sums: Array, totals: Array, level: float) -> dict[str, Any]:
+    """Correlation of a signal with the values over all rows, and its concordance within cases."""
+    n, sx, sy, sxx, syy, sxy, agree, pairs = totals.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        vx, vy, both = sxx - sx * sx / n, syy - sy * sy / n, sxy - sx * sy / n
+        flat = (vx <= FLAT * sxx) | (vy <= FLAT * syy)
+        pearson = np.clip(both / np.sqrt(np.where(flat, np.nan, vx * vy)), -1.0, 1.0)
+        concordance = agree / pairs
+    row: dict[str, Any] = {"signal": name, "n": int(n[0])}
+    for measure, values in (("pearson", pearson), ("concordance", concordance)):
+        low, high = map(float, percentile_interval(values[1:], level))
+        row |= {measure: float(values[0]), f"{measure}_low": low, f"{measure}_high": high}
+    cases, share = int((sums[:, -1] > 0.0).sum()), row["concordance"]
+    ends: Sequence[float] | None = None
+    if cases < FEWEST:
+        ends = np.nan, np.nan
+    elif share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
+        ends = clopper_pearson(int(share) * cases, cases, level)
+    if ends is not None:
+        row |= {"concordance_low": float(ends[0]), "concordance_high": float(ends[1])}
+    return row | {"pairs": int(pairs[0]), "cases": cases}
+
+
+def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
+    """Where the learner ends, beside a uniform choice: what the audit says above all.
 
     Args:
-      draws: of the measures of each arm, [B, 3, A].
+      compared: rows of `simulation` by policy.
     """
-    followed = {
-        "mean reward": not entry.successes and not entry.linear,
-        "success share": entry.successes,
-    }
-    always = (arms["n"] == n_cases).to_numpy()
-    always = always if always.any() else ~always
-    rows = []
-    for place, (rule, column) in enumerate(RULES.items()):
-        measure = np.where(always, arms[column].to_numpy(np.float64), np.nan)
-        if np.isnan(measure).all():
-            continue
-        best = measure == np.nanmax(measure)
-        again = np.where(always, np.nan_to_num(draws[:, place], nan=-np.inf), -np.inf)
-        leads = float((again.argmax(axis=1) == int(np.argmax(best))).mean())
-        row = {
-            "rule": rule,
-            "followed": followed.get(rule, False),
-            "arm": " or ".join(arms["arm"][best]),
-            "leads": leads,
-        }
-        ends = {
-            f"value{end}": float(arms.loc[best, f"mean_value{end}"].mean())
-            for end in ("", "_low", "_high")
-        }
-        rows.append(row | ends)
-    return rows
+    learner, uniform = compared[bandit.algorithm], compared[UNIFORM]
+    ends = f"{learner['value']:.3f} ({learner['value_low']:.3f} to {learner['value_high']:.3f})"
+    result = {HELPS: "the reward helps it", HARMS: "the reward misleads it"}.get(
+        uniform["verdict"], "no gain by the reward is shown"
+    )
+    return (
+        f"{bandit.algorithm} on this reward ends at {ends}, {_place(UNIFORM, uniform)}: {result}."
+    )
 
 
-def _correlation_rows(
-    world: Table, signals: Mapping[str, Array], level: float, n_boot: int, seed: int
-) -> list[Any]:
-    """A row a signal, with its intervals."""
-    case, value = np.nonzero(world.mask)[0], world.value[world.mask]
-    pairs_by_signal = [
-        concordant_pairs(scores, world.value, world.mask) for scores in signals.values()
+def _place(name: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """Where the learner lies beside a policy, by the interval of their difference."""
+    gain, low, high = (row[f"difference{end}"] + 0.0 for end in ("", "_low", "_high"))
+    policy = f"{name} {row['value']:.3f}"
+    if low <= 0.0 <= high:
+        return f"not told apart from {policy} ({gain:+.3f}, {low:+.3f} to {high:+.3f})"
+    least, most = sorted((abs(low), abs(high)))
+    side = "above" if low > 0.0 else "below"
+    text = f"{side} {policy} by {abs(gain):.3f} ({least:.3f} to {most:.3f})"
+    if row["verdict"] != LEVEL:
+        return text
+    least_text = f"{100 * LEAST:g} % of the range of the values"
+    return f"{text}, less than the least difference that counts ({least_text})"
+
+
+def _case_notes(world: Table) -> list[str]:
+    """What the cases do not allow: their order, intervals of a few, rows without a reward."""
+    notes = []
+    if world.order != "replacement":
+        notes.append(
+            f"The order of the table, {world.order}, is not played: questions are drawn with "
+            "replacement."
+        )
+    if len(world.mask) < FEWEST:
+        notes.append(
+            f"There are {len(world.mask)} cases, too few for intervals by resampling: the other "
+            "intervals are too narrow."
+        )
+    if missing := int(np.isnan(world.reward[world.mask]).sum()):
+        notes.append(f"{missing} of {int(world.mask.sum())} rows have no reward.")
+    return notes
+
+
+def _reference_notes(compared: Mapping[str, Any], bandit: Bandit) -> list[str]:
+    """The learner beside the best fixed arm, the router and other policies that learn nothing."""
+    notes = [
+        f"It is {_place(f'the {policy}', row)}."
+        for policy, row in compared.items()
+        if policy not in {bandit.algorithm, UNIFORM}
     ]
-    rows_of = [(scores[world.mask], ~np.isnan(scores[world.mask])) for scores in signals.values()]
-
-    def measured(counts: Array) -> Array:
-        weight = counts[:, case]
-        ranks = weighted_ranks(value, weight)
-        each = []
-        for (x, known), pairs in zip(rows_of, pairs_by_signal, strict=True):
-            every = bool(known.all())
-            some = weight if every else weight[:, known]
-            each.append(
-                _resample_correlations(
-                    x[known], value[known], some, ranks if every else None, counts, pairs
-                )
-            )
-        return np.stack(each, axis=1)
-
-    n = len(world.mask)
-    point = measured(np.ones((1, n)))[0]
-    draws = np.concatenate(
-        [measured(counts) for counts in resamples(n, n_boot, 4 * len(case), seed)]
-    )
-    low, high = percentile_interval(draws, level)
-    rows = []
-    for at, (name, (_, known), pairs) in enumerate(
-        zip(signals, rows_of, pairs_by_signal, strict=True)
-    ):
-        cases = int((pairs.n > 0).sum())
-        low[at, 2], high[at, 2] = _concordance_interval(
-            point[at, 2], cases, low[at, 2], high[at, 2], level
-        )
-        row: dict[str, Any] = {"signal": name, "n": int(known.sum())}
-        for place, measure in enumerate(MEASURES):
-            row |= {
-                measure: point[at, place],
-                f"{measure}_low": low[at, place],
-                f"{measure}_high": high[at, place],
-            }
-        rows.append(row | {"pairs": int(pairs.n.sum()), "cases": cases})
-    return rows
+    if BEST not in compared:
+        notes.append("No arm is available in every case, so there is no fixed arm to compare with.")
+    return notes
 
 
-def _resample_correlations(
-    x: Array, y: Array, weight: Array, ranks: Array | None, counts: Array, pairs: Pairs
-) -> Array:
-    """Pearson, Spearman and concordance of each resample, [b, 3].
+def threshold_note(world: Table, bandit: Bandit) -> str:
+    """Whether typical rewards lie at the threshold or on one side of it, else nothing.
 
-    Ranks: of y, where they are at hand.
+    It is for a learner of successes.
     """
-    if len(x) == 0 or x.min() == x.max() or y.min() == y.max():
-        linear = ranked = np.full(len(weight), np.nan)
+    rewards = world.reward[world.mask & ~np.isnan(world.reward)]
+    n, cut = len(rewards), bandit.threshold
+    if not LEARNERS[bandit.algorithm].successes or not n or not np.ptp(rewards) > 0.0:
+        return ""
+    near, above = int((np.abs(rewards - cut) <= NEAR).sum()), int((rewards > cut).sum())
+    if near >= TYPICAL * n:
+        text = f"{near} of {n} rewards lie within {NEAR:g} of the threshold {cut:g}"
+    elif not 1.0 - ONE_SIDED < above / n < ONE_SIDED:
+        text = f"{above} of {n} rewards lie above the threshold {cut:g}"
     else:
-        linear = weighted_correlation(x, y, weight)
-        ranks = weighted_ranks(y, weight) if ranks is None else ranks
-        ranked = weighted_correlation(weighted_ranks(x, weight), ranks, weight)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        agree = (counts @ pairs.agree) / (counts @ pairs.n)
-    return np.stack([linear, ranked, agree], axis=1)
+        return ""
+    median = threshold(rewards, "median")
+    halves = f'; reward.threshold(rewards, "median"), {median:.3f} here, would halve them'
+    return f"{text}: a success tells little of an answer{'' if median == cut else halves}."
 
 
-def _concordance_interval(
-    share: float, cases: int, low: float, high: float, level: float
-) -> tuple[float, float]:
-    """Interval of a concordance.
-
-    None from a handful of cases, the exact one of so many cases where all agree.
-    """
-    if cases < FEWEST:
-        return np.nan, np.nan
-    if share in {0.0, 1.0}:
-        exact = clopper_pearson(int(share) * cases, cases, level)
-        return float(exact.low), float(exact.high)
-    return low, high
-
-
-def _plans(
-    world: Table, signals: Mapping[str, Array], baselines: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Policies as probabilities, [Q, A], in the order of the table."""
-    mask = world.mask
-    always = np.flatnonzero(mask.all(axis=0))
-    plans = {ORACLE: greedy_arms(world.value, mask)}
-    if len(always):
-        best = always[int(np.argmax(world.value[:, always].sum(axis=0)))]
-        plans[BEST] = np.broadcast_to(np.eye(mask.shape[1])[best], mask.shape)
-    plans |= dict(baselines)
-    plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
-    plans |= {f"greedy by {name}": greedy_arms(scores, mask) for name, scores in signals.items()}
-    for name, scores in (("reward", signals[REWARD]), ("value", world.value)):
-        plans[f"arm of best mean {name}"] = greedy_arms(
-            np.broadcast_to(mean_by_arm(scores, mask), mask.shape), mask
-        )
-    return plans
-
-
-def _value_rows(
-    world: Table, plans: Mapping[str, Array], level: float, n_boot: int, seed: int
-) -> list[Any]:
-    """A row a policy: its value, and what it loses, with intervals paired case by case."""
-    n = len(world.mask)
-    value = np.where(world.mask, world.value, 0.0)
-    earned = np.stack([(plan * value).sum(axis=1) for plan in plans.values()], axis=1)
-    names = list(plans)
-    fixed = earned[:, [names.index(BEST)]] if BEST in plans else np.full((n, 1), np.nan)
-    # The shape is [Q, 3, P].
-    each = np.stack([earned / n, earned[:, [names.index(ORACLE)]] - earned, fixed - earned], axis=1)
-    flat = each.reshape(n, -1)
-    draws = np.concatenate(
-        [counts @ flat for counts in resamples(n, n_boot, n + flat.shape[1], seed)]
-    )
-    low, high = (end.reshape(each.shape[1:]) for end in percentile_interval(draws, level))
-    total = each.sum(axis=0)
-    for place, against in ((1, ORACLE), (2, BEST)):
-        for at, name in enumerate(names):
-            chance = (
-                against in plans
-                and not each[:, place, at].any()
-                and not np.array_equal(plans[name], plans[against])
-            )
-            if chance:  # they never differed here; that is no proof that they never do
-                high[place, at] = unseen(n, level)
-                low[place, at] = 0.0 if against == ORACLE else -high[place, at]
-    rows = []
-    for at, name in enumerate(names):
-        row: dict[str, Any] = {"policy": name, "n": n, "right": earned[:, at].sum()}
-        for place, measure in enumerate(("share", "regret", "behind")):
-            row |= {
-                measure: total[place, at],
-                f"{measure}_low": low[place, at],
-                f"{measure}_high": high[place, at],
-            }
-        rows.append(row)
-    return rows
+def _pair_note(row: Any, *, gains: bool) -> str:  # noqa: ANN401 - a row of a frame
+    """Does the reward tell the better arm of one question? A learner follows means, not pairs."""
+    counts = f"{row['pairs']} pairs of arms in {row['cases']} cases"
+    if not row["pairs"]:
+        return "No case has two available arms of unequal value, so no reward can tell arms apart."
+    ends = f"({row['concordance_low']:.3g} to {row['concordance_high']:.3g})"
+    if np.isnan(row["concordance_low"]):
+        result, ends = "too few to say", "(no interval)"
+    elif row["concordance_low"] > COIN:
+        result = "more than a coin" + ("" if gains else ", yet the learner does not gain by it")
+    elif row["concordance_high"] < COIN:
+        result = "less than a coin: within a question the reward points away from the labels"
+    else:
+        result = "no more than a coin, as far as these cases can tell"
+    share = f"in {row['concordance']:.3g} {ends} of {counts}"
+    return f"Detail: within a question the better arm has the higher reward {share}; {result}."

@@ -267,13 +267,6 @@ def audit_signals(
     )
 
 
-def labelled_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> LabelledSignals:
-    """Signals of every case at depth 0 beside its labels, in the order of the cases' ids."""
-    return _join_shards(
-        list(each_shard(shard_signals, trace, policy, arm, what="measure"))
-    ).sorted_cases()
-
-
 class ShardSignals(NamedTuple):
     """Signals, labels, ids [Q], retrieval times of a shard's cases, and if all are for tuning.
 

@@ -1,6 +1,4 @@
-"""Span attributes (shore): OpenTelemetry GenAI and OpenInference words for requests (S0.3).
-
-They also describe hits and answers.
+"""Span attributes (shore): requests, hits and answers in OpenTelemetry's GenAI words (S0.3).
 
 What only raglab has is `raglab.*`. Texts are left out unless they are wanted.
 """
@@ -8,7 +6,7 @@ What only raglab has is `raglab.*`. Texts are left out unless they are wanted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -22,16 +20,14 @@ from raglab.retrieval.arms import DepthHits
 from raglab.values import Chunk, ModelUnavailableError
 
 Attributes: TypeAlias = dict[str, Any]
-# attributes of numbered documents; with 16 others they are 128, and an SDK drops the oldest of more
-_NUMBERED = 112
 
 
 def text_attributes(*, has_texts: bool, **texts: str | None) -> Attributes:
-    """A text that is the `input` or `output` of an operation, by either convention.
+    """A text that is the `input` or `output` of an operation.
 
     Example:
-      >>> text_attributes(has_texts=True, input="The excess?")["input.value"]
-      'The excess?'
+      >>> list(text_attributes(has_texts=True, input="The excess?"))
+      ['gen_ai.input.messages']
       >>> text_attributes(has_texts=False, input="The excess?")
       {}
     """
@@ -41,7 +37,7 @@ def text_attributes(*, has_texts: bool, **texts: str | None) -> Attributes:
             parts = [{"type": "text", "content": text}]
             stop = {"finish_reason": "stop"} if side == "output" else {}
             message = {"role": "assistant" if stop else "user", "parts": parts, **stop}
-            attributes |= {f"{side}.value": text, f"gen_ai.{side}.messages": json.dumps([message])}
+            attributes[f"gen_ai.{side}.messages"] = json.dumps([message])
     return attributes
 
 
@@ -94,17 +90,9 @@ def retrieval_attributes(
     depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
 ) -> Attributes:
     """Hits of a depth with their cosines, the nearest first."""
-    rows = _documents(
-        depth.hits.chunk.ravel(), depth.hits.cosine.ravel(), chunks, has_texts=has_texts
-    )
-    query = dict.fromkeys(
-        ("gen_ai.retrieval.query.text", "input.value") if has_texts else (), depth.query
-    )
-    return (
-        _numbered("retrieval.documents", rows)
-        | query
-        | {"gen_ai.retrieval.documents": json.dumps(rows)}
-    )
+    hits = depth.hits
+    query = {"gen_ai.retrieval.query.text": depth.query} if has_texts else {}
+    return query | _documents(hits.chunk.ravel(), hits.cosine.ravel(), chunks, has_texts=has_texts)
 
 
 def reranking_attributes(
@@ -114,10 +102,9 @@ def reranking_attributes(
     hits, rank = depth.hits, depth.hits.rank.ravel()
     order = np.argsort(rank, kind="stable")
     order = order[(rank[order] >= 0) & (rank[order] < hits.n_reranked.max())]
-    rows = _documents(
+    return _documents(
         hits.chunk.ravel()[order], hits.s_rerank.ravel()[order], chunks, has_texts=has_texts
     )
-    return _numbered("reranker.output_documents", rows) | {"reranker.top_k": len(rows)}
 
 
 def _documents(
@@ -126,37 +113,18 @@ def _documents(
     chunks: Sequence[Chunk],
     *,
     has_texts: bool,
-) -> list[Attributes]:
+) -> Attributes:
     hits = [
         (chunks[place], score)
         for place, score in zip(places.tolist(), scores.tolist(), strict=True)
         if place >= 0
     ]
-    return [
+    rows = [
         _stated({"id": chunk.chunk_id, "score": score, "source": chunk.source, "page": chunk.page})
         | ({"content": chunk.full_text} if has_texts else {})
         for chunk, score in hits
     ]
-
-
-def _numbered(prefix: str, rows: Sequence[Mapping[str, Any]]) -> Attributes:
-    """Documents by OpenInference.
-
-    Ids and scores first, then the rest, as far as a span has room for attributes.
-    """
-    places = [
-        json.dumps({name: row[name] for name in ("source", "page") if name in row}) for row in rows
-    ]
-    attributes = {
-        f"{prefix}.{number}.document.{name}": row[name]
-        for names in (("id", "score"), ("metadata",), ("content",))
-        for number, row in enumerate(
-            {**row, "metadata": place} for row, place in zip(rows, places, strict=True)
-        )
-        for name in names
-        if name in row
-    }
-    return dict([*attributes.items()][:_NUMBERED])
+    return {"gen_ai.retrieval.documents": json.dumps(rows)}
 
 
 def _stated(attributes: Attributes) -> Attributes:

@@ -82,8 +82,7 @@ def answer_in_span(
       operation: `ask` or `reply`.
       session: of the request, '' where there is none.
 
-    Source: rules S0.3, S5.8; semantic conventions of OpenTelemetry for generative AI, and of
-      OpenInference.
+    Source: rules S0.3, S5.8; semantic conventions of OpenTelemetry for generative AI.
     """
     tracing = _tracing_of(system)
     if tracing is None:
@@ -93,11 +92,11 @@ def answer_in_span(
         "raglab.operation": operation,
         "raglab.request_id": request_id,
     }
-    own |= {"gen_ai.conversation.id": session, "session.id": session} if session else {}
+    own |= {"gen_ai.conversation.id": session} if session else {}
     own |= text_attributes(has_texts=tracing.has_texts, input=text)
     token = _tracing.set(tracing)
     try:
-        with _span(tracing, "invoke_workflow raglab", "CHAIN", own) as write:
+        with _span(tracing, "invoke_workflow raglab", own) as write:
             response = answer(
                 replace(system, generator=_with_model_spans(system.generator, tracing))
             )
@@ -125,14 +124,14 @@ def depths_in_spans(
             "raglab.strategy_cache_hit": number < n_stored,
         }
         own["gen_ai.data_source.id"] = system.fingerprint
-        with _span(tracing, f"retrieval {arm}", "RETRIEVER", own) as write:
+        with _span(tracing, f"retrieval {arm}", own) as write:
             depth = next(depths)
             write(partial(retrieval_attributes, depth, chunks, has_texts=tracing.has_texts))
             # it is over: its span gets its own times
             if "rerank" in depth.ms and depth.hits.n_reranked.any():
                 end = time_ns() - int(1e6 * depth.ms.get("measure", 0.0))
                 times = (end - int(1e6 * depth.ms["rerank"]), end)
-                with _span(tracing, f"rerank {arm}", "RERANKER", {}, times) as write_reranking:
+                with _span(tracing, f"rerank {arm}", {}, times) as write_reranking:
                     write_reranking(
                         partial(reranking_attributes, depth, chunks, has_texts=tracing.has_texts)
                     )
@@ -171,11 +170,10 @@ class _TracedGenerator:
         model = base.client.name if isinstance(base, ModelGenerator) else base.name
         own = {
             "gen_ai.request.model": model,
-            "llm.model_name": model,
             "gen_ai.provider.name": "raglab",
         }
         own |= texts(input=question)
-        with _span(self.tracing, f"chat {model}", "LLM", own) as write:
+        with _span(self.tracing, f"chat {model}", own) as write:
             generation = base.answer(question, passages)
             write(lambda: texts(output=generation.text))
             return generation
@@ -229,24 +227,19 @@ def _harmless() -> Iterator[None]:
 
 @contextmanager
 def _span(
-    tracing: Tracing, name: str, kind: str, own: Attributes, times: tuple[int, int] | None = None
+    tracing: Tracing, name: str, own: Attributes, times: tuple[int, int] | None = None
 ) -> Iterator[Callable[[Callable[[], Attributes]], None]]:
     """A span, the current one within the block, whose error marks it; gives what writes attributes.
 
     Args:
       name: the operation first.
-      kind: by OpenInference.
       own: attributes of its start.
       times: nanoseconds; None is now.
     """
     start, end = times or (None, None)
     span, stack, api = None, ExitStack(), tracing.api
     with _harmless():
-        own = {
-            "gen_ai.operation.name": name.partition(" ")[0],
-            "openinference.span.kind": kind,
-            **own,
-        }
+        own = {"gen_ai.operation.name": name.partition(" ")[0], **own}
         span = tracing.tracer.start_span(name, attributes=own, start_time=start)
         # Left to itself the API writes an error with its words.
         stack.enter_context(

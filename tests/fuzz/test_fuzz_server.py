@@ -19,7 +19,7 @@ import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
-from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.generation import ModelGenerator
 from raglab.answering.openai_client import OpenAIClient
 from raglab.store.files import InputError
 from raglab.values import Generation, ModelUnavailableError
@@ -183,18 +183,10 @@ def test_whatever_a_server_says(server: Server) -> None:
     """Statuses, headers, shapes of JSON and bytes."""
     client = OpenAIClient("tiny", server.url, timeout=WAIT_S, max_retries=0)
     generator = ModelGenerator(client)
-    rewriter = ModelRewriter(client)
 
     def draw(rng: np.random.Generator) -> Trial:
         server.sent = reply(rng)
-        if rng.random() < 0.9:
-            call: Callable[[], Generation | str] = partial(
-                generator.answer, "What is the excess?", PASSAGES
-            )
-        else:
-            call = partial(
-                rewriter.rewrite, "What is the excess?", [one.text for one in PASSAGES], 1
-            )
+        call = partial(generator.answer, "What is the excess?", PASSAGES)
         return Trial(shown(server.sent, 500), partial(asked, call), wrong)
 
     failures = fuzz("model server", draw)

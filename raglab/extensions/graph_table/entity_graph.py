@@ -54,16 +54,6 @@ def labels_in(text: str) -> list[str]:
     ]
 
 
-class Seed(NamedTuple):
-    """Where the walk of a question begins.
-
-    An entity of the graph and its share of the restart, in (0, 1].
-    """
-
-    entity: str
-    weight: float
-
-
 class _Walk(NamedTuple):
     """Chances of a step, sparse: from entity to chunk, [N, E], and back, [E, N].
 
@@ -132,15 +122,6 @@ class EntityGraph:
                 scores[i], ids[i] = ranking[0][0], ranking[1][0]
         return scores, ids
 
-    def seeds_of(self, query: str) -> list[Seed]:
-        """Entities that a query names or touches, heaviest first, with their shares of the restart.
-
-        They sum to 1.
-        """
-        weights = self._restart(query)
-        order = np.lexsort((np.arange(len(weights)), -weights))[: np.count_nonzero(weights)]
-        return [Seed(self.entities[i], float(weights[i] / weights.sum())) for i in order.tolist()]
-
     def _restart(self, query: str) -> Values:
         """Weight of each entity in a query, [E]: its rarity where the query names it.
 
@@ -186,8 +167,6 @@ def entity_graph(
       ...     "Hail is covered.",
       ... ]
       >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
-      >>> graph.seeds_of("what does Lee owe?")
-      [Seed(entity='lee', weight=1.0)]
       >>> graph.search(["what does Lee owe?"], k=3)[1]
       array([[ 0,  1, -1]])
     """

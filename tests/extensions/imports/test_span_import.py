@@ -10,6 +10,7 @@ import json
 import math
 import random
 import warnings
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from hypothesis import strategies as st
 import raglab
 from raglab.extensions.imports import spans as span_files
 from raglab.extensions.imports.span_traces import trace_from_spans
+from raglab.live import telemetry
 from raglab.loops.parallel import parallel_workers
+from raglab.retrieval.arms import walk
 from raglab.store.files import InputError
 from span_samples import documents, evaluation, request, reranker, retriever, span, write_lines
+from test_live_telemetry import ANSWERS, Opened, Spans, opened, spans  # noqa: F401
 
 
 def imported(path: Path | list[Path], **options: Any) -> tuple[Any, str]:
@@ -708,3 +712,32 @@ def test_documents_are_those_of_the_prefix() -> None:
         "retrieval.documents.0.document.score": 0.5,
         "retrieval.documents.0.document.content": "Text of a.",
     }
+
+
+def test_spans_of_a_system_are_read_back(
+    opened: Opened,
+    spans: Spans,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Questions, answers, hits in their final order, both scores, texts and the decision."""
+    monkeypatch.setenv(telemetry.CAPTURE, "span_only")
+    system = opened(ANSWERS)
+    questions = ("What is the motor excess?", "Is a courtesy car provided?")
+    responses = {text: raglab.ask(text, system=system) for text in questions}
+    trace, _ = of(tmp_path, *(each.to_json(indent=None) for each in spans.all))
+    ready = system.retriever
+    texts = {chunk.chunk_id: chunk.full_text for chunk in ready.chunks}
+    assert sorted(case.query for case in trace.cases) == sorted(questions)
+    for case in trace.cases:
+        assert case.extra["logged_answer"] == responses[case.query]["answer"]
+        (depth,) = islice(walk(ready.strategies["hybrid"], ready.question(case.query)), 1)
+        fields = {name: values.ravel() for name, values in depth.hits._asdict().items()}
+        order = np.argsort(fields["rank"], kind="stable")
+        first = order[fields["rank"][order] >= 0][0]
+        read = hits(trace)[case.id]
+        assert read[0] == ready.chunks[fields["chunk"][first]].chunk_id
+        assert len(read) == (fields["chunk"] >= 0).sum()
+        assert trace.signal("reranker_score")[case.id] == fields["s_rerank"][first]
+        assert trace.signal("retriever_score")[case.id] == fields["cosine"][first]
+    assert {chunk.chunk_id: chunk.text for chunk in trace.chunks}.items() <= texts.items()

@@ -12,7 +12,7 @@ import pytest
 import raglab
 from labelled import free_policy, labelled
 from parts import same
-from raglab.decision.scoring import status_only_count
+from raglab.decision.scoring import trace_status_only
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.baseline import baseline_of
 from raglab.live.measured_signals import add_signals
@@ -76,7 +76,7 @@ def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path: Path) ->
     """And are told of decisions, sweep and steps as of the trace in memory."""
     trace = alone({"tune": 40, "report": 20})
     shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
-    assert status_only_count(shards) == status_only_count(trace) > 0
+    assert trace_status_only(shards).sum() == trace_status_only(trace).sum() > 0
     policy = Policy.from_mapping({})
     assert sentence(trace) in repr(raglab.decide(shards, policy))
     assert (

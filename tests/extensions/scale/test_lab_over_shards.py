@@ -28,7 +28,6 @@ from raglab.lab.comparison import (
     compare,
     contests,
     policies_case_cells,
-    policy_case_cells,
     standings,
 )
 from raglab.lab.decision_fitting import fit_decision
@@ -150,8 +149,7 @@ class TestPolicies:
         with parallel_workers("threads", 2):
             assert np.array_equal(policies_case_cells(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
-            assert np.array_equal(policy_case_cells(parts, policy), row)
-            assert np.array_equal(policy_case_cells(trace, policy), row)
+            assert np.array_equal(policies_case_cells(parts, [policy]), [row])
             assert np.array_equal(decide(trace, policy).cells, row)
 
     def test_comparisons(self, seed: int, size: int) -> None:
@@ -546,7 +544,7 @@ class TestArms:
             audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made
         ]
         same(audits[1].correlations, audits[0].correlations)
-        same(audits[1].policies, audits[0].policies)
+        same(audits[1].arms, audits[0].arms)
         same(audits[1].simulation, audits[0].simulation)
         sizes: dict[str, Any] = {
             "trials": 3,
