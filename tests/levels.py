@@ -302,7 +302,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_dropped_gates.py": (
             "TestNotes.test_a_policy_that_keeps_its_gates_has_no_such_note",
             "TestNotes.test_the_command_line_prints_it_and_the_report_begins_with_it",
-            "TestNotes.test_the_gates_that_are_off_are_named_right_after_the_selection",
+            "TestNotes.test_the_gates_that_are_off_are_named_after_selection_and_traffic",
         ),
         "test_lab_artifact_places.py": (
             "TestRuns.test_a_database_that_is_locked",
