@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from experiments.league import __main__ as study
 from experiments.league.adarague import ARMS, MODEL, AnswerPart, adarague_rows, chosen_arms
 from experiments.league.answers import REACH, Part, answer_rows, scored_answers
-from experiments.league.dba import dba_answers, dba_rows
+from experiments.league.dba import dba_answers, dba_rows, left_out_parts
 from experiments.league.nomiracl import fused_answers, nomiracl_rows, nomiracl_votes
-from experiments.league.own_table import own_rows
+from experiments.league.own_table import own_rows, question_parts
 from experiments.league.paretobandit import RAGLAB, arm_tables, chosen_plans, paretobandit_rows
 from experiments.league.refusals import answer_vote
 from experiments.league.rows import (
@@ -156,7 +156,7 @@ def answer_table(seed: int, levels: int) -> tuple[pd.DataFrame, list[Part]]:
             "question": np.arange(160).astype(str),
             "correct": correct,
             "reference": (rng.random(160) < np.where(correct, 0.6, 0.4)).astype(float),
-            "x": rng.integers(0, levels, 160) + correct.astype(float),
+            "x": rng.integers(0, levels, 160) + correct + np.where(cell == "b", 0.25, 0.0),
             "y": rng.integers(0, levels, 160) + (~correct).astype(float),
         }
     )
@@ -209,6 +209,24 @@ class TestAnswers:
         few = [part._replace(fit=part.fit & (np.arange(200) % 8 == 0)) for part in parts]
         verdicts = league_frame(answer_rows("t", whole, few, "r"))["verdict"]
         assert set(verdicts) == {"not judged"}
+
+    @pytest.mark.parametrize(("groups", "questions"), [(1, 20), (2, 240), (4, 45)])
+    def test_no_question_is_judged_by_itself(self, groups: int, questions: int) -> None:
+        """Every answer is judged once, by others; groups and folds reach further than fixed scores.
+
+        As `REACH` says.
+        """
+        table, _ = answer_table(4, 3)
+        table["cell"] = np.array([*"abcd"])[np.arange(160) % groups]
+        table["question"] = np.arange(160) * 7 % questions
+        parts = question_parts(table, 0)
+        assert (np.sum([part.judged for part in parts], axis=0) == 1).all()
+        for part in parts:
+            assert not set(table["question"][part.judged]) & set(table["question"][part.fit])
+        rows = [answer_rows("t", table, parts, "r", reach=reach) for reach in (1.0, 2.0)]
+        for row, wide in zip(*rows, strict=True):
+            factor = 1.0 if row.cell != "all" and len(parts) == groups else 2.0
+            assert wide.high - wide.low == pytest.approx(factor * (row.high - row.low), nan_ok=True)
 
     def test_signals_that_know_nothing(self) -> None:
         """Of 20 tables of noise, judged in five folds, at most three verdicts are not level."""
@@ -303,7 +321,7 @@ def adarague_folder(folder: Path, sets: Sequence[str] = ("nq", "squad")) -> Path
         for place, (arm, chance) in enumerate(zip(ARMS, (0.6, 0.3, 0.5), strict=True)):
             place_folder = folder / part / f"{arm}_qa_{MODEL}_{name}____settings"
             texts = {
-                key: f"gold {key}" if rng.random() < chance else "I don't know" for key in keys
+                key: f"gold {key}" if rng.random() < chance else f"wrong{arm} {key}" for key in keys
             }
             files = {
                 f"prediction__{name}_to_{name}.json": texts,
@@ -347,6 +365,10 @@ class TestTables:
         answers, notes = dba_answers(tmp_path / "plain")
         assert len(answers) == 6 * 68
         assert answers[[*VOTES]].notna().all(axis=None)
+        for part in left_out_parts(answers):
+            judged, fit = (answers.loc[rows, ["set", "model"]] for rows in part[:2])
+            assert len(fit) == 2 * 68
+            assert not (fit == judged.iloc[0]).any(axis=None)
         assert [int(n) for n in re.findall(r": (\d+)", notes["first / a"])] == [1, 1, 1]
 
     def test_nomiracl(self, tmp_path: Path) -> None:
@@ -387,8 +409,11 @@ class TestTables:
         """Steps are calls, the router is that of the last epoch, and its figure is reproduced."""
         nq, squad, row = adarague_rows(adarague_folder(tmp_path))
         assert (nq.published, row.n) == (0.3, 80)
-        assert nq.free_name in ARMS
-        assert {nq.calls, squad.calls} <= {5.0, 3.0, 1.0}
+        for line in (nq, squad):
+            assert line.reference_calls == (3.0 if line.free_name == "ircot" else 1.0)
+            assert (line.calls == 5.0) == ("ridge" in line.fitted_on)
+            assert 0.3 < line.raglab < 0.8  # in .86 some arm is right
+        assert 5.0 in {nq.calls, squad.calls}
         assert " dropped" in nq.note
         assert nq.reproduced > 0.0
 

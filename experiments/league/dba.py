@@ -34,18 +34,21 @@ def dba_rows(folder: Path) -> list[Row]:
       folder: of the layout.
     """
     answers, notes = dba_answers(folder)
-    places = answers.pop("set"), answers.pop("model")
-    parts = []
-    for cell in answers["cell"].unique():
-        judged = (answers["cell"] == cell).to_numpy()
-        fit = ~judged
-        for place in places:
-            fit &= (place != place[judged].iloc[0]).to_numpy()
-        parts.append(Part(judged, fit, "the other models on the other question sets"))
-    rows = answer_rows(
-        "dba", answers, parts, "the published assistive vote", reference_calls=1.0, notes=notes
-    )
+    parts, reference = left_out_parts(answers), "the published assistive vote"
+    votes = answers.drop(columns=["set", "model"])
+    rows = answer_rows("dba", votes, parts, reference, reference_calls=1.0, notes=notes)
     return sorted(rows, key=lambda row: row.cell == "all")
+
+
+def left_out_parts(answers: pd.DataFrame) -> list[Part]:
+    """Each cell, fitted on the other models and the other question sets."""
+    parts = []
+    for _, rows in answers.groupby("cell"):
+        question_set, model = rows[["set", "model"]].iloc[0]
+        fit = (answers["set"] != question_set) & (answers["model"] != model)
+        judged = answers.index.isin(rows.index)
+        parts.append(Part(judged, fit.to_numpy(), "the other models on the other question sets"))
+    return parts
 
 
 def dba_answers(folder: Path) -> tuple[pd.DataFrame, dict[str, str]]:
