@@ -76,9 +76,8 @@ bench-index: $(READY)  ## an index of many passages: memory, time to build and t
 	$(BIN)/python experiments/bench_index.py
 
 DATA ?= ../shared/data/league
-league: $(READY)  ## published tables replayed from their stored outputs; DATA=folder of the repositories, see docs/league.md
-	mkdir -p out
-	OMP_NUM_THREADS=1 $(BIN)/raglab league $(DATA) --out out/league.md
+league: $(READY)  ## a study: published tables replayed from their stored outputs; DATA=folder of the tables, see docs/league.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.league $(DATA)
 
 local-llm: $(READY)  ## fetch a small language model (93 MB, Apache-2.0) for notebook 04 and the tests that need one
 	$(BIN)/python .ci/local_llm.py

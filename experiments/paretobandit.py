@@ -47,7 +47,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def league_table(rows: Sequence[Mapping[str, Any]], features: pd.DataFrame) -> Table:
+def reward_table(rows: Sequence[Mapping[str, Any]], features: pd.DataFrame) -> Table:
     """Rewards and costs of all models; costs are counted and not charged."""
     arms = list(rows[0]["arms"])
     reward, cost = (
@@ -66,7 +66,7 @@ def featured(
     sources = {name: [row["source"] for row in part] for name, part in rows.items()}
     fitted = text_features(texts["val"], sources["val"], components=components, spread=spread)
     return {
-        name: league_table(part, fitted.frame(texts[name], sources[name]))
+        name: reward_table(part, fitted.frame(texts[name], sources[name]))
         for name, part in rows.items()
     }
 

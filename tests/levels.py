@@ -75,19 +75,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestStore.test_requests_with_scores_feedback_and_groups",
         ),
         "extensions/imports/test_span_import.py": ("TestParts.test_shards_decide_as_the_whole",),
-        "extensions/league/test_accepted_answers.py": (
-            "test_signals_that_know_nothing",
-            "test_the_order_of_the_rows_changes_nothing",
-            "test_the_reach_of_intervals_over_parts",
-            "test_the_sign_of_a_column_changes_no_figure",
-        ),
-        "extensions/league/test_adarague.py": (
-            "test_judged_labels_choose_nothing",
-            "test_labels_that_leak_are_in_no_pool",
-            "test_the_repository_s_files",
-        ),
-        "extensions/league/test_league.py": ("test_published_tables",),
-        "extensions/league/test_paretobandit.py": ("test_the_repository_s_files",),
         "extensions/learned_signals/test_answering_judging.py": (
             "test_a_late_reply_is_charged_in_full",
             "test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one",
@@ -251,7 +238,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_notebook_sees_figure_and_table_once",
             "test_small_cases_are_drawn",
         ),
-        "test_displays_leagues.py": ("test_which_table",),
         "test_docs_pages.py": (
             "test_the_blocks_of_a_page_run[docs/start]",
             "test_the_blocks_of_a_page_run[howto/arms]",
@@ -271,6 +257,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_experiments_bench.py": ("test_a_program_runs_in_a_process_of_its_own",),
         "test_experiments_holdout.py": ("test_the_selection_alone_is_that_of_tune",),
+        "test_experiments_league.py": (
+            "TestAnswers.test_signals_that_know_nothing",
+            "TestOwnTable.test_the_blocks_of_the_page_run",
+            "TestTables.test_the_program",
+        ),
         "test_experiments_selection_validity.py": (
             "test_promises_hold_with_fit_and_choice_inside_each_repeat",
         ),

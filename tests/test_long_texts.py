@@ -58,7 +58,6 @@ AT_ONE_PLACE = {
     # at one place of a line of at most 400 characters
     "raglab.extensions.clarification.contents_layouts._LED",
     "raglab.extensions.graph_table.quantities._JOINT",
-    "raglab.extensions.league.adarague._FOLDER",  # of the whole name of a folder
     "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
 }
 

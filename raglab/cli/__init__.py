@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from raglab.cli import audit, experiments, imports, league, live, logs, monitoring
+from raglab.cli import audit, experiments, imports, live, logs, monitoring
 from raglab.cli.common import (
     TUNED,
     Arm,
@@ -629,7 +629,7 @@ def demo(
     say("JupyterLab:  make lab")
 
 
-for group in (live, imports, experiments, monitoring, league, audit, logs):
+for group in (live, imports, experiments, monitoring, audit, logs):
     for command, example in group.COMMANDS:
         app.command(epilog=f"Example: {example}")(command)
 app.add_typer(audit.AUDIT, name="audit")

@@ -12,7 +12,6 @@ from raglab.displays.gates import OutcomeTableDisplay as OutcomeTableDisplay
 from raglab.displays.gates import ReliabilityDisplay as ReliabilityDisplay
 from raglab.displays.gates import RiskCoverageDisplay as RiskCoverageDisplay
 from raglab.displays.gates import ThresholdSweepDisplay as ThresholdSweepDisplay
-from raglab.displays.leagues import LeagueDisplay as LeagueDisplay
 from raglab.displays.logs import ForestDisplay as ForestDisplay
 from raglab.displays.logs import LiveRatesDisplay as LiveRatesDisplay
 from raglab.displays.logs import RewardAuditDisplay as RewardAuditDisplay

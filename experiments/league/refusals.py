@@ -1,4 +1,4 @@
-"""Refusals (algebra): whether a model's reply says it does not know or passages hold no answer.
+"""Refusals: whether a model's reply says it does not know or passages hold no answer.
 
 The rule reads a reply from the left, and the first statement decides: one that the reply does not
 know or that no answer is there refuses, one that the answer is there answers. In a list of
@@ -17,9 +17,8 @@ the other three are lists of verdicts that begin with refusals.
 from __future__ import annotations
 
 import re
+import unicodedata
 from math import nan
-
-from raglab.words.characters import usual_forms
 
 # What a server writes where no model replied.
 _FAILED = re.compile(r"unable to generate (?:a )?response\.?")
@@ -126,7 +125,9 @@ def answer_vote(reply: str) -> float:
       >>> answer_vote("Respond with 'Yes, answer is present' or 'I don't know'.")
       1.0
     """
-    text = " ".join(usual_forms(reply).casefold().translate(_MARKS).split()).strip("\"'*- .#[]:")
+    text = " ".join(
+        unicodedata.normalize("NFKC", reply).casefold().translate(_MARKS).split()
+    ).strip("\"'*- .#[]:")
     if not text or _FAILED.fullmatch(text):
         return nan
     text = _ECHOES.sub(" ", text).strip()

@@ -1,0 +1,488 @@
+"""The league's study: laws of its rows, and miniatures of the published layouts."""
+
+from __future__ import annotations
+
+import doctest
+import gzip
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from math import comb, isnan, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.league import __main__ as study
+from experiments.league.adarague import ARMS, MODEL, AnswerPart, adarague_rows, chosen_arms
+from experiments.league.answers import REACH, Part, answer_rows, scored_answers
+from experiments.league.dba import dba_answers, dba_rows, left_out_parts
+from experiments.league.nomiracl import fused_answers, nomiracl_rows, nomiracl_votes
+from experiments.league.own_table import own_rows, question_parts
+from experiments.league.paretobandit import RAGLAB, arm_tables, chosen_plans, paretobandit_rows
+from experiments.league.refusals import answer_vote
+from experiments.league.rows import (
+    RATES,
+    Row,
+    joint_verdict,
+    league_frame,
+    paired_interval,
+    row_verdict,
+    signed,
+    verdict_counts,
+)
+from raglab.bandit import fit_priced_policy, frontier
+
+GUIDE = Path(__file__).parents[1] / "docs" / "league.md"
+GRID = st.integers(-3, 3).map(lambda value: value / 4)
+
+
+@pytest.mark.parametrize("name", ["adarague", "answers", "nomiracl", "refusals", "rows"])
+def test_examples(name: str) -> None:
+    """Of the docstrings."""
+    result = doctest.testmod(importlib.import_module(f"experiments.league.{name}"))
+    assert result.attempted > result.failed == 0
+
+
+class TestRows:
+    """Verdicts and intervals."""
+
+    @given(GRID, GRID)
+    def test_the_verdict_turns_with_the_metric_and_the_sides(
+        self, first: float, second: float
+    ) -> None:
+        """Of a metric of which less is better, and of both sides exchanged, it is the opposite."""
+        low, high = min(first, second), max(first, second)
+        opposite = {"better": "worse", "worse": "better", "level": "level"}
+        verdict = row_verdict("AUROC", low, high)
+        assert (verdict == "level") == (low <= 0.0 <= high)
+        assert row_verdict(RATES[0], low, high) == opposite[verdict]
+        assert row_verdict("AUROC", -high, -low) == opposite[verdict]
+        assert row_verdict("AUROC", nan, high) == "not judged"
+
+    @given(wins=st.integers(0, 19), losses=st.integers(0, 19))
+    def test_few_unequal_pairs_are_judged_by_the_sign_test(self, wins: int, losses: int) -> None:
+        """The interval turns with the sides, holds the mean; five wins to none show nothing."""
+        gain = np.array([1.0] * wins + [-1.0] * losses + [0.0] * 200)
+        low, high = paired_interval(gain)
+        assert paired_interval(-gain) == pytest.approx((-high, -low))
+        assert low <= gain.mean() <= high
+        pairs = wins + losses
+        chance = sum(comb(pairs, k) for k in range(min(wins, losses) + 1)) / 2**pairs
+        if pairs < 20 and 2.0 * chance > 0.05:
+            assert low <= 0.0 <= high
+
+    @pytest.mark.parametrize(
+        ("verdicts", "joint"),
+        [
+            (("better", "level"), "better"),
+            (("better", "worse"), "trade"),
+            (("level", "worse"), "worse"),
+            (("better", "not judged"), "not judged"),
+        ],
+    )
+    def test_both_rates_have_a_verdict(self, verdicts: tuple[str, str], joint: str) -> None:
+        """A gain of a rate that costs the other is a trade, and the cell is counted once."""
+        assert joint_verdict(verdicts) == joint_verdict(verdicts[::-1]) == joint
+        ends = {"better": -1.0, "level": 0.0, "worse": 1.0, "not judged": nan}
+        rows = [
+            Row("t", cell, rate, 9, low=ends[verdict], high=ends[verdict])
+            for cell in ("a", "all, b", "allegro")
+            for rate, verdict in zip(RATES, verdicts, strict=True)
+        ]
+        counts = verdict_counts(league_frame(rows))
+        assert counts[joint].to_dict() == {("t", False): 2, ("t", True): 1}
+
+    def test_a_small_end_is_not_shown_as_zero(self) -> None:
+        """Three decimals would show an end above 0 as 0."""
+        texts = [signed(value) for value in (0.0003, -0.0004, 0.001, -1e-16)]
+        assert texts == ["+0.0003", "-0.0004", "+0.001", "+0.000"]
+
+
+REFUSES = (
+    "I don't know",
+    "I don’t know.",
+    "No",
+    "No, answer is present",
+    "Yes, I don't know.",
+    "The contexts do not provide information about the size of the town.",
+    "Which town is it? I don't know.",
+    "¿Cuándo nació? Respuesta: No hay información en los contextos.",
+    "Je ne sais pas.",
+    "لا أعرف",
+    "नहीं पता",
+    "わかりません",
+    "Я не знаю",
+    "1. No, answer is not present. 2. No, answer is not present.",
+    "I",
+)
+ANSWERS = (
+    "Yes, answer is present in [1]. No, answer is not present in [2], [3].",
+    "1. No, answer is not present. 2. Yes, answer is present.",
+    "1969",
+    "The answer is Paris. I don't know more.",
+    "No, the first Russian there was not the pilot.",
+    'Respond with "Yes, answer is present" or "I don\'t know".',
+    "If none of the contexts answers the question, say so.",
+    "نعم، الإجابة موجودة.",
+)
+
+
+@given(st.sampled_from([*REFUSES, *ANSWERS]), st.sampled_from(["", "\n", "* "]), st.booleans())
+def test_a_refusal_is_read_whatever_its_case_and_blanks(
+    reply: str, before: str, upper: bool
+) -> None:
+    """Of the prompt's words and others; what only repeats the prompt refuses nothing."""
+    text = before + (reply.upper() if upper else reply).replace(" ", "  ")
+    assert answer_vote(text) == float(reply in ANSWERS)
+    assert isnan(answer_vote(before)) == (before != "* " or isnan(answer_vote("*")))
+
+
+def answer_table(seed: int, levels: int) -> tuple[pd.DataFrame, list[Part]]:
+    """Two cells of 80 answers; signals of few levels, with ties, blanks, and against the labels."""
+    rng = np.random.default_rng(seed)
+    correct, cell = rng.random(160) < 0.5, np.repeat(["a", "b"], 80)
+    table = pd.DataFrame(
+        {
+            "cell": cell,
+            "question": np.arange(160).astype(str),
+            "correct": correct,
+            "reference": (rng.random(160) < np.where(correct, 0.6, 0.4)).astype(float),
+            "x": rng.integers(0, levels, 160) + correct + np.where(cell == "b", 0.25, 0.0),
+            "y": rng.integers(0, levels, 160) + (~correct).astype(float),
+        }
+    )
+    table.loc[rng.random(160) < 0.1, "x"] = nan
+    return table, [Part(cell == name, cell != name, "the other cell") for name in ("a", "b")]
+
+
+class TestAnswers:
+    """Judged by what was fitted on others."""
+
+    @pytest.mark.parametrize(("seed", "levels"), [(0, 1), (1, 2), (2, 4)])
+    def test_what_moves_no_score(self, seed: int, levels: int) -> None:
+        """Labels of judged answers, the sign of a column, a blank filled with the fit's median."""
+        table, parts = answer_table(seed, levels)
+        is_a = parts[0].judged
+        scored = scored_answers(table, parts)["score"]
+        turned = table.assign(correct=table["correct"] ^ is_a)
+        after = scored_answers(turned, parts)["score"]
+        assert after[is_a].equals(scored[is_a])
+        assert not after[~is_a].equals(scored[~is_a])
+        filled = table.fillna({"x": float(np.nanmedian(table["x"][parts[0].fit]))})
+        assert scored_answers(filled, parts[:1])["score"][is_a].equals(scored[is_a])
+        signs = answer_rows("t", table.assign(y=-table["y"]), parts, "r")
+        rows = answer_rows("t", table, parts, "r")
+        figures = ["raglab", "difference", "low", "high", "hindsight"]
+        pd.testing.assert_frame_equal(league_frame(signs)[figures], league_frame(rows)[figures])
+
+    def test_the_order_of_the_rows_changes_nothing(self) -> None:
+        """To the bit, also of the intervals."""
+        table, parts = answer_table(3, 3)
+        order = np.random.default_rng(3).permutation(160)
+        moved = [Part(part.judged[order], part.fit[order], part.fitted_on) for part in parts]
+        rows = [
+            answer_rows("t", *given, "r") for given in ((table, parts), (table.iloc[order], moved))
+        ]
+        assert repr(rows[0]) == repr(rows[1])
+
+    def test_a_cell_that_cannot_be_judged_has_no_part_in_all(self) -> None:
+        """One of right answers alone, and one that too few answers fit."""
+        table, parts = answer_table(3, 4)
+        extra = table[:40].assign(
+            cell="c", correct=True, question=lambda rows: rows["question"] + "c"
+        )
+        whole = pd.concat([table, extra], ignore_index=True)
+        cells = whole["cell"].to_numpy()
+        parts = [Part(cells == name, cells != name, "") for name in "abc"]
+        frame = league_frame(answer_rows("t", whole, parts, "r", reach=2.0)).set_index("cell")
+        assert frame.loc["c", "verdict"] == "not judged"
+        assert frame.loc["all", "n"].tolist() == [160, 160]
+        few = [part._replace(fit=part.fit & (np.arange(200) % 8 == 0)) for part in parts]
+        verdicts = league_frame(answer_rows("t", whole, few, "r"))["verdict"]
+        assert set(verdicts) == {"not judged"}
+
+    @pytest.mark.parametrize(("groups", "questions"), [(1, 20), (2, 240), (4, 45)])
+    def test_no_question_is_judged_by_itself(self, groups: int, questions: int) -> None:
+        """Every answer is judged once, by others; groups and folds reach further than fixed scores.
+
+        As `REACH` says.
+        """
+        table, _ = answer_table(4, 3)
+        table["cell"] = np.array([*"abcd"])[np.arange(160) % groups]
+        table["question"] = np.arange(160) * 7 % questions
+        parts = question_parts(table, 0)
+        assert (np.sum([part.judged for part in parts], axis=0) == 1).all()
+        for part in parts:
+            assert not set(table["question"][part.judged]) & set(table["question"][part.fit])
+        rows = [answer_rows("t", table, parts, "r", reach=reach) for reach in (1.0, 2.0)]
+        for row, wide in zip(*rows, strict=True):
+            factor = 1.0 if row.cell != "all" and len(parts) == groups else 2.0
+            assert wide.high - wide.low == pytest.approx(factor * (row.high - row.low), nan_ok=True)
+
+    def test_signals_that_know_nothing(self) -> None:
+        """Of 20 tables of noise, judged in five folds, at most three verdicts are not level."""
+        verdicts: list[str] = []
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            fold = np.arange(300) % 5
+            table = pd.DataFrame(rng.normal(size=(300, 4)), columns=[*"xyzw"]).assign(
+                cell="c", question=np.arange(300), correct=rng.random(300) < 0.5
+            )
+            table["reference"] = rng.normal(size=300)
+            parts = [Part(fold == number, fold != number, "") for number in range(5)]
+            rows = answer_rows("t", table, parts, "r", reach=REACH)
+            verdicts += league_frame(rows)["verdict"].tolist()
+        assert len(verdicts) == 20
+        assert sum(verdict != "level" for verdict in verdicts) <= 3
+
+
+def write_records(path: Path, records: Iterable[Any]) -> None:
+    """JSON lines, gzipped where the name says so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(record) + "\n" for record in records).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+VOTES = {"ays": 0.7, "idk": 0.65, "pairwise_assistive": 0.75}  # chance to tell right from wrong
+
+
+def dba_folder(folder: Path, suffix: str = "") -> Path:
+    """Two question sets of three models; the second set names a vote `ic_idk`."""
+    for place, (name, model) in enumerate((s, m) for s in ("first", "second") for m in "abc"):
+        rng = np.random.default_rng(place)
+        records = []
+        for number in range(70):
+            correct = int(rng.random() < 0.5)
+            votes = {
+                f"ic_{vote}" if vote == "idk" and name == "second" else vote: {
+                    "accepted": bool((rng.random() < chance) == bool(correct)),
+                    "correct": correct,
+                }
+                for vote, chance in VOTES.items()
+            }
+            records.append({"id": f"q{number}", "baselines": votes})
+        records[0]["baselines"]["pairwise_assistive"]["correct"] = -1
+        del records[1]["baselines"]["pairwise_assistive"]
+        records[2]["baselines"]["ays"]["correct"] = 2
+        write_records(folder / name / model / f"full.jsonl{suffix}", records)
+    return folder
+
+
+def nomiracl_folder(folder: Path, models: Sequence[str] = ("gpt-4", "gpt-3.5", "orca")) -> Path:
+    """Each model answers what can be answered with chance .8, and else with .3."""
+    replies = ("I don't know. None of them says so.", "Yes, answer is present in [2].")
+    for number, language in enumerate(("aa", "bb", "cc")):
+        for name, chance in (("relevant", 0.8), ("non_relevant", 0.3)):
+            rng = np.random.default_rng([number, int(10 * chance)])
+            records = [
+                {
+                    "query_id": f"{language}{question}",
+                    "results": {model: replies[int(rng.random() < chance)] for model in models},
+                }
+                for question in range(40)
+            ]
+            write_records(folder / name / f"{language}.test.vanilla_prompt.jsonl.gz", records)
+    return folder
+
+
+def paretobandit_folder(folder: Path) -> Path:
+    """Two models; the dear one is better at long prompts alone. A prompt is in both files."""
+    for seed, name in enumerate(("val", "test")):
+        rng = np.random.default_rng(seed)
+        records = []
+        for number in range(80):
+            is_long = bool(rng.integers(2))
+            prompt = f"{100 * seed + number} " + "word " * (40 if is_long else 4)
+            arms = {
+                "small": {"reward": 0.4 if is_long else 0.8, "cost": 0.1},
+                "large": {"reward": 0.9 if is_long else 0.8, "cost": 1.0},
+            }
+            records.append({"prompt": prompt, "source": "s", "arms": arms})
+        records[0]["prompt"] = "Again?" if name == "val" else "again"
+        write_records(folder / f"{name}_k4.jsonl.gz", records)
+    return folder
+
+
+def adarague_folder(folder: Path, sets: Sequence[str] = ("nq", "squad")) -> Path:
+    """Arms that are right with chance .3, .5 and .6; the router of two epochs takes one of them."""
+    for number, (part, name) in enumerate((p, s) for p in ("dev_9", "test") for s in sets):
+        rng = np.random.default_rng(number)
+        keys = [f"{part}{question}" for question in range(40)]
+        golds = {key: [f"gold {key}"] for key in keys}
+        for place, (arm, chance) in enumerate(zip(ARMS, (0.6, 0.3, 0.5), strict=True)):
+            place_folder = folder / part / f"{arm}_qa_{MODEL}_{name}____settings"
+            texts = {
+                key: f"gold {key}" if rng.random() < chance else f"wrong{arm} {key}" for key in keys
+            }
+            files = {
+                f"prediction__{name}_to_{name}.json": texts,
+                f"ground_truth__{name}.json": golds,
+            }
+            if arm == "ircot":
+                files["stepNum.json"] = dict.fromkeys(keys, 3)
+            if part == "test" and place == 1:
+                for epoch, value in ((5, "late"), (30, texts)):
+                    run = (
+                        folder
+                        / "classifier"
+                        / "t5"
+                        / MODEL
+                        / "epoch"
+                        / str(epoch)
+                        / "d"
+                        / "t"
+                        / name
+                    )
+                    option = {
+                        key: {"prediction": value if epoch < 9 else value[key], "stepNum": 0}
+                        for key in keys
+                    }
+                    write_records(run / f"{name}_option.json", [option])
+                    write_records(run / "eval_metic_result_acc.json", [{"acc": 0.3, "count": 40}])
+            for file, value in files.items():
+                write_records(place_folder / file, [value])
+    return folder
+
+
+class TestTables:
+    """Miniatures of the four layouts."""
+
+    def test_dba(self, tmp_path: Path) -> None:
+        """What is dropped is counted; gzipped files and the other name of a vote change nothing."""
+        rows = dba_rows(dba_folder(tmp_path / "plain"))
+        assert repr(rows) == repr(dba_rows(dba_folder(tmp_path / "packed", ".gz")))
+        assert len(rows) == 14
+        assert {row.calls for row in rows} == {3.0}
+        answers, notes = dba_answers(tmp_path / "plain")
+        assert len(answers) == 6 * 68
+        assert answers[[*VOTES]].notna().all(axis=None)
+        for part in left_out_parts(answers):
+            judged, fit = (answers.loc[rows, ["set", "model"]] for rows in part[:2])
+            assert len(fit) == 2 * 68
+            assert not (fit == judged.iloc[0]).any(axis=None)
+        assert [int(n) for n in re.findall(r": (\d+)", notes["first / a"])] == [1, 1, 1]
+
+    def test_nomiracl(self, tmp_path: Path) -> None:
+        """Labels of a language choose nothing there; copies of GPT-4 are level with it."""
+        replies = nomiracl_votes(nomiracl_folder(tmp_path))
+        models = ["gpt-4", "gpt-3.5", "orca"]
+        is_aa = replies["language"] == "aa"
+        turned = replies.assign(answerable=replies["answerable"] ^ is_aa)
+        decisions = [fused_answers(table, models, "gpt-4") for table in (replies, turned)]
+        assert decisions[0][is_aa].equals(decisions[1][is_aa])
+        assert not decisions[0].equals(decisions[1])
+        rows = nomiracl_rows(tmp_path)
+        assert len(rows) == 2 * 2 * 4
+        assert {row.calls for row in rows} == {3.0, 1.0}
+        alone = fused_answers(replies, ["gpt-4"], "gpt-4")
+        assert alone.equals(replies["gpt-4"])
+
+    @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
+    def test_paretobandit(self, tmp_path: Path) -> None:
+        """A prompt of test is fitted to nowhere; rewards of test change no plan."""
+        folder = paretobandit_folder(tmp_path)
+        paths = folder / "val_k4.jsonl.gz", folder / "test_k4.jsonl.gz"
+        tables, note = arm_tables(*paths)
+        assert (len(tables[0].mask), len(tables[1].mask)) == (79, 80)
+        assert note.startswith("1 ")
+        policy = fit_priced_policy(tables[0], 1.0, validation=tables[0])
+        worse = tables[1]._replace(value=1.0 - tables[1].value)
+        plans = [
+            chosen_plans((tables[0], test), frontier(tables[0]), policy, 0.7)[0][RAGLAB]
+            for test in (tables[1], worse)
+        ]
+        np.testing.assert_array_equal(*plans)
+        small, large = paretobandit_rows(folder, {0.01: nan, 0.7: nan})
+        assert (small.difference, small.raglab) == (0.0, small.free)
+        assert large.low > 0.0
+
+    def test_adarague(self, tmp_path: Path) -> None:
+        """Steps are calls, the router is that of the last epoch, and its figure is reproduced."""
+        nq, squad, row = adarague_rows(adarague_folder(tmp_path))
+        assert (nq.published, row.n) == (0.3, 80)
+        for line in (nq, squad):
+            assert line.reference_calls == (3.0 if line.free_name == "ircot" else 1.0)
+            assert (line.calls == 5.0) == ("ridge" in line.fitted_on)
+            assert 0.3 < line.raglab < 0.8  # in .86 some arm is right
+        assert 5.0 in {nq.calls, squad.calls}
+        assert " dropped" in nq.note
+        assert nq.reproduced > 0.0
+
+    def test_labels_of_test_choose_no_arm(self) -> None:
+        """Only the signals of what is judged are read."""
+        rng = np.random.default_rng(0)
+        parts = []
+        for _ in range(4):
+            signals = rng.normal(size=(30, 2))
+            correct = pd.DataFrame((signals + rng.normal(size=(30, 2)) > 0.0).astype(float))
+            parts.append(AnswerPart(correct, correct, signals))
+        judged = parts[2:]
+        turned = [part._replace(correct=1.0 - part.correct) for part in judged]
+        chosen = [chosen_arms(parts[:2], table) for table in (judged, turned)]
+        for (method, arms), (method_turned, arms_turned) in zip(*chosen, strict=True):
+            assert method == method_turned
+            np.testing.assert_array_equal(arms, arms_turned)
+
+    @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
+    def test_the_program(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Prints a line a row, and writes them with a picture a table."""
+        for make in (dba_folder, nomiracl_folder, paretobandit_folder, adarague_folder):
+            make(tmp_path / make.__name__.partition("_")[0])
+        out = tmp_path / "out"
+        monkeypatch.setattr(sys, "argv", ["league", str(tmp_path), "--out", str(out)])
+        study.main()
+        rows = pd.read_csv(out / "rows.csv")
+        printed = capsys.readouterr().out.splitlines()
+        assert len(rows) == sum(line.startswith("| ") for line in printed) - 2 == 14 + 16 + 7 + 3
+        assert {path.stem for path in out.glob("*.png")} == {
+            f"league-{name}" for name in study.TABLES
+        }
+
+
+class TestOwnTable:
+    """A table of one's own, and the page."""
+
+    def test_the_blocks_of_the_page_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A block of text is what the block before it printed; each table has a small picture."""
+        monkeypatch.chdir(tmp_path)
+        text = GUIDE.read_text(encoding="utf-8")
+        (code, printed) = re.findall(r"```(?:python|text)\n(.*?)```", text, flags=re.DOTALL)
+        with redirect_stdout(StringIO()) as stream:
+            exec(compile(code, GUIDE.name, "exec"), {})  # noqa: S102 - the project's own page
+        assert stream.getvalue() == printed
+        for name in study.TABLES:
+            assert f"\n## {name}: " in text
+            assert (GUIDE.parent / "pictures" / f"league-{name}.png").stat().st_size <= 80_000
+        table = pd.read_csv("own.csv")
+        folds = own_rows(self.write(table.drop(columns="group")))
+        assert [row.cell for row in folds] == ["all questions"] * 2
+        shared = own_rows(self.write(table.assign(id=np.tile(np.arange(300), 3))))
+        assert {row.fitted_on for row in shared if row.cell != "all"} == {
+            "the other groups in the other folds of questions"
+        }
+        for wrong in (
+            {"baseline": 1 - table["baseline"]},
+            {"id": table["id"].where(table["id"] > 3)},
+        ):
+            with pytest.raises(ValueError, match=r"baseline must be|must be filled"):
+                own_rows(self.write(table.assign(**wrong)))
+
+    @staticmethod
+    def write(table: pd.DataFrame) -> Path:
+        """Table as a file."""
+        path = Path("table.csv")
+        table.to_csv(path, index=False)
+        return path
