@@ -439,7 +439,7 @@ def _signal_row(name: str, sums: Array, totals: Array, level: float) -> dict[str
         low, high = map(float, percentile_interval(values[1:], level))
         row |= {measure: float(values[0]), f"{measure}_low": low, f"{measure}_high": high}
     cases, share = int((sums[:, -1] > 0.0).sum()), row["concordance"]
-    ends: Sequence[float] | None = None
+    ends: tuple[Any, Any] | None = None
     if cases < FEWEST:
         ends = np.nan, np.nan
     elif share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
