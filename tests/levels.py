@@ -170,7 +170,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_policies_are_ordered_as_theory_has_it",
         ),
         "test_bandit_learner.py": ("test_many_steps_at_once_are_the_steps_one_by_one",),
-        "test_bandit_persistence.py": ("test_the_interval_covers_the_gain",),
         "test_bandit_propensity.py": ("test_choices_are_as_frequent_as_stated",),
         "test_bandit_simulation.py": (
             "test_off_policy_estimates_of_a_log_find_the_truth",

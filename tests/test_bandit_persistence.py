@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import t as t_law
 
 from raglab.bandit import (
     POLICIES,
@@ -34,7 +33,6 @@ from raglab.bandit import (
     propensities,
     update,
     warm_start,
-    warm_start_helps,
 )
 from raglab.bandit.learner import reward_outcome
 
@@ -375,23 +373,6 @@ def log_of(rounds: list[tuple[int, float]]) -> pd.DataFrame:
     )
 
 
-def bernoulli(
-    rounds: int, seed: int, before: list[float], after: list[float] | None = None
-) -> pd.DataFrame:
-    """A log of uniform choices whose arms pay 1 with these probabilities, later with others.
-
-    The others hold in its second half.
-    """
-    rng = np.random.default_rng(seed)
-    arm = rng.integers(0, len(before), rounds)
-    means = np.where(
-        np.arange(rounds)[:, None] < rounds // 2, before, before if after is None else after
-    )
-    return pd.DataFrame(
-        {"arm": arm, "reward": (rng.random(rounds) < means[np.arange(rounds), arm]).astype(float)}
-    )
-
-
 # what a log counts
 
 
@@ -433,26 +414,6 @@ def test_a_history_is_what_the_learner_would_hold(
             history_of(table, ARMS, bandit), (state.n, state.total, state.square), strict=True
         ):
             np.testing.assert_allclose(one, two, atol=1e-12)
-
-
-@LAWFUL_HISTORY
-@given(rounds=ROUNDS, bandit=LEARNERS)
-def test_a_prediction_sees_what_the_learner_knew(
-    rounds: list[tuple[int, float]], bandit: Bandit
-) -> None:
-    """Statistics of a round's arm before it; a block begins with nothing."""
-    rng = np.random.default_rng(0)
-    arm = np.array([place for place, _ in rounds])
-    seen = reward_outcome(np.array([reward for _, reward in rounds]), bandit)
-    block = np.arange(len(rounds)) // 6
-    got = persistence._before(arm, seen, block, bandit)
-    for place, (one, reward) in enumerate(rounds):
-        if place % 6 == 0:
-            state = init(3, bandit=bandit)
-        wanted = [float(field[one]) for field in (state.n, state.total, state.square)]
-        assert [float(field[place]) for field in got] == pytest.approx(wanted, abs=1e-12)
-        state, _ = choose(state, bandit, rng)
-        state = update(state, one, reward, bandit)
 
 
 @pytest.mark.parametrize(
@@ -541,141 +502,6 @@ def test_a_warm_start_out_of_range_is_refused() -> None:
             warm_start(history, discount=discount, most=5)
     with pytest.raises(ValueError, match="most must be at least 0, got -1"):
         warm_start(history, discount=0.5, most=-1)
-
-
-# whether it helps
-
-
-def test_the_gain_by_head() -> None:
-    """One arm that always pays; history 4 of 4.
-
-    Of a block of one round: ln (5/6) − ln (1/2) nats.
-    """
-    log = pd.DataFrame({"arm": ["a"] * 12, "reward": [1.0] * 12})
-    got = warm_start_helps(log, Bandit(), share=1 / 3, discount=1.0, most=9, horizon=1)
-    assert (got.n_before, got.n_after) == (4, 8)
-    assert got.gain == pytest.approx(np.log(5 / 6) - np.log(1 / 2), abs=1e-12)
-    assert (got.low, got.high) == pytest.approx((got.gain, got.gain), abs=1e-12)
-    assert got.helps is True
-    # history 2 of 2
-    twice = warm_start_helps(log, Bandit(), share=0.2, discount=1.0, most=9, horizon=2)
-    assert twice.gain == pytest.approx(
-        (np.log(3 / 4) - np.log(1 / 2) + np.log(4 / 5) - np.log(2 / 3)) / 2, abs=1e-12
-    )
-
-
-def test_a_continuous_reward_is_scored_by_its_predictive() -> None:
-    """mu0 0.5, kappa0 = 2 alpha0 = 2, beta0 = 0.25 alpha0.
-
-    A t of two degrees about 0.5, scale² 0.25 · 3/2.
-    """
-    bandit = Bandit("thompson_nig")
-    score = persistence._log_score(
-        np.array([0.9]), Stats(np.zeros(1), np.zeros(1), np.zeros(1)), bandit
-    )
-    assert score[0] == pytest.approx(t_law(2.0, 0.5, np.sqrt(0.25 * 1.5)).logpdf(0.9), abs=1e-12)
-
-
-@pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "ucb1"])
-def test_the_verdict_follows_the_world(policy: str) -> None:
-    """Arms that pay as before: it helps. Arms that changed places: it harms, and says so."""
-    means = [0.9, 0.2, 0.1]
-    same = warm_start_helps(bernoulli(2000, 1, means), Bandit(policy))
-    assert same.helps is True
-    assert 0.0 < same.low < same.gain < same.high
-    assert same.note.startswith("the history helps; +0.")
-    assert "1000 rounds before, 20 starts of 50 rounds after" in same.note
-    turned = warm_start_helps(bernoulli(2000, 1, means, means[::-1]), Bandit(policy))
-    assert turned.helps is False
-    assert turned.high < 0.0
-    assert turned.note.startswith("the history harms: start without it")
-
-
-def test_no_verdict_is_said_in_words() -> None:
-    """A history without weight changes no prediction: 0 ± 0 spans 0."""
-    got = warm_start_helps(bernoulli(600, 2, [0.5, 0.5]), Bandit(), discount=0.0)
-    assert got[:4] == (None, 0.0, 0.0, 0.0)
-    assert got.note.startswith(
-        "no verdict; +0.0000 nats a reward, interval +0.0000 to +0.0000, which spans 0: log more"
-    )
-
-
-def test_time_orders_the_split() -> None:
-    """Rows in any order, with a time, are judged as in order.
-
-    A bandit's own history does not count.
-    """
-    log = bernoulli(800, 3, [0.8, 0.3])
-    wanted = warm_start_helps(log, Bandit())
-    shuffled = log.assign(time=np.arange(800)).sample(frac=1.0, random_state=0)
-    assert warm_start_helps(shuffled, Bandit()) == wanted
-    with_history = Bandit(history=Stats(np.full(2, 50.0), np.full(2, 1.0), np.full(2, 1.0)))
-    assert warm_start_helps(log, with_history) == wanted
-
-
-def test_sessions_widen_the_interval() -> None:
-    """Sessions that repeat one answer over many blocks are units too.
-
-    Blocks alone would be narrower.
-    """
-    rng = np.random.default_rng(0)
-    session = rng.integers(0, 8, 1500)
-    arm = rng.integers(0, 2, 1500)
-    reward = (rng.random((8, 2)) < [0.7, 0.4]).astype(float)[session, arm]
-    log = pd.DataFrame({"arm": arm, "reward": reward})
-    plain = warm_start_helps(log, Bandit())
-    wide = warm_start_helps(log.assign(session=session), Bandit())
-    assert wide.gain == plain.gain
-    assert wide.high - wide.low > 2.0 * (plain.high - plain.low)
-    same = warm_start_helps(log.assign(session=np.arange(1500) // 50), Bandit())
-    assert (same.low, same.high) == (plain.low, plain.high), (
-        "sessions that are the blocks change nothing"
-    )
-
-
-@pytest.mark.parametrize(
-    ("log", "options", "said"),
-    [
-        (
-            bernoulli(400, 0, [0.5, 0.5]),
-            {},
-            "at least 5 blocks of 50 rounds after its history, got 200 rounds after 200",
-        ),
-        (bernoulli(9, 0, [0.5, 0.5]), {"share": 0.05, "horizon": 1}, "got 9 rounds after 0"),
-        (bernoulli(800, 0, [0.5, 0.5]), {"share": 1.0}, r"share and level must be in \(0, 1\)"),
-        (bernoulli(800, 0, [0.5, 0.5]), {"horizon": 0}, "horizon at least 1"),
-        (
-            bernoulli(800, 0, [0.5, 0.5]).assign(session=1),
-            {},
-            "at least 5 sessions after its history, got 1",
-        ),
-        (bernoulli(800, 0, [0.5, 0.5]), {"arms": [0]}, "arm must be one of 0, got 1"),
-    ],
-)
-def test_a_check_that_cannot_be_made_is_refused(
-    log: pd.DataFrame, options: dict[str, Any], said: str
-) -> None:
-    """Too short a log, too few sessions, settings out of range, an arm that is not named."""
-    with pytest.raises(ValueError, match=said):
-        warm_start_helps(log, Bandit(), **options)
-    with pytest.raises(ValueError, match="prior_strength must be above 0"):
-        warm_start_helps(log, Bandit("ucb1", prior_strength=0.0))
-
-
-def test_the_interval_covers_the_gain() -> None:
-    """Over 400 logs of 1,500 rounds after one history, the mean gain is in 92 to 98 % of intervals.
-
-    These are the 95 % intervals.
-    """
-    means = [0.7, 0.5, 0.3]
-    first = bernoulli(500, 0, means)
-    found = [
-        warm_start_helps(pd.concat([first, bernoulli(1500, seed, means)]), Bandit(), share=0.25)
-        for seed in range(1, 401)
-    ]
-    truth = np.mean([one.gain for one in found])
-    covered = np.mean([one.low <= truth <= one.high for one in found])
-    assert 0.92 <= covered <= 0.98
 
 
 # the guard of recent latency

@@ -28,7 +28,6 @@ from raglab.gating.fused_gate import (
     logit_contributions,
     rank_knots,
     rescale_logit,
-    signal_rows,
 )
 from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fit_fused_gate
 from raglab.lab.search_space import published_policy
@@ -95,16 +94,6 @@ def test_a_missing_signal_adds_the_least() -> None:
         fused_probability(signals[:, 1, 2], MODEL), fused_probability(signals, MODEL)[1, 2]
     )
     assert np.isnan(fused_probability(signals, MODEL)[0, 0])
-
-
-def test_signals_are_stacked_in_their_order() -> None:
-    """By name; one that is not given is missing; a name that is none is refused."""
-    found = signal_rows({"gap": np.array([0.1, 0.2]), "confidence": np.array(40.0)})
-    assert found[SIGNALS.index("gap")].tolist() == [0.1, 0.2]
-    assert found[SIGNALS.index("confidence")].tolist() == [40.0, 40.0]
-    assert np.isnan(found).sum() == 2 * (len(SIGNALS) - 2)
-    with pytest.raises(ValueError, match=r"signals must be among confidence, .* got 'cosine'"):
-        signal_rows({"cosine": np.array(1.0)})
 
 
 def test_knots_are_levels_or_quantiles_with_normal_scores() -> None:

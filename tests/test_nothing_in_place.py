@@ -197,7 +197,8 @@ def of_gates() -> None:
     signals.degenerate_scores(
         np.array([share]), np.array([share]), np.array([count]), np.array([yes])
     )
-    rows = fused_gate.signal_rows({"gap": share})
+    rows = np.full((len(fused_gate.SIGNALS), *share.shape), np.nan)
+    rows[fused_gate.SIGNALS.index("gap")] = share
     model = fused_gate.Model(0.5, (fused_gate.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
     fused_gate.fused_probability(rows, model)
     fused_gate.logit(rows, model)

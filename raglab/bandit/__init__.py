@@ -27,14 +27,12 @@ from raglab.bandit.learner import (
 from raglab.bandit.learners import POLICIES
 from raglab.bandit.ledgers import Ledger, learned_ledger
 from raglab.bandit.persistence import (
-    Helps,
     Saved,
     dumps,
     history_of,
     loads,
     merge,
     warm_start,
-    warm_start_helps,
 )
 from raglab.bandit.plans import compare_plans
 from raglab.bandit.priced_policy import PricedPolicy, fit_priced_policy, play_paced
@@ -52,7 +50,6 @@ __all__ = [
     "Budget",
     "Choice",
     "Frontier",
-    "Helps",
     "LearnerEntry",
     "Ledger",
     "Pacer",
@@ -96,5 +93,4 @@ __all__ = [
     "text_features",
     "update",
     "warm_start",
-    "warm_start_helps",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.learner import (
-    LEARNERS,
     Bandit,
     State,
     Stats,
@@ -22,7 +20,6 @@ from raglab.bandit.learner import (
     reward_outcome,
     stored_settings,
 )
-from raglab.bandit.scores import student_posterior
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -410,29 +407,6 @@ def _generator(saved: Any) -> np.random.Generator | None:  # noqa: ANN401 - what
 
 
 Array = NDArray[np.float64]
-LEAST_BLOCKS = 5
-
-
-class Helps(NamedTuple):
-    """Whether a warm start helps, judged on the rounds after its history.
-
-    Attributes:
-      helps: the verdict; None where the interval spans 0.
-      gain: mean log score with the history minus without, nats a reward.
-      low: lower end of the gain's interval.
-      high: upper end of the gain's interval.
-      n_before: rounds of the history.
-      n_after: rounds that it is judged on.
-      note: the verdict in words.
-    """
-
-    helps: bool | None
-    gain: float
-    low: float
-    high: float
-    n_before: int
-    n_after: int
-    note: str
 
 
 def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
@@ -503,105 +477,6 @@ def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
     return Stats(pseudo_n, history.total * scale, history.square * scale)
 
 
-def warm_start_helps(
-    log: DataFrame,
-    bandit: Bandit,
-    *,
-    arms: Sequence[Any] | None = None,
-    share: float = 0.5,
-    discount: float = 0.5,
-    most: float = 20.0,
-    horizon: int = 50,
-    level: float = 0.95,
-) -> Helps:
-    """Whether a warm start predicts rewards better than none, on the rounds after its history.
-
-    The first share of the log, in time, makes the history. The rest is cut into blocks of `horizon`
-    rounds, and in each the learner starts again, with the history and without: each reward is
-    predicted from the rewards of its block before it, and the log scores are compared. A Beta
-    bandit is scored on successes, any other on rewards by the Student-t predictive of its
-    Normal-Inverse-Gamma prior. The reward of an arm is predicted only in the rounds that chose it,
-    so any logging policy will do. The interval takes blocks as its units, and sessions too where
-    the log has them; it is the wider of the two. Few blocks make it a little narrow: at 95 %, ten
-    covered the mean gain in 90 to 92 % of 400 simulated logs, thirty in 93 to 94 %.
-
-    Args:
-      log: a row a round: arm, reward; optional time (else in order) and session.
-      bandit: settings of the learner.
-      arms: their order; None: sorted.
-      share: of the log that makes the history, in (0, 1).
-      discount: as for `warm_start`.
-      most: as for `warm_start`.
-      horizon: rounds of a block.
-      level: of the interval, in (0, 1).
-
-    Raises:
-      ValueError: as `history_of`; share, level or horizon out of range; fewer than five blocks, or
-        no history.
-
-    Source: prequential log score, Dawid 1984; clustered standard error with Student-t over the
-      clusters.
-    """
-    if not (0.0 < share < 1.0 and 0.0 < level < 1.0 and horizon >= 1):
-        msg = (
-            f"share and level must be in (0, 1) and horizon at least 1, got {share:g}, {level:g} "
-            f"and {horizon}."
-        )
-        raise ValueError(msg)
-    # the history that is judged is the one made here, not one the settings already hold
-    base = bandit._replace(history=None)
-    if not base.prior_strength > 0.0:
-        msg = (
-            "prior_strength must be above 0 to predict without a history, got "
-            f"{base.prior_strength:g}; 2 is usual."
-        )
-        raise ValueError(msg)
-    _check_log_columns(log)
-    ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
-    names = sorted(ordered["arm"].unique().tolist()) if arms is None else list(arms)
-    # in time: a learner has no later rounds when it starts
-    n_before = int(share * len(ordered))
-    after = ordered.iloc[n_before:]
-    # an interval over fewer than five blocks says next to nothing
-    if n_before < 1 or len(after) < LEAST_BLOCKS * horizon:
-        msg = (
-            f"a log must have at least {LEAST_BLOCKS} blocks of {horizon} rounds after its "
-            f"history, got {len(after)} "
-            f"rounds after {n_before}; log more, or shorten horizon."
-        )
-        raise ValueError(msg)
-    # each block is a start of its own, once with the history and once without
-    history = warm_start(
-        history_of(ordered.iloc[:n_before], names, base), discount=discount, most=most
-    )
-    arm, reward = _arm_rewards(after, names, base)
-    outcome, block = reward_outcome(reward, base), np.arange(len(after)) // horizon
-    before = _before(arm, outcome, block, base)
-    warm = Stats(*(value + old[arm] for value, old in zip(before, history, strict=True)))
-    gains = _log_score(outcome, warm, base) - _log_score(outcome, before, base)
-    # rewards of one block share its start, those of one session their user: both hang together
-    units = [
-        block,
-        *(
-            [after["session"].factorize(use_na_sentinel=False)[0]]
-            if "session" in after.columns
-            else []
-        ),
-    ]
-    low, high = _interval(gains, units, level)
-    return _warm_start_verdict(float(gains.mean()), low, high, n_before, len(after), horizon)
-
-
-def _check_log_columns(log: DataFrame) -> None:
-    absent = [name for name in ("arm", "reward") if name not in log.columns]
-    if absent:
-        msg = (
-            f"a log must have the columns arm and reward, got {', '.join(map(str, log.columns))}; "
-            "rename them."
-        )
-        raise ValueError(msg)
-
-
 def _arm_rewards(
     log: DataFrame, arms: Sequence[Any], bandit: Bandit
 ) -> tuple[NDArray[np.int64], Array]:
@@ -613,7 +488,13 @@ def _arm_rewards(
             "starts without one."
         )
         raise ValueError(msg)
-    _check_log_columns(log)
+    absent = [name for name in ("arm", "reward") if name not in log.columns]
+    if absent:
+        msg = (
+            f"a log must have the columns arm and reward, got {', '.join(map(str, log.columns))}; "
+            "rename them."
+        )
+        raise ValueError(msg)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
     places = {arm: place for place, arm in enumerate(arms)}
     unknown = [arm for arm in ordered["arm"].unique().tolist() if arm not in places]
@@ -625,86 +506,3 @@ def _arm_rewards(
         raise ValueError(msg)
     reward = check_reward(ordered["reward"].to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([places[arm] for arm in ordered["arm"]], dtype=np.int64), reward
-
-
-def _before(
-    arm: NDArray[np.int64], outcome: Array, block: NDArray[np.int64], bandit: Bandit
-) -> Stats:
-    """Each round's arm statistics from its block's earlier rounds, [N], forgotten as it does."""
-    out = np.zeros((3, len(arm)))
-    known: dict[int, Array] = {}
-    recent: deque[tuple[int, Array]] = deque()
-    last = -1
-    for place, (arm_number, value, part) in enumerate(
-        zip(arm.tolist(), outcome.tolist(), block.tolist(), strict=True)
-    ):
-        if part != last:
-            known, recent, last = {}, deque(), part
-        out[:, place] = known.get(arm_number, 0.0)
-        if bandit.discount < 1.0:
-            known = {key: stats * bandit.discount for key, stats in known.items()}
-        if bandit.window and len(recent) == bandit.window:
-            old, gone = recent.popleft()
-            known[old] = known[old] - gone
-        new = np.array([1.0, value, value * value])
-        known[arm_number] = known.get(arm_number, np.zeros(3)) + new
-        if bandit.window:
-            recent.append((arm_number, new))
-    return Stats(*out)
-
-
-def _log_score(outcome: Array, stats: Stats, bandit: Bandit) -> Array:
-    """Log probability, or density, of each outcome as predicted from what came before it, [N]."""
-    if LEARNERS[bandit.algorithm].successes:
-        count = bandit.prior_strength + stats.n
-        p = (bandit.prior_strength * bandit.prior_mean + stats.total) / count
-        return np.log(np.where(outcome > 0.0, p, 1.0 - p))
-    from scipy.special import betaln
-
-    mean, scale, df = student_posterior(*stats, bandit._replace(exploration=1.0))
-    wide = scale * np.sqrt(df + 1.0)  # of a reward, where scale is of the mean
-    z = (outcome - mean) / wide
-    norm = -betaln(0.5 * df, 0.5) - 0.5 * np.log(df) - np.log(wide)
-    return np.asarray(norm - 0.5 * (df + 1.0) * np.log1p(z * z / df))
-
-
-def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tuple[float, float]:
-    """Interval of a mean whose terms hang together within each unit.
-
-    The widest over the kinds of unit.
-    """
-    # here, so that a writer of a log loads no metrics
-    from raglab.metrics.intervals import t_quantile
-
-    mean, off = float(gains.mean()), gains - gains.mean()
-    half = 0.0
-    for unit in units:
-        sums = np.bincount(unit, off)
-        n = len(sums)
-        if n < LEAST_BLOCKS:
-            msg = (
-                f"a log must have at least {LEAST_BLOCKS} sessions after its history, got {n}; "
-                "log more of them."
-            )
-            raise ValueError(msg)
-        error = np.sqrt(n / (n - 1) * float((sums * sums).sum())) / len(gains)
-        half = max(half, t_quantile(n - 1, level) * error)
-    return float(mean - half), float(mean + half)
-
-
-def _warm_start_verdict(
-    gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int
-) -> Helps:
-    helps = True if low > 0.0 else False if high < 0.0 else None
-    verdict = {
-        True: "the history helps",
-        False: "the history harms: start without it",
-        None: "no verdict",
-    }[helps]
-    why = ", which spans 0: log more, or start without it" if helps is None else ""
-    blocks = -(-n_after // horizon)
-    note = (
-        f"{verdict}; {gain:+.4f} nats a reward, interval {low:+.4f} to {high:+.4f}{why} "
-        f"({n_before} rounds before, {blocks} starts of {horizon} rounds after)"
-    )
-    return Helps(helps, gain, low, high, n_before, n_after, note)

@@ -7,7 +7,7 @@ without the library that fitted it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,24 +255,3 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
         Part(part.signal, part.x, tuple(slope * value for value in part.y)) for part in model.parts
     )
     return Model(slope * model.bias + intercept, parts)
-
-
-def signal_rows(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Signals by name as rows in the order of `SIGNALS`, [S, ...].
-
-    One that is not there is missing everywhere.
-
-    Args:
-      signals: by name, [...] each; higher is surer, NaN where missing.
-    """
-    signals = {name: float_array(values, name) for name, values in signals.items()}
-    shape = np.broadcast_shapes(*(np.shape(values) for values in signals.values()))
-    unknown = sorted(set(signals) - set(SIGNALS))
-    if unknown:
-        msg = f"signals must be among {', '.join(SIGNALS)}, got {unknown[0]!r}."
-        raise ValueError(msg)
-    rows = [
-        np.broadcast_to(signals[name], shape) if name in signals else np.full(shape, np.nan)
-        for name in SIGNALS
-    ]
-    return np.stack(rows)

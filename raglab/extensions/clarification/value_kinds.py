@@ -152,8 +152,3 @@ def is_name(text: str) -> bool:
       (True, True, False)
     """
     return _NAME.fullmatch(text.strip()) is not None
-
-
-def names_in(text: str) -> tuple[str, ...]:
-    """Names of persons and firms in a text, of two words or more."""
-    return tuple(match[0] for match in _NAME.finditer(text))
