@@ -157,12 +157,9 @@ def trace(
     index: Annotated[
         str,
         typer.Option(
-            help="flat (exact), hnsw, ivf, hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks."
+            help="flat (exact), hnsw, ivf or sqfp16 (on disk). auto is flat up to 100,000 chunks."
         ),
     ] = "auto",
-    index_mb: Annotated[
-        float, typer.Option(help="Megabytes that an index of auto may use above that number.")
-    ] = 1_000,
     fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits per question.")] = 50,
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits to rerank.")] = 20,
     max_depth: Annotated[
@@ -228,7 +225,6 @@ def trace(
         reranker=reranker,
         download=download,
         index=index,
-        index_mb=index_mb,
         fetch_k=fetch_k,
         rerank_k=rerank_k,
         max_depth=max_depth,

@@ -95,12 +95,9 @@ def index(
     kind: Annotated[
         str,
         typer.Option(
-            "--index", help="flat (exact), hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks."
+            "--index", help="flat (exact) or sqfp16 (on disk). auto is flat up to 100,000 chunks."
         ),
     ] = "auto",
-    index_mb: Annotated[
-        float, typer.Option(help="Megabytes that an index of auto may use above that number.")
-    ] = 1_000,
     download: Download = False,
     policy: Annotated[
         Path | None,
@@ -134,7 +131,6 @@ def index(
         "dense_weight": dense_weight,
         "precision": precision,
         "index": kind,
-        "index_mb": index_mb,
         "download": download,
     }
     fingerprint = build_index(

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
-from raglab.retrieval.dense import LEAST_CODED
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import (
     InputError,
@@ -97,12 +96,6 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
         wanted = check_settings(head.settings._asdict())
     except ValueError as error:
         raise _damaged(place, "its settings must be valid", str(error).rstrip(".")) from None
-    if wanted.index == "ivfpq" and head.n_chunks < LEAST_CODED:
-        raise _damaged(
-            place,
-            f"an index of kind ivfpq must have {LEAST_CODED} chunks or more",
-            str(head.n_chunks),
-        )
     parameters = wanted.parameters(None)
     fingerprint = index_fingerprint(head.corpus_hash, parameters)
     if fingerprint != head.fingerprint:

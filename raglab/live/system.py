@@ -825,8 +825,8 @@ def build_index(
       download: whether models that are not on this machine may be fetched from the hub; the index
         keeps the commit that it was made with.
       **settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up
-        to 100,000 chunks, above that on disk, memory-mapped, in the kind that fits `index_mb`, and
-        exact for any number where pictures are embedded.
+        to 100,000 chunks, above that on disk, memory-mapped and in float16, and in memory for any
+        number where pictures are embedded.
 
     Returns:
       The fingerprint.

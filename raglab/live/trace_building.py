@@ -29,6 +29,7 @@ from raglab.decision.document_names import (
     stated_exact_names,
 )
 from raglab.decision.signal_values import used_signals
+from raglab.extension_points import check_installed
 from raglab.live.case_checks import check_cases, check_expected_sources, source_remedy
 from raglab.live.cut_chunks import cut_chunks
 from raglab.live.signal_families import DocumentReader, with_document_signals
@@ -48,8 +49,15 @@ from raglab.retrieval.arms import (
 )
 from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache, embed, embed_pictures
-from raglab.retrieval.index_kinds import INDEX_MB, check_kind, index_builder, sized_kind
-from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, embed_queries
+from raglab.retrieval.index_kinds import STORED, check_kind, sized_kind
+from raglab.retrieval.indexes import (
+    Indexes,
+    PictureVectors,
+    Queries,
+    Signatures,
+    build_indexes,
+    embed_queries,
+)
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.case_records import hash_cases
@@ -77,7 +85,7 @@ UNREADABLE = (
 )
 
 
-IndexKind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq", "auto"]
+IndexKind = Literal["flat", "hnsw", "ivf", "sqfp16", "auto"]
 
 
 class RetrievalSettings(NamedTuple):
@@ -85,11 +93,11 @@ class RetrievalSettings(NamedTuple):
 
     arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and
     a revision; None is the bundled model, and late interaction over its token embeddings. index:
-    FAISS index; `auto` is flat up to 100,000 chunks, then of a stored kind that fits index_mb
-    megabytes, see `sized_kind`; it is flat for any number without a cache, beside which an index on
-    disk stands, and where pictures are embedded, of which it holds none. fetch_k, rerank_k: hits a
-    query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first
-    try. dense_weight: what the embeddings' list counts in it, where every other list counts 1.
+    FAISS index; `flat` is exact, `sqfp16` exact of vectors in float16 on disk. `auto` is flat up to
+    100,000 chunks, then on disk; it is flat for any number without a cache, beside which an index
+    on disk stands, and with pictures, of which it holds none. fetch_k, rerank_k: hits a query.
+    rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try.
+    dense_weight: what the embeddings' list counts in it, where every other list counts 1.
     precision: of the encoder, see `raglab.models.loaders.load_encoder`.
     """
 
@@ -103,7 +111,6 @@ class RetrievalSettings(NamedTuple):
     rrf_k: int = 60
     max_depth: int = 0
     dense_weight: float = 1.0
-    index_mb: float = INDEX_MB
     precision: Precision = "float32"
 
     @property
@@ -113,7 +120,7 @@ class RetrievalSettings(NamedTuple):
         Added ones only where they are not the default.
         """
         rows = self._asdict() | {"arms": list(self.arms)}
-        added = {"dense_weight": 1.0, "index_mb": INDEX_MB, "precision": "float32"}
+        added = {"dense_weight": 1.0, "precision": "float32"}
         return {
             name: value for name, value in rows.items() if name not in added or value != added[name]
         }
@@ -161,13 +168,9 @@ class RetrievalSettings(NamedTuple):
           cached: whether embeddings are kept in a cache.
 
         Raises:
-          ValueError: no index fits the memory; or a kind on disk is named where there is no cache,
-            or pictures.
+          ValueError: a kind on disk is named where there is no cache, or pictures.
           MissingExtensionError: a kind on disk, and the room `scale` is not installed.
         """
-
-        def dim() -> int:
-            return load_encoder(self.encoder).dim
 
         def n_pictures() -> int:
             count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
@@ -178,11 +181,10 @@ class RetrievalSettings(NamedTuple):
             )
             return count if is_read else 0
 
-        kind = sized_kind(
-            self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached
-        )
-        index_builder(kind)  # stops before anything is encoded where its room is not installed
-        return self._replace(index=kind, index_mb=INDEX_MB)
+        kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
+        if kind == STORED:  # before anything is encoded
+            check_installed(f"an index of kind {STORED}", "scale")
+        return self._replace(index=kind)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
@@ -307,7 +309,7 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
             "rerank_k."
         )
         raise ValueError(msg)
-    check_kind(wanted.index, wanted.index_mb)
+    check_kind(wanted.index)
     if wanted.precision not in get_args(Precision):
         msg = (
             f"precision must be one of {', '.join(get_args(Precision))}, got {wanted.precision!r}."
@@ -346,7 +348,7 @@ def retriever(
     arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
     chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
-    indexes = index_builder(wanted.index)(
+    indexes = build_indexes(
         [chunk.full_text for chunk in chunks],
         encoder,
         cache,
@@ -741,8 +743,9 @@ def build_planned(
     def made_ready() -> Retriever:
         ready = plan.ready()
         vectors = ready.indexes.vectors
-        if isinstance(vectors, np.ndarray):  # else they stand in shards already
-            _write_vectors(parts if keep_vectors else None, vectors)
+        if isinstance(vectors, np.ndarray):  # else they stand in a file already
+            # without the anchors behind them
+            _write_vectors(parts if keep_vectors else None, vectors[: len(ready.chunks)])
         return ready
 
     def one_batch(rows: slice) -> Batch:

@@ -345,6 +345,8 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
     l2, cosine = distances(queries.vectors, indexes.vectors, chunk)
     order = np.lexsort((chunk, l2), axis=-1)
 
+    anchors = np.where(chunk >= 0, indexes.anchors[chunk], -1)
+
     def laid(values: NDArray[Any]) -> NDArray[Any]:
         return np.take_along_axis(values, order, -1)[:, None, None, :]
 
@@ -360,7 +362,7 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
         s_hybrid=laid(ordered.s_hybrid),
         s_rerank=laid(ordered.s_rerank),
         s_raw=laid(ordered.s_raw),
-        anchor_sim=laid(cosines(queries.vectors, indexes.anchors, chunk)),
+        anchor_sim=laid(cosines(queries.vectors, indexes.vectors, anchors)),
         sig_sim=similarity(indexes.signatures),
         sig_sim_strict=similarity(indexes.strict_signatures),
         n_reranked=(chunk[:, : ordered.n_reranked] >= 0)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from raglab.models.loaders import Encoding, Tokens
 from raglab.progress import progress
-from raglab.retrieval.index_checks import CodeCells, LinkedCodes, check_cells, check_graph
 from raglab.store.blobs import Blobs, cache_folder
 from raglab.words.canonical import digest
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import faiss
 
 Kind = Literal["flat", "hnsw", "ivf"]
-StoredKind = Literal["hnsw-sq8", "ivfpq"]
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -36,45 +34,26 @@ TIE = 1e-5
 
 
 class VectorRows(Protocol):
-    """Rows of vectors, [N, dim], that an array holds or a file.
-
-    Gathered by position or cut by a slice.
-    """
+    """Rows of vectors, [N, dim], that an array holds or a file."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """[N, dim]."""
 
-    def __len__(self) -> int:
-        """Count the rows."""
-
-    def __getitem__(self, at: NDArray[np.integer] | slice, /) -> Vectors:
-        """Rows by position, float32 [*at.shape, dim]; or those of a slice."""
-
-
-class StoredRows(VectorRows, Protocol):
-    """Rows of vectors on disk, which are read a block at a time."""
-
-    def blocks(self, n: int | None = None) -> Iterator[Vectors]:
-        """The first n rows, some thousands at a time; all where not given."""
+    def __getitem__(self, at: NDArray[np.integer], /) -> Vectors:
+        """Rows by position, float32 [*at.shape, dim]."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseIndex:
     """An index over unit vectors.
 
-    vectors: [N, dim], and what stands behind them in shards. index: the FAISS index over the first
-    N; `flat` is exact, all others are not. widen: candidates that it is asked for by every hit;
-    their distances are exact of the vectors. most: candidates a query that ties may take; None is
-    all. check: raises before a search where a file that the index is mapped from is not as it was;
-    None of an index in memory.
+    vectors: [N, dim], and more rows behind them in an index on disk. index: of FAISS, or what is
+    searched as one, over the first N; `flat` and an index on disk are exact.
     """
 
-    vectors: Vectors | StoredRows = field(repr=False)
-    index: faiss.Index = field(repr=False)
-    widen: int = 1
-    most: int | None = None
-    check: Callable[[], None] | None = field(default=None, repr=False)
+    vectors: VectorRows = field(repr=False)
+    index: Any = field(repr=False)
 
     def search(
         self, queries: Vectors, k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
@@ -91,12 +70,10 @@ class DenseIndex:
         Raises:
           InputError: a file of a mapped index was changed since it was opened.
         """
-        if self.check is not None:
-            self.check()
         scopes = [None] * len(queries) if allowed is None else list(allowed)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         every = np.array([i for i, scope in enumerate(scopes) if scope is None], np.int64)
-        for block in _blocks(len(every), ASKED_AT_ONCE // self._candidates(k)):
+        for block in _blocks(len(every), ASKED_AT_ONCE // max(1, self.index.ntotal)):
             free = every[block]
             l2[free], ids[free] = self._nearest(queries[free], k)
         for i, scope in enumerate(scopes):
@@ -106,15 +83,10 @@ class DenseIndex:
                 l2[i : i + 1], ids[i : i + 1] = _sort_by_distance(candidate_l2, within, k)
         return l2, ids
 
-    def _candidates(self, k: int) -> int:
-        """Candidates a query that k hits may take where many tie, at least 1."""
-        n = self.index.ntotal
-        return max(1, n if self.most is None else min(n, max(self.most, self.widen * k + SLACK)))
-
     def _nearest(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
         """Ask for more than k until k-th and last differ, so that ties fall by id, not chance."""
-        n, most = self.index.ntotal, self._candidates(k)
-        width = min(n, self.widen * k + SLACK)
+        n = self.index.ntotal
+        width = min(n, k + SLACK)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         open_ = np.arange(len(queries)) if n else np.arange(0)
         while len(open_):
@@ -122,47 +94,9 @@ class DenseIndex:
             candidate_l2, _ = distances(queries[open_], self.vectors, candidates)
             l2[open_], ids[open_] = _sort_by_distance(candidate_l2, candidates, k)
             complete = (
-                (width == most)
-                | (candidates[:, -1] < 0)
-                | (candidate_l2[:, -1] > l2[open_, -1] + TIE)
+                (width == n) | (candidates[:, -1] < 0) | (candidate_l2[:, -1] > l2[open_, -1] + TIE)
             )
-            open_, width = open_[~complete], min(most, 2 * width)
-        few = np.count_nonzero(ids >= 0, axis=1) < min(k, n)
-        if self.most is not None and few.any():
-            l2[few], ids[few] = self._completed(np.ascontiguousarray(queries[few]), k)
-        return l2, ids
-
-    def _completed(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
-        """The k nearest where a stored index gave fewer than it holds.
-
-        Searched ever wider, at last exactly.
-
-        Cells that are searched may hold too few vectors, and a graph may have parts that no link
-        leads to.
-        """
-        import faiss
-
-        n, most = self.index.ntotal, self._candidates(k)
-        width = min(n, self.widen * k + SLACK)
-        l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        open_ = np.arange(len(queries))
-        searches: Any = faiss  # its stub lacks the parameters of a search
-        if isinstance(self.index, faiss.IndexIVFPQ):
-            cells = _doubled(2 * self.index.nprobe, self.index.nlist)
-            wider = [searches.SearchParametersIVF(nprobe=n_cells) for n_cells in cells]
-        else:
-            looked_at = _doubled(2 * width, min(n, most))
-            wider = [searches.SearchParametersHNSW(efSearch=list_size) for list_size in looked_at]
-        for parameters in wider:
-            _, candidates = self.index.search(queries[open_], width, params=parameters)
-            enough = np.count_nonzero(candidates >= 0, axis=1) >= min(k, n)
-            done, candidates = open_[enough], candidates[enough]
-            candidate_l2, _ = distances(queries[done], self.vectors, candidates)
-            l2[done], ids[done] = _sort_by_distance(candidate_l2, candidates, k)
-            open_ = open_[~enough]
-            if not len(open_):
-                return l2, ids
-        l2[open_], ids[open_] = _exact(queries[open_], self.vectors, n, k)
+            open_, width = open_[~complete], min(n, 2 * width)
         return l2, ids
 
 
@@ -172,7 +106,7 @@ CELLS_SEARCHED = 16  # of the k-means
 SEED = 0  # of the k-means
 
 
-def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
+def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
     """Build an index over unit vectors.
 
     Args:
@@ -213,336 +147,6 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
         index.train(rows)
         index.add(rows)
     return DenseIndex(rows, index)
-
-
-SHORT_LISTS = 4096  # candidates a query of a stored index that ties may take
-RECALL_AT = 50  # hits of which a stored index must find LEAST_RECALL
-LEAST_RECALL = 0.95
-# of the graph that is stored: links of a node, candidates as it grows
-STORED_NEIGHBOURS, STORED_LOOKED_AT = 32, 80
-LEAST_CODED = 256  # vectors that product quantisation learns its 256 centres from
-PQ_BYTES = 4  # dimensions that one byte of a product-quantised vector stands for
-CELLS_BY_ROOT = 2  # cells of k-means: so many times the root of the number of vectors
-TRAINED_BY_CELL, ROUNDS = 64, 10  # vectors a cell that k-means learns from, and its rounds
-
-
-class StoredSearch(NamedTuple):
-    """How wide a stored index is searched, and what that finds.
-
-    width: `efSearch` of the graph, `nprobe` of the cells. widen: candidates by every hit. recall:
-    share of the exact 50 nearest that are found. n_queries: how many it was measured on.
-    """
-
-    width: int
-    widen: int
-    recall: float
-    n_queries: int
-
-
-def index_bytes(kind: StoredKind, n: int, dim: int) -> int:
-    """Bytes in memory of a stored index over n vectors, its file's length within a few hundredths.
-
-    Example:
-      >>> (
-      ...     round(index_bytes("hnsw-sq8", 1_000_000, 384) / 1e6),
-      ...     round(index_bytes("ivfpq", 1_000_000, 384) / 1e6),
-      ... )
-      (664, 107)
-    """
-    # a byte a dimension, links of 4 bytes (twice as many on the ground), offset and level
-    if kind == "hnsw-sq8":
-        return n * (dim + 8 * STORED_NEIGHBOURS + 24)
-    # a code and its number; centres of cells and bytes
-    return n * (dim // PQ_BYTES + 8) + 4 * dim * (_cells(n) + 256)
-
-
-def stored_kind(n: int, dim: int, memory_mb: float) -> StoredKind:
-    """The kind of a stored index that fits a budget.
-
-    The graph where it does, else cells of product-quantised vectors.
-
-    Args:
-      n: vectors.
-      dim: of them.
-      memory_mb: megabytes (1e6 bytes) that the index may take; the float16 vectors that candidates
-        are measured by stay on disk, and the system keeps of them what it has room for.
-
-    Raises:
-      ValueError: neither fits.
-    """
-    for kind in get_args(StoredKind):
-        if index_bytes(kind, n, dim) <= memory_mb * 1e6:
-            return kind
-    least = index_bytes("ivfpq", n, dim) / 1e6
-    msg = (
-        f"index_mb must be at least {least:.0f} for {n} vectors of {dim} dimensions, got "
-        f"{memory_mb:g}; raise it."
-    )
-    raise ValueError(msg)
-
-
-def index_parameters(kind: StoredKind) -> dict[str, int | float]:
-    """What a stored index is built with, by name: another value is another index."""
-    shared = {"least_recall": LEAST_RECALL, "seed": SEED}
-    if kind == "hnsw-sq8":
-        return shared | {"neighbours": STORED_NEIGHBOURS, "looked_at": STORED_LOOKED_AT}
-    return shared | {
-        "pq_bytes": PQ_BYTES,
-        "cells_by_root": CELLS_BY_ROOT,
-        "trained_by_cell": TRAINED_BY_CELL,
-        "rounds": ROUNDS,
-    }
-
-
-def _cells(n: int) -> int:
-    return max(1, round(CELLS_BY_ROOT * n**0.5))
-
-
-def train_index(vectors: StoredRows, n: int, kind: StoredKind) -> faiss.Index:
-    """Index of a kind that is stored, over the first n vectors.
-
-    Built on one thread, the same bytes each time.
-
-    Raises:
-      ValueError: product quantisation needs dimensions by fours and 256 vectors.
-    """
-    import faiss
-
-    dim = vectors.shape[1]
-    index: faiss.Index
-    with _single_thread():
-        if kind == "hnsw-sq8":
-            bits: Any = faiss.ScalarQuantizer.QT_8bit  # an int, whatever its stub says
-            index = faiss.IndexHNSWSQ(dim, bits, STORED_NEIGHBOURS)
-            index.hnsw.efConstruction = STORED_LOOKED_AT
-        else:
-            if dim % PQ_BYTES or n < LEAST_CODED:
-                rule = f"ivfpq must have dimensions by {PQ_BYTES} and {LEAST_CODED} vectors or more"
-                msg = f"{rule}, got {dim} and {n}; take hnsw-sq8."
-                raise ValueError(msg)
-            index = faiss.IndexIVFPQ(faiss.IndexFlatL2(dim), dim, _cells(n), dim // PQ_BYTES, 8)
-            for clusters in (index.cp, index.pq.cp):
-                clusters.seed, clusters.niter, clusters.min_points_per_centroid = SEED, ROUNDS, 1
-                clusters.max_points_per_centroid = TRAINED_BY_CELL
-            index.pq.cp.max_points_per_centroid = 256
-        # A seeded sample, in the order of the file.
-        most = max(65_536, TRAINED_BY_CELL * _cells(n))
-        index.train(vectors[np.sort(np.random.default_rng(SEED).permutation(n)[:most])])
-        for block in progress(vectors.blocks(n), "index", "block"):
-            index.add(block)
-    return index
-
-
-def write_faiss(index: faiss.Index, path: Path) -> None:
-    """Write an index of FAISS to a file.
-
-    Raises:
-      OSError: the file cannot be written, or the disk is full.
-    """
-    import faiss
-
-    # By a file of Python, which tells of the last bytes too that a full disk has no room for.
-    writer: Any = faiss  # its stub lacks it
-    with path.open("wb") as file:
-        try:
-            faiss.write_index(index, writer.PyCallbackIOWriter(file.write))
-        except RuntimeError as error:
-            file.flush()  # what the system said, where it says it again
-            msg = f"FAISS could not write it: {str(error).splitlines()[-1][-200:]}"
-            raise OSError(msg) from error
-
-
-def stored_index(
-    path: Path, vectors: StoredRows, n: int, kind: StoredKind, *, check: Callable[[], None]
-) -> DenseIndex:
-    """Index of a file, memory-mapped.
-
-    Codes, lists and links stay on disk, shared by all processes that map it.
-
-    Args:
-      path: of the file.
-      vectors: whose first n it holds.
-      check: raises before a search where the file is not as it was: reading past the end of one
-        that was shortened would end the process.
-
-    Raises:
-      ValueError: the file is no index of this kind over n vectors.
-    """
-    import faiss
-
-    wanted = faiss.IndexHNSWSQ if kind == "hnsw-sq8" else faiss.IndexIVFPQ
-    try:
-        index = faiss.read_index(
-            str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-        )
-    except RuntimeError as error:
-        msg = (
-            f"a stored index must be a file of FAISS, got {str(error).splitlines()[0][-200:]}; "
-            "make it again."
-        )
-        raise ValueError(msg) from None
-    if not isinstance(index, wanted) or (index.ntotal, index.d) != (n, vectors.shape[1]):
-        value = f"{type(index).__name__} over {index.ntotal} of {index.d}"
-        msg = (
-            f"a stored index must be {kind} over {n} vectors of {vectors.shape[1]}, got {value}; "
-            "make it again."
-        )
-        raise ValueError(msg)
-    _check_stored(index, n, vectors.shape[1])
-    return DenseIndex(vectors, index, 1, SHORT_LISTS, check)
-
-
-# FAISS types what it derives as its base
-def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401
-    """Stop at an index that leads out of itself: FAISS would follow it.
-
-    Raises:
-      ValueError: rule, value and remedy.
-    """
-    import faiss
-
-    if index.metric_type != faiss.METRIC_L2 or not index.is_trained:
-        msg = (
-            "a stored index must be trained, of squared L2 distances, got metric "
-            f"{index.metric_type}; make it again."
-        )
-        raise ValueError(msg)
-    if isinstance(index, faiss.IndexIVFPQ):
-        ivf_index: Any = index
-        lists, codes, centres = (
-            ivf_index.invlists,
-            ivf_index.pq,
-            faiss.downcast_index(ivf_index.quantizer),
-        )
-        if index.polysemous_ht or not index.direct_map.no():
-            msg = (
-                "a stored index must be searched as it was made, got another search; make it again."
-            )
-            raise ValueError(msg)
-        of_cells = (type(centres).__name__, centres.ntotal, centres.d, lists.nlist, lists.code_size)
-        of_codes = (*of_cells, codes.d, codes.nbits, codes.M, codes.centroids.size())
-        ids = (_numbers(lists.get_ids(cell), lists.list_size(cell)) for cell in range(lists.nlist))
-        centroids = _numbers(codes.centroids.data(), codes.centroids.size())
-        rows = (
-            centres.reconstruct_n(0, centres.ntotal)
-            if isinstance(centres, faiss.IndexFlatL2)
-            else centroids
-        )
-        check_cells(CodeCells(of_codes, ids, centroids, rows), n, dim, index.nlist)
-        return
-    storage: Any = faiss.downcast_index(index.storage)
-    graph = index.hnsw
-    sizes = (
-        type(storage).__name__,
-        storage.ntotal,
-        storage.d,
-        storage.code_size,
-        storage.codes.size(),
-    )
-    trained = (
-        storage.sq.trained if isinstance(storage, faiss.IndexScalarQuantizer) else graph.levels
-    )
-    vectors = (trained, graph.levels, graph.offsets, graph.neighbors, graph.cum_nneighbor_per_level)
-    codes_of, levels, starts, links, steps = (
-        _numbers(vector.data(), vector.size()) for vector in vectors
-    )
-    check_graph(
-        LinkedCodes(
-            sizes, codes_of, levels, starts, links, steps, graph.entry_point, graph.max_level
-        ),
-        n,
-        dim,
-    )
-
-
-def _numbers(start: Any, size: int) -> NDArray[Any]:  # noqa: ANN401 - a pointer of FAISS
-    """Numbers of a vector of FAISS, without a copy."""
-    import faiss
-
-    return faiss.rev_swig_ptr(start, size) if size else np.empty(0, np.int64)
-
-
-def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
-    """The index, searched so wide."""
-    import faiss
-
-    if isinstance(dense.index, faiss.IndexIVFPQ):
-        dense.index.nprobe = search.width
-    elif isinstance(dense.index, faiss.IndexHNSWSQ):
-        dense.index.hnsw.efSearch = search.width
-    return replace(dense, widen=search.widen)
-
-
-def tuned_search(
-    dense: DenseIndex, queries: Vectors, least: float = LEAST_RECALL
-) -> tuple[DenseIndex, StoredSearch]:
-    """A stored index searched wide enough to find enough of the exact 50 nearest, and its finds.
-
-    A hit counts that is as near as the exact 50th, so that of vectors alike any may be found. Two
-    standard errors over the questions are held back, so that other questions than these find as
-    much.
-
-    Args:
-      queries: unit vectors of questions, [Q, dim].
-      least: share that must be found.
-
-    Raises:
-      ValueError: the widest search finds less.
-    """
-    import faiss
-
-    k = min(RECALL_AT, dense.index.ntotal)
-    exact = _exact(queries, dense.vectors, dense.index.ntotal, k)[0][:, -1:]
-    if isinstance(dense.index, faiss.IndexIVFPQ):
-        # Cells lose hits by the code, which more candidates mend, and by the cell; both grow
-        # together.
-        steps = [(width, 4 if width < 64 else 8) for width in _doubled(16, dense.index.nlist)]
-    else:
-        steps = [(width, 1) for width in _doubled(64, 2048)]
-    for width, widen in steps:
-        searched = with_search(dense, StoredSearch(width, widen, 0.0, 0))
-        l2, _ = searched.search(queries, k)
-        shares = np.mean(l2 <= exact + TIE, axis=1)
-        recall = float(shares.mean())
-        if recall - 2.0 * float(shares.std()) / len(shares) ** 0.5 >= least:
-            return searched, StoredSearch(width, widen, round(recall, 6), len(queries))
-    rule = f"a stored index must find {least:g} of the {k} nearest by two standard errors"
-    cells = isinstance(dense.index, faiss.IndexIVFPQ)
-    remedy = (
-        "take index='hnsw-sq8' (auto does with more index_mb) or 'flat'"
-        if cells
-        else "take index='flat'"
-    )
-    msg = f"{rule}, got {recall:.3f} at its widest; {remedy}."
-    raise ValueError(msg)
-
-
-def _doubled(start: int, most: int) -> list[int]:
-    """Start, its doubles below most, and most."""
-    widths = [min(start, most)]
-    while widths[-1] < most:
-        widths.append(min(2 * widths[-1], most))
-    return widths
-
-
-def _exact(queries: Vectors, vectors: Vectors | StoredRows, n: int, k: int) -> tuple[Values, Ids]:
-    """The k nearest of the first n, (l2, ids), each [Q, k], by (l2, id).
-
-    A block of vectors at a time.
-    """
-    import faiss
-
-    width = min(n, k + SLACK)
-    best = np.empty((len(queries), 0), np.float32)
-    ids = np.empty((len(queries), 0), np.int64)
-    start = 0
-    for block in iter([vectors[:n]]) if isinstance(vectors, np.ndarray) else vectors.blocks(n):
-        l2, at = faiss.knn(queries, block, min(width, len(block)))
-        best, ids = np.concatenate([best, l2], axis=1), np.concatenate([ids, at + start], axis=1)
-        order = np.argsort(best, axis=1, kind="stable")[:, :width]
-        best, ids = np.take_along_axis(best, order, 1), np.take_along_axis(ids, order, 1)
-        start += len(block)
-    return _sort_by_distance(distances(queries, vectors, ids)[0], ids, k)
 
 
 def distances(
@@ -598,7 +202,7 @@ def _blocks(n: int, size: int) -> Iterator[slice]:
 
 def _gather_vectors(vectors: VectorRows, ids: NDArray[np.integer]) -> Values:
     """Vectors of hits, float64 [Q, k, dim]; zeros where the id is -1."""
-    if not len(vectors):
+    if not vectors.shape[0]:
         return np.zeros((*ids.shape, vectors.shape[1]))
     hits: Values = vectors[ids.clip(0)].astype(np.float64)
     return hits

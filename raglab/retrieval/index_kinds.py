@@ -1,108 +1,66 @@
-"""Kinds of index (shore): which one a corpus gets, and what builds it.
-
-Those on disk are of the room `scale` (S1.1).
-"""
+"""Kinds of index (shore): which one a corpus gets; that on disk is of the room `scale` (S1.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, get_args
 
-from raglab.extension_points import extension
-from raglab.retrieval.dense import Kind, StoredKind, stored_kind
-from raglab.retrieval.indexes import Indexes, build_indexes
+from raglab.retrieval.dense import Kind
 
-FLAT_UP_TO = 100_000  # chunks of which an exact index answers in about 16 ms
-INDEX_MB = 1_000  # megabytes that a stored index may take where nobody says
-STORED_KINDS = get_args(StoredKind)
+FLAT_UP_TO = 100_000  # chunks of which an exact index in memory answers in about 16 ms
+STORED = "sqfp16"  # as FAISS names it: vectors in float16, every one of them compared
 
 
-def index_builder(kind: str) -> Callable[..., Indexes]:
-    """What makes the indexes of a corpus in a kind, called as `build_indexes` is.
+def check_kind(kind: str) -> None:
+    """Stop at a kind of index that is none.
 
     Raises:
-      MissingExtensionError: a kind on disk, and the room `scale` is not installed.
+      ValueError: an unknown kind.
     """
-    if kind not in STORED_KINDS:
-        return build_indexes
-    builder: Callable[..., Indexes] = extension(
-        f"index.{kind}", "scale", f"an index of kind {kind}"
-    )
-    return builder
-
-
-def check_kind(kind: str, memory_mb: float) -> None:
-    """Stop at a kind of index or a budget that is none.
-
-    Raises:
-      ValueError: an unknown kind, or a budget that is no number above 0.
-    """
-    known = ("auto", *get_args(Kind), *STORED_KINDS)
+    known = ("auto", *get_args(Kind), STORED)
     if kind not in known:
         msg = (
-            f"index must be one of {', '.join(known)}, got {kind!r}; auto is exact up to "
+            f"index must be one of {', '.join(known)}, got {kind!r}; auto is in memory up to "
             f"{FLAT_UP_TO:,} chunks."
         )
         raise ValueError(msg)
-    if not 0.0 < memory_mb < float("inf"):
-        msg = (
-            f"index_mb must be above 0, got {memory_mb}; it is megabytes, {INDEX_MB} where not "
-            "given."
-        )
-        raise ValueError(msg)
 
 
-def storage_error(kind: str, n_pictures: int) -> ValueError:
+def storage_error(n_pictures: int) -> ValueError:
     """Error of an index on disk where there can be none.
 
     For its pictures, else for want of a cache.
     """
     if n_pictures:
         msg = (
-            f"an index of kind {kind} holds texts alone, got {n_pictures} pictures; take "
+            f"an index of kind {STORED} holds texts alone, got {n_pictures} pictures; take "
             "index='flat' or 'auto'."
         )
         return ValueError(msg)
-    rule = f"an index of kind {kind} is kept beside the cache of embeddings"
-    msg = f"{rule}, got none; give a cache, or take index='auto', which is exact without one."
+    rule = f"an index of kind {STORED} is kept beside the cache of embeddings"
+    msg = f"{rule}, got none; give a cache, or take index='auto', which needs none."
     return ValueError(msg)
 
 
 def sized_kind(
-    kind: str,
-    n: int,
-    dim: Callable[[], int],
-    memory_mb: float,
-    n_pictures: Callable[[], int] = lambda: 0,
-    *,
-    cached: bool = True,
+    kind: str, n: int, n_pictures: Callable[[], int] = lambda: 0, *, cached: bool = True
 ) -> Any:  # noqa: ANN401 - a literal
-    """Kind of index that n chunks get: what is named.
-
-    Of `auto` the exact one up to 100,000, then what fits the memory.
+    """Kind of index that n chunks get: what is named; of `auto` that on disk above 100,000.
 
     Args:
-      dim: dimensions of the encoder, asked for past that number.
-      memory_mb: see `raglab.retrieval.dense.stored_kind`.
       n_pictures: chunks that are embedded as pictures, asked for where the index would be on disk.
       cached: whether embeddings are kept in a cache. An index on disk holds texts alone and stands
-        beside a cache: else `auto` is exact.
+        beside a cache: else `auto` is in memory.
 
     Raises:
-      ValueError: no index fits the memory, or a kind on disk is named where there can be none.
+      ValueError: a kind on disk is named where there can be none.
 
     Example:
-      >>> (
-      ...     sized_kind("auto", 100_000, lambda: 384, 1_000),
-      ...     sized_kind("auto", 1_000_000, lambda: 384, 1_000),
-      ... )
-      ('flat', 'hnsw-sq8')
-      >>> sized_kind("auto", 1_000_000, lambda: 384, 500)
-      'ivfpq'
+      >>> sized_kind("auto", 100_000), sized_kind("auto", 100_001)
+      ('flat', 'sqfp16')
     """
-    if kind in STORED_KINDS and ((count := n_pictures()) or not cached):
-        raise storage_error(kind, count)
+    if kind == STORED and ((count := n_pictures()) or not cached):
+        raise storage_error(count)
     if kind != "auto":
         return kind
-    exact = n <= FLAT_UP_TO or not cached or n_pictures()
-    return "flat" if exact else stored_kind(n, dim(), memory_mb)
+    return "flat" if n <= FLAT_UP_TO or not cached or n_pictures() else STORED

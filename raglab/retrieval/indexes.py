@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from errno import EINVAL, EOPNOTSUPP
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -17,19 +18,20 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.extension_points import extension
 from raglab.models.loaders import Tokens
 from raglab.progress import progress
 from raglab.retrieval.dense import (
     DenseIndex,
     EmbeddingCache,
-    Kind,
-    StoredRows,
     TextEncoder,
     VectorRows,
     dense_index,
     embed,
 )
 from raglab.retrieval.index_checks import check_keyword_lists
+from raglab.retrieval.index_kinds import STORED, storage_error
+from raglab.store.blobs import CACHE_PATIENCE_S
 from raglab.values import Chunk, Generation
 from raglab.words.tokeniser import split_words
 
@@ -310,6 +312,7 @@ def _top_texts(scores: NDArray[np.float32], k: int, scope: NDArray[np.integer] |
 
 
 ANCHOR = 800
+TOKENS_KEPT = 512  # passages of a stored index whose token embeddings stay in memory
 
 Vectors = NDArray[np.float32]
 
@@ -407,18 +410,19 @@ class Indexes:
     """All that retrieval needs of a corpus, built once.
 
     texts: N chunks in corpus order, then the rows of the arms' own indexes. vectors: their
-    embeddings, [N + rows, dim]. tokens: token embeddings by text, empty where nothing needs them.
-    anchors: embeddings of the first 800 characters, of a picture its own. dense, bm25: over the N
-    chunks. signatures, strict_signatures: loose and strict. arm_indexes: own indexes by arm.
-    pictures: positions of the chunks that are embedded as pictures. kinds: positions and index of
-    the texts, and those of the pictures, where there are both. folder: where they stand on disk,
-    memory-mapped; None where they are in memory.
+    embeddings, and behind them those of the first 800 characters of longer texts. tokens: token
+    embeddings by text, empty where nothing needs them. anchors: position in `vectors` of each
+    text's first 800 characters, of a picture its own. dense, bm25: over the N chunks. signatures,
+    strict_signatures: loose and strict. arm_indexes: own indexes by arm. pictures: positions of the
+    chunks that are embedded as pictures. kinds: positions and index of the texts, and those of the
+    pictures, where there are both. folder: where they stand on disk, memory-mapped; None where they
+    are in memory.
     """
 
     texts: tuple[str, ...] = field(repr=False)
-    vectors: Vectors | StoredRows = field(repr=False)
+    vectors: VectorRows = field(repr=False)
     tokens: TokensByText = field(repr=False)
-    anchors: VectorRows = field(repr=False)
+    anchors: Ids = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
     signatures: Signatures
@@ -457,6 +461,36 @@ class Indexes:
         What follows them among `texts` are rows of the arms' own indexes.
         """
         return self.bm25.n
+
+
+class StoredIndex(NamedTuple):
+    """What a folder holds of `Indexes`, memory-mapped."""
+
+    folder: Path
+    vectors: VectorRows
+    dense: DenseIndex
+    bm25: Bm25Index
+
+
+class StoredTokens:
+    """Token embeddings by text, from a cache, and encoded where it has none.
+
+    A passage has 60 kB of them: of a million they would fill 60 GB, so they are kept of passages
+    that were reranked, and of the last of those in memory too, as a cache in a folder for reading
+    alone keeps none.
+    """
+
+    def __init__(self, encoder: TextEncoder, cache: EmbeddingCache) -> None:
+        held = cache.waiting(CACHE_PATIENCE_S)
+
+        @lru_cache(TOKENS_KEPT)
+        def read(text: str) -> Tokens:
+            return (embed(encoder, [text], held, tokens=True).tokens or [])[0]
+
+        self._read = read
+
+    def __getitem__(self, text: str, /) -> Tokens:
+        return self._read(text)
 
 
 class CorpusRows(NamedTuple):
@@ -504,12 +538,12 @@ def build_indexes(
     signatures: Signatures,
     strict_signatures: Signatures,
     *,
-    kind: Kind = "flat",
+    kind: str = "flat",
     tokens: bool = True,
     arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
-    """Embed and index the chunks of a corpus.
+    """Embed and index the chunks of a corpus, in memory or in a folder beside the cache.
 
     Args:
       texts: N chunks in corpus order, and after them the rows of `arm_indexes`, in their order.
@@ -517,36 +551,50 @@ def build_indexes(
       cache: of embeddings; None keeps nothing.
       signatures: (domain, doc_type, product), rendered and embedded.
       strict_signatures: with vendor and version.
-      kind: of the dense index.
+      kind: of the dense index, see `RetrievalSettings`.
       tokens: whether token embeddings are kept, as late interaction needs them.
       arm_indexes: own indexes by arm.
       pictures: embeddings of chunks that are found by their pixels and not by their text.
 
     Raises:
-      ValueError: there must be chunks, and one signature place for each text.
+      ValueError: there must be chunks, and one signature place for each text; an index on disk
+        without a cache, or with pictures.
+      InputError: an index on disk that cannot be written, or is damaged.
     """
     # Rows of an arm's index stand behind the chunks: embedded with them, found by that index alone.
     n_chunks, worded, long = rows_of_corpus(
         texts, signatures, strict_signatures, arm_indexes or {}, pictures
     )
+    # So does the beginning of a long text, its anchor; that of a short text is the text itself.
+    rows = [*texts, *(texts[i][:ANCHOR] for i in long)]
+    anchors = np.arange(len(texts))
+    anchors[long] = len(texts) + np.arange(len(long))
+    named = (signatures, strict_signatures, arm_indexes or {})
+    if kind == STORED:
+        if pictures is not None or cache is None:
+            raise storage_error(0 if pictures is None else len(pictures.at))
+        check_texts(texts[:n_chunks])
+        stored: StoredIndex = extension("stored_index", "scale", f"an index of kind {STORED}")(
+            rows, n_chunks, encoder, cache
+        )
+        held: TokensByText = StoredTokens(encoder, cache) if tokens else {}
+        made = (stored.vectors, held, anchors, stored.dense, stored.bm25)
+        return Indexes(tuple(texts), *made, *named, folder=stored.folder)
     bm25 = Bm25Index(texts[:n_chunks])
     read = [texts[i] for i in worded]
     whole = embed(encoder, read, cache, tokens=tokens)
-    vectors = np.empty((len(texts), encoder.dim), np.float32)
+    vectors = np.empty((len(rows), encoder.dim), np.float32)
     vectors[worded] = whole.vectors
     shown = np.empty(0, np.int64) if pictures is None else pictures.at
     if pictures is not None:
         vectors[shown] = pictures.vectors
-    # The anchor of a short text is the text itself, whose embedding is there.
-    anchors = vectors.copy()
-    anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache).vectors
+    vectors[len(texts) :] = embed(encoder, rows[len(texts) :], cache).vectors
     by_text = dict(zip(read, whole.tokens, strict=True)) if whole.tokens is not None else {}
     dense = dense_index(vectors[:n_chunks], kind)
     parts = (np.setdiff1d(np.arange(n_chunks), shown), shown)
     kinds = (
         tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
     )
-    named = (signatures, strict_signatures, arm_indexes or {})
     return Indexes(tuple(texts), vectors, by_text, anchors, dense, bm25, *named, shown, kinds)
 
 

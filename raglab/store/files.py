@@ -271,7 +271,7 @@ def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     Raises:
       InputError: a record is not JSON, or the folder cannot be written.
     """
-    _write(
+    write_parts(
         (
             _encode_line(record, Where(str(path), number))
             for number, record in enumerate(records, 1)
@@ -282,12 +282,12 @@ def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 def write_text(text: str, path: Path) -> None:
     """Write a text file as UTF-8, whole or not at all; see `write_lines`."""
-    _write([text.encode()], path)
+    write_parts([text.encode()], path)
 
 
 def write_bytes(content: bytes, path: Path) -> None:
     """Write a file, whole or not at all; see `write_lines`."""
-    _write([content], path)
+    write_parts([content], path)
 
 
 _FORMULA = tuple(
@@ -361,7 +361,8 @@ def plain_cell(cell: str) -> str:
     return text if _inert(text) == cell else cell
 
 
-def _write(parts: Iterable[bytes], path: Path) -> None:
+def write_parts(parts: Iterable[bytes], path: Path) -> None:
+    """Write a file in parts, whole or not at all; see `replacing`."""
     with replacing(path) as partial, partial.open("xb") as file:
         for part in parts:
             file.write(part)

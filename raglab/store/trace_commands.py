@@ -21,7 +21,6 @@ _VALUED = (
     "--encoder",
     "--reranker",
     "--index",
-    "--index-mb",
     "--fetch-k",
     "--rerank-k",
     "--dense-weight",

@@ -167,13 +167,11 @@ class DocumentIndex:
     def nearest(self, question: str, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
         """Of some passages those nearest to a question by the index's encoder, nearest first."""
         vectors = self.ready.indexes.vectors
-        if not isinstance(vectors, np.ndarray) or not chunks:
-            return tuple(chunks[:HITS])
         place = {chunk.chunk_id: at for at, chunk in enumerate(self.ready.chunks)}
         there = [(chunk, place[chunk.chunk_id]) for chunk in chunks if chunk.chunk_id in place]
         if not there:
             return ()
-        own: NDArray[np.float32] = np.asarray(vectors)[[at for _, at in there]]
+        own = vectors[np.array([at for _, at in there])]
         question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
         order = np.argsort(-(own @ question_vector), kind="stable")[:HITS]
         return tuple(there[int(at)][0] for at in order)
