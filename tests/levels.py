@@ -104,9 +104,8 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestTune.test_workers_change_nothing",
         ),
         "extensions/scale/test_live_large_index.py": (
-            "TestChangedWhileOpen.test_no_search_reads_them",
-            "TestEndToEnd.test_a_locked_cache_of_tokens_costs_one_wait",
-            "TestResume.test_a_killed_build_goes_on",
+            "TestEndToEnd.test_answers_as_the_exact_index",
+            "TestKind.test_refused_before_anything_is_encoded",
         ),
         "extensions/scale/test_live_shard_building.py": (
             "test_a_killed_worker_of_a_cluster",

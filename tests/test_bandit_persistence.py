@@ -29,12 +29,10 @@ from raglab.bandit import (
     init,
     loads,
     merge,
-    persistence,
     propensities,
     update,
     warm_start,
 )
-from raglab.bandit.learner import reward_outcome
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
 HISTORY = Stats(np.array([2.0, 0.1, 0.0]), np.array([1.0, 1 / 30, 0.0]), np.array([0.7, 0.01, 0.0]))

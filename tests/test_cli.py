@@ -80,7 +80,7 @@ def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.M
 
     assert [traced(*options) for options in ((), ("--index", "auto"))] == [(0, "flat"), (0, "flat")]
     code, told = traced("--index", "tree")
-    assert (code, "index must be one of auto, flat, hnsw, ivf, hnsw-sq8, ivfpq" in told) == (
+    assert (code, "index must be one of auto, flat, hnsw, ivf, sqfp16" in told) == (
         1,
         True,
     )

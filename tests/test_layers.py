@@ -278,8 +278,9 @@ def test_a_heavy_library_stands_in_one_file() -> None:
             users.setdefault(library, set()).add(place(path))
     # A log's database and the rows within a transaction are two subjects of one layer over
     # SQLAlchemy; the runs of studies, the model of a policy and the traces of an application are
-    # three subjects of MLflow.
+    # three subjects of MLflow; an index in memory and its folder on disk are two of FAISS.
     several = {
+        "faiss": {"retrieval/dense.py", "extensions/scale/large_index.py"},
         "sqlalchemy": {"store/database.py", "store/log_entries.py"},
         "mlflow": {
             "lab/tracking.py",

@@ -13,8 +13,6 @@ from raglab import extension_points
 from raglab.cli import app
 from raglab.extension_points import MissingExtensionError
 from raglab.live.trace_building import RetrievalSettings
-from raglab.retrieval.index_kinds import index_builder
-from raglab.retrieval.indexes import build_indexes
 from raglab.store.traces import Trace, load_view
 from raglab.values import Chunk, Corpus
 
@@ -32,8 +30,7 @@ def _no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Trace.open, "a trace of shards"),
         (load_view, "a trace of shards"),
-        (lambda _: index_builder("ivfpq"), "an index of kind ivfpq"),
-        (lambda _: RetrievalSettings(index="hnsw-sq8").sized(CORPUS), "an index of kind hnsw-sq8"),
+        (lambda _: RetrievalSettings(index="sqfp16").sized(CORPUS), "an index of kind sqfp16"),
     ],
 )
 def test_what_is_missing_is_named(
@@ -46,7 +43,7 @@ def test_what_is_missing_is_named(
 
 def test_what_needs_no_room_goes_on(tmp_path: Path) -> None:
     """An exact index, and a trace of one file."""
-    assert index_builder("flat") is build_indexes
+    assert RetrievalSettings().sized(CORPUS).index == "flat"
     trace = labelled(0, {"": 10})
     trace.save(tmp_path / "t.parquet")
     assert load_view(tmp_path / "t.parquet").fingerprint == trace.fingerprint

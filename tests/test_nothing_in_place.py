@@ -24,11 +24,13 @@ from raglab.arguments.field_rules import read_only
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import Bandit
-from raglab.decision import chain, kernel, learned_cases, outcome_codes
+from raglab.decision import chain, inclusion, kernel, learned_cases, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.default_learner import confidence
 from raglab.gating import expected_cost, fused_gate
+from raglab.metrics import crossings, mixes
+from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.replaying import breakpoints, step_functions
@@ -289,6 +291,25 @@ def of_votes() -> None:
     confidence.decay_votes(votes, np.array([0.5, 1.0, 0.0]))
 
 
+def of_mixes() -> None:
+    """Counts of cases in another mix, and of cases with weights."""
+    trace = random_trace(3, n_cases=6)
+    mix = mixes.checked_mix({"ok": (0.8, 0.9), "refuse": (0.05, 0.2)})
+    assert mix is not None
+    cells = np.arange(len(LABEL_OF_CELL), step=4)
+    counts = np.bincount(cells, minlength=len(LABEL_OF_CELL))[None]
+    labels = metrics.label_counts(counts[0])
+    mixes.check_shares(mix.vertices(labels), labels)
+    mixes.label_weights(labels, mix.center(labels))
+    mixes.mix_column(LABEL_OF_CELL[cells], mix)
+    mixes.cost_columns(counts, weighed=mixes.mix_weighings(counts, mix))
+    weight = np.full(len(cells), 0.5)
+    crossings.cost_table({"policy": weight}, LABEL_OF_CELL[cells])
+    metrics.weighed_cases(cells, weight)
+    inclusion.inclusion_weights(trace)
+    inclusion.check_alone(mix, None)
+
+
 def of_kernel() -> None:
     """The compiled twin of the chain, stage by stage."""
     pytest.importorskip("numba")
@@ -307,7 +328,7 @@ def test_no_function_writes_into_an_argument() -> None:
     with guard_algebra() as called:
         for module in modules():
             assert not doctest.testmod(module).failed, module.__name__
-        for flow in (of_gates, of_counts, of_bandits, of_votes, of_kernel):
+        for flow in (of_gates, of_counts, of_bandits, of_votes, of_mixes, of_kernel):
             flow()
         for seed, depths in ((3, 1), (8, 2)):
             of_replay(seed, depths)

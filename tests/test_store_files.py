@@ -610,20 +610,11 @@ ALLOWED = {
     ("displays/canvas.py", "png"): "into memory",
     ("store/trace_files.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/trace_files.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
-    ("retrieval/dense.py", "write_faiss"): "into the path that `replacing` gave its only caller",
     ("retrieval/indexes.py", "write_bm25"): "into paths of `replacing` that its only caller gives",
     (
         "retrieval/indexes.py",
         "_new_array",
     ): "into paths of `replacing` that the caller of `write_bm25` gives",
-    (
-        "extensions/scale/large_index.py",
-        "_held",
-    ): "looks at the lock that `locked` makes; nothing is written",
-    (
-        "extensions/scale/large_index.py",
-        "drop_older",
-    ): "renames a folder that is to be deleted, under its lock",
     (
         "store/blobs.py",
         "_make_secret",

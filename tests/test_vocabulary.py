@@ -40,7 +40,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "raglab/words/packs.py",
         "asked",
     ): "key of a pack's files, and of the tables that pack authors write",
-    ("raglab/extensions/scale/large_index.py", "asked"): "key of the manifest of a large index",
 }
 
 

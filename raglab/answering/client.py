@@ -130,6 +130,16 @@ class Completion(NamedTuple):
             else math.nan
         )
 
+    @property
+    def least_probability(self) -> float:
+        """Probability of the least probable token; NaN without log-probabilities."""
+        return math.exp(min(token.logprob for token in self.tokens)) if self.tokens else math.nan
+
+    @property
+    def first_probability(self) -> float:
+        """Probability of the first token; NaN without log-probabilities."""
+        return math.exp(self.tokens[0].logprob) if self.tokens else math.nan
+
 
 class Capabilities(NamedTuple):
     """What a backend can do.

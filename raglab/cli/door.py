@@ -53,7 +53,8 @@ def refusal(error: Exception) -> tuple[str, int]:
     value = f"{type(error).__name__}: {text}"
     if isinstance(error, _USAGE):
         text = error.format_message().strip(" .\n")
-        return f"{text}; see `{error.ctx.command_path} --help`.", USAGE
+        command = error.ctx.command_path if error.ctx else "raglab"  # none at an option's end
+        return f"{text}; see `{command} --help`.", USAGE
     if isinstance(error, ModelUnavailableError):
         return text, UNAVAILABLE
     if isinstance(error, OSError) and error.strerror:

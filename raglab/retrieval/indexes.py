@@ -578,8 +578,8 @@ def build_indexes(
             rows, n_chunks, encoder, cache
         )
         held: TokensByText = StoredTokens(encoder, cache) if tokens else {}
-        made = (stored.vectors, held, anchors, stored.dense, stored.bm25)
-        return Indexes(tuple(texts), *made, *named, folder=stored.folder)
+        opened = (stored.vectors, held, anchors, stored.dense, stored.bm25)
+        return Indexes(tuple(texts), *opened, *named, folder=stored.folder)
     bm25 = Bm25Index(texts[:n_chunks])
     read = [texts[i] for i in worded]
     whole = embed(encoder, read, cache, tokens=tokens)

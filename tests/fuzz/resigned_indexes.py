@@ -21,23 +21,14 @@ from raglab.live.index_folder import INDEX, _corpus_file, _digest, index_fingerp
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import RetrievalSettings
 from raglab.store.loaders import hash_corpus, load_corpus
-from raglab.values import Corpus
-from test_live_trace_building import CORPUS, SMALL, chunk
+from test_live_trace_building import CORPUS, SMALL
 
 WITH_FINGERPRINT = ", with its fingerprint"
-REST = Corpus(
-    "many",
-    tuple(
-        chunk(n, f"many{n}.md", 1, f"Clause {n} of the annex names item {n * 7}.")
-        for n in range(300)
-    ),
-)
 
 
 def changed_index(place: Path, kind: str) -> None:
     """An index of a kind."""
-    corpus = CORPUS._replace(chunks=(*CORPUS.chunks, *REST.chunks)) if kind == "ivfpq" else CORPUS
-    build_index(corpus, place, cache=None, arms=("hybrid", "iterative"), **{**SMALL, "index": kind})
+    build_index(CORPUS, place, cache=None, arms=("hybrid", "iterative"), **{**SMALL, "index": kind})
 
 
 def answers(place: Path) -> list[Any]:

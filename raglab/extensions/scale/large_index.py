@@ -62,14 +62,16 @@ class StoredVectors:
     def __getitem__(self, at: NDArray[np.integer], /) -> NDArray[np.float32]:
         """Vectors by position, [*at.shape, dim]."""
         self.check()
-        vectors: Any = self.index.reconstruct_batch(at.ravel())
-        return vectors.reshape(*at.shape, -1)
+        return self.index.reconstruct_batch(at.ravel()).reshape(*at.shape, -1)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Any:  # noqa: ANN401
         """The k nearest, as FAISS returns them."""
         self.check()
-        searched = faiss.SearchParameters(sel=faiss.IDSelectorRange(0, self.ntotal))  # type: ignore[call-arg]
-        return self.index.search(queries, k, params=searched)
+        return self.index.search(
+            queries,
+            k,
+            params=faiss.SearchParameters(sel=faiss.IDSelectorRange(0, self.ntotal)),  # type: ignore[call-arg]
+        )
 
 
 def stored_index(
@@ -120,11 +122,11 @@ def stored_index(
 
 def _faiss_head(shape: tuple[int, int]) -> bytes:
     """What FAISS writes before the rows of a flat index in float16: their form and number."""
-    index: Any = faiss.index_factory(shape[1], "SQfp16")
+    index = faiss.index_factory(shape[1], "SQfp16")
     index.ntotal = shape[0]
     # Without rows it ends with their length in bytes, which is 0.
     head = bytes(faiss.serialize_index(index)[:-8])
-    return head + (index.ntotal * index.code_size).to_bytes(8, "little")
+    return head + (index.ntotal * index.sa_code_size()).to_bytes(8, "little")
 
 
 def _mapped_index(path: Path, shape: tuple[int, int]) -> Any:  # noqa: ANN401 - of FAISS
@@ -136,7 +138,7 @@ def _mapped_index(path: Path, shape: tuple[int, int]) -> Any:  # noqa: ANN401 - 
     head = _faiss_head(shape)
     if np.fromfile(path, np.uint8, len(head)).tobytes() != head:
         raise _damaged(path, "another form of index")
-    index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     for start in range(0, shape[0], BLOCK):
         rows = index.reconstruct_n(start, min(BLOCK, shape[0] - start))
         lengths = np.linalg.norm(rows, axis=1)
@@ -175,7 +177,9 @@ def drop_older(place: Path, current: Path | None) -> None:
       current: folder of the index that is asked from now on; None where that is no large one.
     """
     locks = [
-        lock for lock in place.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}") if lock.parent != current
+        lock
+        for lock in place.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
+        if lock.parent != current and not lock.parent.is_symlink()
     ]
     for lock in sorted(locks, key=getmtime)[:-1]:
         with suppress(OSError, InputError), locked(lock, wait_s=0.0):

@@ -21,7 +21,7 @@ def test_an_index_on_disk_of_a_trace(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is made where its kind is named, or `auto` chooses it by its budget."""
+    """It is made where its kind is named, or `auto` chooses it."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
 
     def traced(*options: str) -> tuple[int, str]:
@@ -31,10 +31,9 @@ def test_an_index_on_disk_of_a_trace(
             "parameters"
         ]["index"]
 
-    assert traced("--index", "hnsw-sq8") == (0, "hnsw-sq8")
+    assert traced("--index", "sqfp16") == (0, "sqfp16")
     monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 2)
-    assert traced("--index-mb", "5") == (0, "hnsw-sq8")
-    assert "index_mb must be at least" in traced("--index-mb", "0.0001")[1]
+    assert traced() == (0, "sqfp16")
 
 
 def test_a_certificate_of_the_folder_one_is_in(

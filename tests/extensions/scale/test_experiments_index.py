@@ -27,40 +27,16 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
-def test_other_texts_are_other_material(script: Callable[[str], Any], tmp_path: Path) -> None:
-    """The folder of embeddings is named by sentences and questions."""
-    name = script("bench_index").material_folder
-    folders = {
-        name(tmp_path, ["a"], ["b"]),
-        name(tmp_path, ["a", "b"], []),
-        name(tmp_path, ["a"], ["c"]),
-    }
-    assert len(folders) == 3
-    assert name(tmp_path, ["a"], ["b"]) in folders
-
-
-def test_an_index_is_built_afresh(
-    script: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What stands in its folder from another run gives no number of this one."""
+def test_an_index_is_built_and_asked(script: Callable[[str], Any], tmp_path: Path) -> None:
+    """By the exact neighbours, and none is found where another index answers."""
     bench = script("bench_index")
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(90, 16)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    words = [f"sentence {number}" for number in range(50)]
-    monkeypatch.setattr(bench, "chosen_texts", lambda *_: (words, words[:40]))
-    np.savez(tmp_path / "material.npz", vectors=rows[:50], asked=rows[50:])
-    first = bench.build(tmp_path / "hnsw-sq8-300", 300, 50, "hnsw-sq8", tmp_path)
-    built = []
-    monkeypatch.setattr(
-        bench, "build_large", lambda *given, **named: built.append(given) or build(*given, **named)
-    )
-    build = importlib.import_module("raglab.extensions.scale.large_index").build_large
-    (tmp_path / "hnsw-sq8-300" / "old").write_text("of another run", encoding="utf-8")
-    again = bench.build(tmp_path / "hnsw-sq8-300", 300, 50, "hnsw-sq8", tmp_path)
-    assert again["mb"] == first["mb"]
-    assert len(built) == 1
-    assert not (tmp_path / "hnsw-sq8-300" / "old").exists()
+    assert bench.run_step("build", 120, tmp_path)["disk_mb"] > 0.0
+    assert bench.run_step("ask", 120, tmp_path)["recall"] > 0.9
+    asked = bench.random_units(-1, 3)
+    near = asked @ bench.random_units(0, 120).T
+    assert [set(row) for row in bench.exact(asked, 120).tolist()] == [
+        set(np.argsort(-row)[: bench.K].tolist()) for row in near
+    ]
 
 
 @pytest.mark.parametrize(("hashes", "code"), [(("a", "a"), None), (("a", "b"), 1)])

@@ -1,4 +1,4 @@
-"""Indexes on disk: hits of the exact index, whole after a kill, refused where a file was changed."""
+"""Indexes on disk: hits of the exact index, whole after a kill, refused where changed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -113,6 +114,7 @@ def outcome(call: Callable[[], object]) -> str:
     process = os.fork()
     if process == 0:  # pragma: no cover - of another process
         code = 3
+        faiss.omp_set_num_threads(1)  # a process has the threads of its parent no more
         try:
             call()
             code = 0

@@ -359,10 +359,10 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     found = []
     for name, n in (("alone", 1), ("apart", 2)):
         cache = EmbeddingCache(tmp_path / name / "cache" / "e.sqlite")
-        options = OPTIONS | {"cache": cache, "encoder": model, "index": "hnsw-sq8"}
+        options = OPTIONS | {"cache": cache, "encoder": model, "index": "sqfp16"}
         with raglab.lab.parallel_workers("joblib", n=n):
             build_shards(corpus, cases, tmp_path / name / "t", **options)
-        assert len(list(cache.path.parent.glob("large-*/manifest.json"))) == 1
+        assert len(list(cache.path.parent.glob("large-*/manifest.txt"))) == 1
         found.append(written(tmp_path / name / "t"))
     assert found[0] == found[1]
     assert len(found[0]) == 6
