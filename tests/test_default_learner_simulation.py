@@ -211,23 +211,6 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLear
         assert (fast.split >= 0).any()
 
 
-def test_one_user_by_head() -> None:
-    """vote_share asks at the first request, then at every fifth for ever.
-
-    A first candidate that is wrong is named.
-    """
-    found = request_outcomes(
-        world({"a": {"x": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0
-    )
-    assert np.flatnonzero(found.question[0]).tolist() == [0, 4, 9, 14, 19]
-    other = request_outcomes(
-        world({"a": {"x": 0.0, "y": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0
-    )
-    assert other.question.tolist() == found.question.tolist()
-    assert not other.error.any()
-    assert not other.unanswered.any()
-
-
 def test_who_names_nothing_is_not_answered() -> None:
     """With two candidates and users only saying no, the wrong first one is asked repeatedly."""
     found = request_outcomes(
