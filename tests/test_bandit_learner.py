@@ -103,8 +103,11 @@ def test_masked_arms_are_not_waited_for() -> None:
 
 
 def test_kl_upper_is_the_root_to_the_last_digits() -> None:
-    """Against 60 halvings, on means from 0 to 1 and levels 0 and 1e-6 to 100."""
-    mean, level = np.meshgrid(np.linspace(0.0, 1.0, 101), [0.0, *np.logspace(-6, 2, 50)])
+    """Against 60 halvings, on means from 0 to 1 and levels from 1e-6 to 100.
+
+    At level 0 it is the mean.
+    """
+    mean, level = np.meshgrid(np.linspace(0.0, 1.0, 101), np.logspace(-6, 2, 50))
     low, high = mean.copy(), np.ones_like(mean)
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(60):
@@ -114,6 +117,7 @@ def test_kl_upper_is_the_root_to_the_last_digits() -> None:
             inside = first + second <= level
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     np.testing.assert_allclose(kl_upper(mean, level), low, atol=2e-12, rtol=0.0)
+    np.testing.assert_allclose(kl_upper(mean, 0.0 * level), mean, atol=1e-13, rtol=0.0)
 
 
 def test_thompson_beta_by_hand() -> None:

@@ -243,6 +243,24 @@ def test_parameters_that_no_draw_has_are_refused() -> None:
 # propensities of a learner
 
 
+@pytest.mark.parametrize(
+    ("bandit", "share"),
+    [
+        (Bandit("epsilon_greedy", epsilon=0.3), 0.15),
+        (Bandit("ucb1", floor=0.1), 0.1),
+        (Bandit("thompson_beta"), 1 / 6),
+        (Bandit("thompson_beta", floor=0.1), 0.1 + 0.8 / 6),
+    ],
+)
+def test_two_available_arms_by_head(bandit: Bandit, share: float) -> None:
+    """The worse of two: Beta(1, 2) against Beta(2, 1) is 1/6; the third arm is masked."""
+    state = init(3)
+    for arm, reward in enumerate((0.2, 0.9, 0.9)):
+        state = update(state, arm, reward, bandit)
+    found = propensities(state, bandit, mask=[True, True, False])
+    assert found.tolist() == pytest.approx([share, 1.0 - share, 0.0])
+
+
 def test_linear_thompson_without_a_context_to_speak_of_ties() -> None:
     """A context of zeros predicts 0 for every arm with certainty.
 

@@ -220,25 +220,6 @@ def test_who_names_nothing_is_not_answered() -> None:
     assert request_costs(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
 
 
-def test_a_stable_default_is_asked_once() -> None:
-    """Under the posterior, whichever value it is.
-
-    Users who only say no are asked until they say what is right.
-    """
-    shares = {"a": {"x": 0.5, "y": 0.3, "z": 0.2}}
-    found = request_outcomes(
-        world(shares), DefaultLearner("posterior"), users=200, requests=60, seed=0
-    )
-    assert (found.question.sum(axis=1) == 1).all()
-    assert found.question[:, 0].all()
-    assert not found.error.any()
-    mute = request_outcomes(
-        world(shares, names=0.8), DefaultLearner("posterior"), users=400, requests=60, seed=0
-    )
-    assert 1.0 < mute.question.sum(axis=1).mean() < 1.2
-    assert not mute.question[:, 20:].any()
-
-
 def test_baselines_by_head() -> None:
     """Always asking never errs, never asking errs until corrected, the oracle only on noise."""
     made = world({"a": {"x": 0.0, "y": 1.0}}, notices=1.0)
