@@ -136,28 +136,10 @@ def test_a_frontier_is_of_rewards_before_costs() -> None:
 # The price
 
 
-def test_a_price_splits_the_questions_at_the_crossing() -> None:
-    """The dear arm where it gains most.
-
-    The budget of one and a half questions is used up by a share.
-    """
-    reward, cost = [[0.0, 0.8], [0.0, 0.4], [0.0, 0.2]], [[0.0, 1.0]] * 3
-    choice = choose_price(reward, cost, 0.5)
-    assert (choice.spend, choice.share) == pytest.approx((0.5, 0.5))
-    assert choice.looser_price < 0.4 < choice.price < 0.8
-    assert choice.plan(reward, cost)[:, 1].tolist() == pytest.approx([1.0, 0.5, 0.0])
-
-
 def test_a_budget_that_does_not_bind_has_no_price() -> None:
     """And of arms as good the cheapest is taken."""
     choice = choose_price([[0.5, 0.5], [0.0, 1.0]], [[1.0, 2.0], [1.0, 2.0]], 10.0)
     assert choice == (0.0, 0.0, 0.0, 1.5)
-
-
-def test_an_infeasible_budget_is_named() -> None:
-    """With the least spend that there is."""
-    with pytest.raises(ValueError, match=r"at least 0\.5 \$, .* got 0\.25 \$"):
-        choose_price([[0.5, 0.9]], [[0.5, 1.0]], Budget(0.25, "$"))
 
 
 @given(grids(), st.integers(1, 8))

@@ -416,19 +416,6 @@ class TestSwitch:
             ):
                 play(initial=init(2))
 
-    @pytest.mark.parametrize("cost", [0.0, 0.1, 0.6])
-    def test_the_default_follows_costs(self, cost: float) -> None:
-        """Its value is within 5 % of thompson_nig's."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            default, nig = (
-                run(Bandit(policy), self.coins(cost), rounds=500, replications=100)
-                .value[:, -1]
-                .mean()
-                for policy in ("thompson_beta", "thompson_nig")
-            )
-        assert abs(default - nig) <= 0.05 * nig
-
 
 @pytest.mark.parametrize("means", [(0.8, 0.95), (0.95, 0.99), (0.9, 0.85, 1.0), (1.0, 1.0)])
 @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
@@ -466,35 +453,6 @@ def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
     ]
     assert never[0].mean() > 0.3
     assert not never[1].any()
-
-
-def test_a_frame_in_order_is_the_process_that_made_it() -> None:
-    """0/1 rewards drawn from drifting means, played in order.
-
-    The value of the same process on Bernoulli arms.
-
-    Over 25 frames; the difference of the means is within three standard errors, with replacement it
-    is far off.
-    """
-    t = np.arange(300)
-    means = np.column_stack([0.5 + 0.4 * np.sin(t / 60.0), 0.5 - 0.4 * np.sin(t / 60.0)])
-    bandit, rng = Bandit("thompson_nig", discount=0.95), np.random.default_rng(0)
-    values: dict[str, list[float]] = {"given": [], "replacement": []}
-    for seed in range(25):
-        frame = pd.DataFrame((rng.random(means.shape) < means) * 1.0)
-        for order, ends in values.items():
-            done = run(
-                bandit, Table.from_frame(frame, order=order), rounds=300, replications=4, seed=seed
-            )
-            ends.append(
-                means[t, done.arm].sum(axis=1).mean()
-                if order == "given"
-                else done.value[:, -1].mean()
-            )
-    process = run(bandit, Bernoulli(means), rounds=300, replications=240).value[:, -1]
-    error = np.hypot(np.std(values["given"]) / np.sqrt(25), process.std() / np.sqrt(240))
-    assert abs(np.mean(values["given"]) - process.mean()) < 3.0 * error
-    assert np.mean(values["replacement"]) < process.mean() - 20.0 * error
 
 
 def test_a_feature_is_named_once() -> None:

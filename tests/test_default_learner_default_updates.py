@@ -187,19 +187,6 @@ def test_the_published_rule_sinks_while_it_is_right_and_silent() -> None:
     assert found[200] - 0.5 < 0.003
 
 
-@pytest.mark.parametrize("yes", [1, 3, 10, 100])
-def test_no_number_of_yeses_keeps_it_above_its_threshold(yes: int) -> None:
-    """Y yeses hold 0.85 for at most 3/7 as many silent successes.
-
-    (y + k/2) / (y + k) > 0.85 means k < 3 y / 7.
-    """
-    made = learned([("1", "explicit_yes", None)] * yes)
-    count = 0
-    while gate(made) == "apply":
-        made, count = update(made, "1", "implicit_ok", now=NOW), count + 1
-    assert count - 1 == (3 * yes - 1) // 7
-
-
 def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
     """One yes is 0.91, above 0.85, and silence only adds.
 
@@ -402,23 +389,6 @@ def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: floa
         assert place(made)[int(top(arrays(made), learner))] == order[lead]
     assert not votes.counts[1].any()
     assert votes.n[1] == 0.0
-
-
-def test_a_thousand_users_at_once_are_a_thousand_users() -> None:
-    """One = a cell of many, over both rules, with pairs found once for all."""
-    rng = np.random.default_rng(7)
-    votes = no_votes(3, (1000,))
-    for _ in range(30):
-        value = rng.integers(3, size=1000)
-        signal = rng.integers(-1, 4, size=1000)
-        votes = add_signal(votes, value, signal, np.where(signal == 1, (value + 1) % 3, -1))
-    for rule in RULES:
-        learner = DefaultLearner(rule=rule)
-        alone = [
-            vote_confidence(type(votes)(votes.counts[at], votes.n[at]), learner)
-            for at in range(1000)
-        ]
-        np.testing.assert_array_equal(vote_confidence(votes, learner), alone)
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)

@@ -211,23 +211,6 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLear
         assert (fast.split >= 0).any()
 
 
-def test_one_user_by_head() -> None:
-    """vote_share asks at the first request, then at every fifth for ever.
-
-    A first candidate that is wrong is named.
-    """
-    found = request_outcomes(
-        world({"a": {"x": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0
-    )
-    assert np.flatnonzero(found.question[0]).tolist() == [0, 4, 9, 14, 19]
-    other = request_outcomes(
-        world({"a": {"x": 0.0, "y": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0
-    )
-    assert other.question.tolist() == found.question.tolist()
-    assert not other.error.any()
-    assert not other.unanswered.any()
-
-
 def test_who_names_nothing_is_not_answered() -> None:
     """With two candidates and users only saying no, the wrong first one is asked repeatedly."""
     found = request_outcomes(
@@ -235,25 +218,6 @@ def test_who_names_nothing_is_not_answered() -> None:
     )
     assert found.unanswered.all()
     assert request_costs(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
-
-
-def test_a_stable_default_is_asked_once() -> None:
-    """Under the posterior, whichever value it is.
-
-    Users who only say no are asked until they say what is right.
-    """
-    shares = {"a": {"x": 0.5, "y": 0.3, "z": 0.2}}
-    found = request_outcomes(
-        world(shares), DefaultLearner("posterior"), users=200, requests=60, seed=0
-    )
-    assert (found.question.sum(axis=1) == 1).all()
-    assert found.question[:, 0].all()
-    assert not found.error.any()
-    mute = request_outcomes(
-        world(shares, names=0.8), DefaultLearner("posterior"), users=400, requests=60, seed=0
-    )
-    assert 1.0 < mute.question.sum(axis=1).mean() < 1.2
-    assert not mute.question[:, 20:].any()
 
 
 def test_baselines_by_head() -> None:

@@ -1,17 +1,13 @@
-"""The source document's arithmetic and its sequence, in words of our own (S5.4, S5.6).
+"""The source document's sequence, in words of our own (S5.6).
 
 The sequence is twelve bodies before a cover.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from datetime import UTC, datetime
+from typing import Literal
 
-import numpy as np
 import pytest
 
 from raglab import default_learner as learned
@@ -29,68 +25,7 @@ from raglab.default_learner import (
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
-SIGNALS: tuple[Signal, ...] = ("explicit_yes", "explicit_no", "implicit_ok", "failure")
-WEIGHTS = {"explicit_yes": 1.0, "explicit_no": -1.0, "implicit_ok": 0.5}
 BODY, COVER = {"page_1_kind": "body"}, {"page_1_kind": "coversheet"}
-
-
-class SourceRow(NamedTuple):
-    """A row as the source document describes it.
-
-    Weights of the values, votes ever counted, when the last one was.
-    """
-
-    votes: Mapping[str, float] = MappingProxyType({})
-    counted: int = 0
-    refreshed: datetime = NOW
-
-    @property
-    def confidence(self) -> float:
-        """Share of the leading value's votes in all signals, never below none."""
-        return max([0.0, *self.votes.values()]) / self.counted if self.counted else 0.0
-
-    @property
-    def gate(self) -> str:
-        """Sure above .85, to be asked below .60, both ends between."""
-        return (
-            "apply"
-            if self.confidence > 0.85
-            else "ask"
-            if self.confidence < 0.60
-            else "ask_occasionally"
-        )
-
-    def signalled(self, value: str, signal: Signal, now: datetime) -> SourceRow:
-        """The row after a signal; a failure is counted and moves no vote."""
-        moved = {value: self.votes.get(value, 0.0) + WEIGHTS[signal]} if signal in WEIGHTS else {}
-        return SourceRow({**self.votes, **moved}, self.counted + 1, now)
-
-
-@pytest.mark.parametrize("seed", [33, 34])
-def test_update_is_the_sources_on_random_signals(seed: int) -> None:
-    """Votes, confidence, sample size, time and gate after each of 5,000 random signals, to the bit.
-
-    There are 250 rows.
-    """
-    rng = np.random.default_rng(seed)
-    shares = zip(
-        rng.dirichlet([0.5] * 4, size=250), rng.dirichlet([0.5] * 3, size=250), strict=True
-    )  # rows of one mind
-    gates: Counter[str] = Counter()
-    for signal_share, value_share in shares:
-        source, own = SourceRow(), init("insurer_name", "broker_contract", now=NOW)
-        for number in range(20):
-            value = str(rng.choice(["1", "toc", "2"], p=value_share))
-            signal = SIGNALS[int(rng.choice(4, p=signal_share))]
-            now = NOW + timedelta(hours=number)
-            source, own = source.signalled(value, signal, now), update(own, value, signal, now=now)
-            assert own.candidate_votes == source.votes
-            assert (own.confidence, own.sample_size) == (source.confidence, source.counted)
-            assert own.last_refreshed == source.refreshed
-            assert learned.gate(own) == source.gate
-            gates[source.gate] += 1
-    assert gates.total() == 5000
-    assert min(gates.values()) > 100  # every gate is met
 
 
 def _after_twelve_bodies() -> learned.ClarificationDefault:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from raglab.default_learner import (
     ClarificationDefault,
@@ -51,38 +50,6 @@ def case_12(bodies: int = 30, covers: int = 8, **more: str) -> Seen:
     body, cover = {"page_1_kind": "body", **more}, {"page_1_kind": "coversheet", **more}
     seen: Seen = [("1", "explicit_yes", body)] + [("1", "implicit_ok", body)] * (bodies - 1)
     return seen + [("1", "failure", cover), ("toc", "explicit_yes", cover)] * covers
-
-
-def noise(
-    outcomes: NDArray[np.bool_], levels: NDArray[np.int64], looks: int
-) -> ClarificationDefault:
-    """Row whose value 1 was silent or failed, counted under columns of noise.
-
-    As `update` would count it.
-    """
-
-    def counts(kinds: NDArray[np.int64]) -> dict[str, dict[str, Counts]]:
-        table = (
-            np.bincount(2 * kinds + outcomes, minlength=2 * int(kinds.max() + 1))
-            .reshape(-1, 2)
-            .tolist()
-        )
-        found = {
-            str(kind): {"1": Counts(silent=ok, failed=bad)} for kind, (ok, bad) in enumerate(table)
-        }
-        return {kind: by for kind, by in found.items() if by["1"] != Counts()}
-
-    return ClarificationDefault(
-        target_field="insurer_name",
-        doctype="broker_contract",
-        candidate_votes={"1": 0.5 * float((~outcomes).sum())},
-        confidence=0.5 * float((~outcomes).mean()),
-        sample_size=len(outcomes),
-        last_refreshed=NOW,
-        counts=counts(np.zeros(len(outcomes), dtype=np.int64))["0"],
-        strata={f"noise_{at}": counts(levels[:, at]) for at in range(levels.shape[1])},
-        looks=looks,
-    )
 
 
 def splits_of_noise(
@@ -410,24 +377,21 @@ def test_a_split_keeps_what_is_remembered() -> None:
     assert (rows[1].sample_size, rows[1].remembered) == (8, pytest.approx(8.0 * left))
 
 
-def test_counting_at_once_is_counting_one_by_one() -> None:
-    """The rows of noise below are those that `update` makes."""
-    rng = np.random.default_rng(3)
-    outcomes, levels = rng.random(60) < 0.4, rng.integers(3, size=(60, 4))
-    names = [{f"noise_{at}": str(level) for at, level in enumerate(row)} for row in levels]
-    kinds = ["failure" if bad else "implicit_ok" for bad in outcomes]
-    one = learned([("1", kind, about) for kind, about in zip(kinds, names, strict=True)])
-    assert noise(outcomes, levels, 0).strata == one.strata
-    assert noise(outcomes, levels, 0).counts == one.counts
-
-
 def test_the_arrays_of_noise_are_what_stratify_finds() -> None:
     """Row by row and signal by signal it says the same."""
     rng = np.random.default_rng(5)
     outcomes, levels = rng.random(40) < 0.3, rng.integers(2, size=(40, 3))
     outcomes |= levels[:, 1] == 1  # one column tells
+    seen: Seen = [
+        (
+            "1",
+            "failure" if bad else "implicit_ok",
+            {f"noise_{at}": str(n) for at, n in enumerate(row)},
+        )
+        for bad, row in zip(outcomes, levels, strict=True)
+    ]
     for count in (2, 5, 9, 15, 25, 40):
-        row = noise(outcomes[:count], levels[:count], 0)
+        row = learned(seen[:count])
         at = levels[:count, :, None] == np.arange(2)
         wrong, of = (at & outcomes[:count, None, None]).sum(axis=0), at.sum(axis=0)
         tried = (of > 0).all(axis=-1)

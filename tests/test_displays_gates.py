@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import raglab
 from raglab import calibration, certify, metrics, replay
 from raglab.displays import canvas
 from raglab.displays.gates import (
@@ -67,18 +66,6 @@ NAMES = list(made())
 DRAWN = made(name="<b>mine</b>")
 
 
-def test_names_of_the_contract() -> None:
-    """All four are public names."""
-    for kind in (
-        ReliabilityDisplay,
-        RiskCoverageDisplay,
-        ThresholdSweepDisplay,
-        OutcomeTableDisplay,
-    ):
-        assert getattr(raglab.displays, kind.__name__) is kind
-        assert kind.__name__ in raglab.displays.__all__
-
-
 @pytest.mark.parametrize("strategy", ["uniform", "quantile", "corp"])
 def test_reliability_equals_its_primitives(strategy: Any) -> None:
     """Points are those of `reliability`, intervals exact, and measures those stated elsewhere."""
@@ -103,18 +90,6 @@ def test_reliability_equals_its_primitives(strategy: Any) -> None:
     assert f"ECE {shown.ece:.3f}, smooth ECE {shown.smooth_ece.value:.3f}" in shown.summary
     np.testing.assert_array_equal(shown.line_.get_xdata(), curve.x)
     np.testing.assert_array_equal(shown.line_.get_ydata(), curve.y)
-
-
-def test_points_stand_where_the_peer_has_them() -> None:
-    """scikit-learn's `calibration_curve` has the same points, scores on edges included."""
-    from sklearn.calibration import calibration_curve
-
-    for strategy in ("uniform", "quantile"):
-        frame = ReliabilityDisplay.from_predictions(RIGHT, SCORE, strategy=strategy).frame()
-        rate, score = calibration_curve(RIGHT, SCORE, n_bins=10, strategy=strategy)
-        np.testing.assert_allclose(
-            frame[["rate", "score"]], np.stack([rate, score], axis=1), atol=1e-12
-        )
 
 
 def test_counts_by_score_fill_the_strip_below() -> None:

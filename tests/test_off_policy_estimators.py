@@ -22,7 +22,7 @@ from raglab.off_policy import (
     lower_bound,
     overlap,
 )
-from raglab.off_policy.estimators import EstimatorSettings, _poisson, fit_estimator, standard_error
+from raglab.off_policy.estimators import EstimatorSettings, fit_estimator, standard_error
 from raglab.off_policy.evaluation import weigh_targets
 
 SMOOTH = tuple(name for name in ESTIMATORS if name != "replay")
@@ -113,20 +113,6 @@ def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> Non
         assert moved == pytest.approx(whole.influence[row] / 399, rel=0.1, abs=2e-5)
 
 
-@pytest.mark.parametrize("modelled", [False, True])
-@pytest.mark.parametrize("name", ESTIMATORS)
-# parametrised
-def test_influences_have_mean_zero(name: str, modelled: bool) -> None:
-    """Also with an arm never logged."""
-    log = logged(np.random.default_rng(5), 300, modelled=modelled)
-    log = log[log["action"] < 3].reset_index(drop=True)
-    (rows,) = weigh_targets(log, (TARGET,), None, None, None)
-    found = fit_estimator(
-        rows, name, EstimatorSettings(3.0, 3.0, np.random.default_rng(6).random(len(log)))
-    )
-    assert found.influence.mean() == pytest.approx(0.0, abs=1e-13)
-
-
 def test_the_standard_error_of_a_mean() -> None:
     """Of one's own policy it is that of the mean; of one round or session there is none."""
     log = logged(np.random.default_rng(7), 200)
@@ -139,14 +125,6 @@ def test_the_standard_error_of_a_mean() -> None:
     with pytest.warns(OverlapWarning):
         one = estimate(log.iloc[:1], LOGGING, ("ips",)).iloc[0]
     assert np.isnan([one["low"], one["high"]]).all()
-
-
-def test_counts_of_the_bootstrap_are_poisson() -> None:
-    """Mean and variance 1, to 16 bits."""
-    table = _poisson()
-    assert table.shape == (2**16,)
-    assert (table.mean(), table.var()) == pytest.approx((1.0, 1.0), abs=1e-3)
-    assert (table == 0).mean() == pytest.approx(np.exp(-1), abs=1e-5)
 
 
 def test_a_level_widens() -> None:

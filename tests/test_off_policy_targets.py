@@ -140,36 +140,6 @@ def test_a_learner_as_target_needs_arms() -> None:
         estimate(frame.assign(reward=2.0), Bandit(), arms=[0, 1, 2])
 
 
-def test_a_learner_is_valued_by_its_policy_of_each_round() -> None:
-    """In 60 uniform logs the mean error to the expected rewards of its probabilities is chance."""
-    bandit, off = Bandit("epsilon_greedy", epsilon=0.2), []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        action = rng.integers(3, size=400)
-        frame = pd.DataFrame(
-            {
-                "action": action,
-                "reward": (rng.random(400) < MEANS[action]) + 0.0,
-                "propensity": 1 / 3,
-            }
-        )
-        best = np.where(np.arange(3) == _greedy(frame), 0.8 + 0.2 / 3, 0.2 / 3)
-        off.append(quiet(frame, bandit, ("dr",), arms=range(3))["value"][0] - (best @ MEANS).mean())
-    assert abs(np.mean(off)) < 3.0 * np.std(off) / np.sqrt(60)
-    assert np.std(off) < 0.05
-
-
-def _greedy(frame: pd.DataFrame) -> np.ndarray:
-    """Best arm so far before each round, [T, 1]; an arm that was not tried comes first."""
-    taken = (frame["action"].to_numpy()[:, None] == np.arange(3)) + 0.0
-    n, total = (
-        np.cumsum(part, axis=0) - part
-        for part in (taken, taken * frame["reward"].to_numpy()[:, None])
-    )
-    with np.errstate(invalid="ignore"):
-        return np.where(n > 0, total / n, np.inf).argmax(axis=1)[:, None]
-
-
 def test_a_function_is_a_target() -> None:
     """Called once with the log, it equals the array that it returns, in all four functions.
 

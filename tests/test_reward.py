@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import numpy as np
@@ -248,19 +247,6 @@ def test_one_is_a_cell_of_many(rows: list[dict[str, float]], weights: list[Rewar
         np.testing.assert_array_equal(reward(frame, one), wanted)
     stacked = RewardWeights(*(np.array(column)[:, None] for column in zip(*weights, strict=True)))
     np.testing.assert_array_equal(reward(frame, stacked), each)
-
-
-def test_a_log_is_scored_anew_exactly() -> None:
-    """Components that went through JSON give the bits that they gave live, under any weights."""
-    rng = np.random.default_rng(5)
-    live = pd.DataFrame({name: rng.random(200) for name in (*COMPONENTS, *OPTIONAL)})
-    live.loc[::3, "thumbs"] = NAN
-    log = pd.DataFrame(json.loads(json.dumps(live.to_dict("list"))))
-    for weights in (
-        RewardWeights(),
-        RewardWeights(0.1, 0.7, 0.3, 0.0, 0.9, lambda_=0.5, thumbs=0.4),
-    ):
-        np.testing.assert_array_equal(reward(log, weights), reward(live, weights))
 
 
 # components from arrays, rule S4.3

@@ -77,6 +77,7 @@ REFUSED: dict[str, Any] = {
     "a huge number": {"do": "set", "path": FLOOR, "value": 1e308},
     "a huge integer": {"do": "set", "path": "density.min_keep", "value": 10**400},
     "an integer past 64 bits": {"do": "set", "path": "density.min_keep", "value": 2**70},
+    "a step that is none": {"do": "drop", "path": FLOOR, "step": None},
     "a step that is a text": {"do": "drop", "path": FLOOR, "step": "1"},
     "a step that is a share": {"do": "drop", "path": FLOOR, "step": 0.5},
     "a step without end": {"do": "drop", "path": FLOOR, "step": 10**30},

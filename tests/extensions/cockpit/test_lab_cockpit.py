@@ -585,29 +585,6 @@ class TestWidget:
         rows = widget.page["cases"]
         assert rows["total"] == sum(case.expect_status == "refuse" for case in cockpit.trace.cases)
 
-    @pytest.mark.parametrize(
-        "message",
-        [
-            None,
-            {},
-            {"do": "exec"},
-            {"do": "set", "path": "l2.nothing", "value": 1},
-            {"do": "set", "path": "l2.max_l2", "value": "x"},
-            {"do": "set"},
-            {"do": "drop", "path": "similarity.min_similarity", "step": None},
-            {"do": "enter", "path": "resolver.strict"},
-            {"do": "case", "id": "nobody"},
-            {"do": "cost", "label": "ok", "outcome": "refused", "value": -1},
-            {"do": "save", "file": "/nowhere/at/all.yaml"},
-        ],
-    )
-    def test_what_is_refused_is_a_notice_and_changes_nothing(self, message: Any) -> None:
-        """Whatever a page may send."""
-        cockpit = opened()
-        cockpit.widget.take(message)
-        assert cockpit.widget.page["notice"]["kind"] == "error"
-        assert cockpit.policy == free_policy()
-
     def test_a_case_shows_its_gates_and_what_would_flip_it(self) -> None:
         """Setting the smallest change flips it."""
         cockpit = opened().set("similarity.min_similarity", 0.9)

@@ -18,7 +18,7 @@ from labelled import free_policy, labelled
 from labelled_streams import answers, certificate, mixed_rows
 from raglab import metrics
 from raglab.certify import Certificate, Promise
-from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, opening_wealth
+from raglab.extensions.monitoring.betting import FRACTIONS, bet, opening_wealth
 from raglab.extensions.monitoring.monitoring import Monitor, monitor
 from raglab.extensions.monitoring.processes import LIVES, alarm_bar, row_excess
 from raglab.extensions.monitoring.promises import certificate_promises
@@ -345,17 +345,6 @@ def test_a_sample_is_fair(size: int) -> None:
             for drawn in combinations(range(10), size)
         ]
         assert (np.exp(ends).mean(axis=0) <= 1.0 + 1e-12).all()
-
-
-def test_bets_go_on_to_the_same_bits() -> None:
-    """Steps in two calls are those in one."""
-    steps = np.random.default_rng(1).choice([-0.1, 0.9], 50)
-    path, last = bet(opening_wealth(-0.1, 0.9), steps)
-    first, middle = bet(opening_wealth(-0.1, 0.9), steps[:17])
-    second, end = bet(middle, steps[17:])
-    assert np.concatenate([first, second]).tolist() == path.tolist()
-    assert end.logs.tolist() == last.logs.tolist()
-    assert isinstance(bet(end, steps[:0])[1], Wealth)
 
 
 def test_a_trace_is_replayed() -> None:
