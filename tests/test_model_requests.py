@@ -6,7 +6,6 @@ When an answer is asked for again, what names a model, one model for several thr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,12 @@ import pytest
 
 import raglab
 from generators import Weighed
-from judge_server import KEY, completion
-from llama_server import LlamaServer, cut_off, llama_server
+from judge_server import completion
+from llama_server import (
+    LlamaServer,
+    cut_off,
+    server,  # noqa: F401
+)
 from raglab.answering import prompts
 from raglab.answering.client import Completion, TokenScore, estimate_tokens, one_deadline
 from raglab.answering.generation import ModelGenerator
@@ -32,6 +35,7 @@ from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, ModelUnavailableError
 from raglab.words.canonical import digest
+from test_model_failures import world as short_world
 from tiny_models import save_causal
 from worlds import Hit, policy, trace_of
 
@@ -41,15 +45,6 @@ LONG = (
     "The motor excess is 250 pounds. Claims are paid in May, and in June where the form is late. "
     * 40
 )
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """A server, its key in the environment, and a cache folder of this test."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with llama_server() as running:
-        yield running
 
 
 def extension(name: str) -> Any:
@@ -66,11 +61,8 @@ def generator(server: LlamaServer, **settings: Any) -> ModelGenerator:
 
 
 def world(n: int = 3, text: str = LONG) -> Trace:
-    """Trace of some questions with one hit each."""
-    cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
-    made = trace_of(*((case, [[Hit(0.25, text=text)]]) for case in cases))
-    fields = (made.cases, made.chunks, made.arms, made.hits)
-    return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
+    """Trace of some questions with one long hit each."""
+    return short_world(n, text)
 
 
 class TestShortening:

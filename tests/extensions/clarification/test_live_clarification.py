@@ -1096,9 +1096,9 @@ class TestCoherence:
         """Audits of questions to users name models, parser, prompt, pack, learner and versions."""
         system = opened()
         asked = put(system, QUI, FRENCH)
-        audit = asked["clarification"]["audit"]
+        known = asked["clarification"]["audit"]
         assert {
-            name: audit[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")
+            name: known[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")
         } == {
             "parser": VERSION,
             "encoder": system.retriever.encoder.name,
@@ -1106,11 +1106,11 @@ class TestCoherence:
             "learner_rule": audit(system).learner.rule,
             "learner": audit(system).digest,
         }
-        assert (audit["prompt_version"], audit["raglab"]) == (VERSION, version("raglab-toolkit"))
-        assert audit["policy_id"] == system.policy.policy_id
+        assert (known["prompt_version"], known["raglab"]) == (VERSION, version("raglab-toolkit"))
+        assert known["policy_id"] == system.policy.policy_id
         kept = explain_request("q", audit(system)).clarification
         assert kept is not None
-        assert kept["audit"] == audit
+        assert kept["audit"] == known
 
 
 class TestLanguage:
