@@ -108,6 +108,10 @@ def without(trace: Trace, rows: Sequence[int]) -> Trace:
     return replace(trace, answers=answers._replace(**arrays, **texts))
 
 
+# of eighty cases, those labelled ok whose number is no multiple of 3 either
+TWO_THIRDS = [row for row in range(80) if row % 4 and row % 3]
+
+
 def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace:
     """Many questions with a signal, a quarter to be refused, in equal splits, and their answers."""
     rng = np.random.default_rng(0)
@@ -334,7 +338,7 @@ class TestComparisons:
 
     def test_a_study_leaves_them_out(self) -> None:
         """The note names the policies and how many answers they lack; always-refuse needs none."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         result = tune(
             without(trace, [1, 2, 3, 5, 6, 7]),
             policy=PLAIN,
@@ -352,7 +356,7 @@ class TestComparisons:
 
     def test_a_study_judges_by_text(self) -> None:
         """On the same hits, a signal that knows right answers is worth a threshold by text only."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         by_text, by_sources = (
             tune(one, policy=PLAIN, trials=20, batch_size=10, goal=Goal(targets={}))
             for one in (trace, replace(trace, answers=None))
@@ -367,9 +371,7 @@ class TestComparisons:
 
         Nothing wins that is not compared.
         """
-        trace = without(
-            many([row for row in range(80) if row % 4 and row % 3], 80), range(0, 80, 5)
-        )
+        trace = without(many(TWO_THIRDS), range(0, 80, 5))
         free = always_answer(PLAIN)
         page = write_report(
             trace, {"tuned": free, "defaults": PLAIN}, out=tmp_path / "page.html"
@@ -392,14 +394,14 @@ class TestComparisons:
     @pytest.mark.parametrize("fit", [fit_decision, fit_fused_gate])
     def test_nothing_is_fitted_on_missing_answers(self, fit: Any) -> None:
         """What is right cannot be learned from answers that nobody recorded."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         fit(trace, PLAIN)
         with pytest.raises(ValueError, match=r"fitted on recorded answers.*record_answers"):
             fit(without(trace, range(0, 80, 5)), PLAIN)
 
     def test_a_model_learns_by_text(self) -> None:
         """The class "right" of a decision by expected cost is that of the text."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         by_text, by_sources = (
             fit_decision(one, PLAIN) for one in (trace, replace(trace, answers=None))
         )
@@ -627,6 +629,12 @@ def said(texts: Sequence[str], **more: Sequence[Any]) -> Trace:
     return record_answers(replace(bare, cases=cases), PLAIN, Says(tuple(texts)), Weighed())
 
 
+def anew(trace: Trace) -> Trace:
+    """The same cases as new questions."""
+    cases = tuple(case._replace(query=f"new {case.query}") for case in trace.cases)
+    return replace(trace, cases=cases)
+
+
 class TestUndecided:
     """What nobody can tell counts as wrong, with its count; rates and claims leave it open."""
 
@@ -656,9 +664,7 @@ class TestUndecided:
         tight = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.2})
         assert tight.policy is None
         later = said([GOLD] * 40 + [OPEN] * 80)
-        later = replace(
-            later, cases=tuple(case._replace(query=f"new {case.query}") for case in later.cases)
-        )
+        later = anew(later)
         assert check_policy(later, found.policy).verdict == "open"
 
     def test_a_claim_holds_whatever_the_truth(self) -> None:
@@ -707,7 +713,7 @@ class TestColumns:
 
     def test_a_study_takes_one(self) -> None:
         """`basis=` chooses."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         cases = tuple(case._replace(extra={"answer_right": 1}) for case in trace.cases)
         trace = replace(trace, cases=cases)
         found = [
@@ -790,9 +796,7 @@ class TestDoors:
         trace = said([GOLD] * 90 + [OPEN] * 30)
         found = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.4})
         assert found.policy is not None
-        later = replace(
-            trace, cases=tuple(case._replace(query=f"new {case.query}") for case in trace.cases)
-        )
+        later = anew(trace)
         assert any(
             note.startswith("30 answers") for note in check_policy(later, found.policy).notes
         )

@@ -45,6 +45,7 @@ from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status
 
 # a fixture
+from test_live_ask import opener
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 ROOT = Path(raglab.__file__).parents[1]
@@ -460,15 +461,7 @@ GATED = {"signals": {"share_of_words": {"min": 0.4}}}
 def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
-    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL, max_depth=1)
-
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
-        stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(
-            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more}
-        )
-
-    return make
+    return opener(tmp_path / "index", OPEN, Drawn(), max_depth=1)
 
 
 def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name: str) -> None:

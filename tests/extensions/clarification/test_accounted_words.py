@@ -70,7 +70,6 @@ DOGS = """## Daily rates
 | Old terrier | £18 |
 """
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
-OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
 
 
 def clear(question: str, text: str) -> str | None:
