@@ -996,6 +996,12 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Online:
     return made
 
 
+def pulls(address: str) -> float:
+    """Pulls of the first arm that an endpoint tells."""
+    text = urllib.request.urlopen(address).read().decode()
+    return samples(text)["raglab_bandit_pulls_total", "hybrid"]
+
+
 def samples(text: str) -> dict[tuple[str, str], float]:
     """Samples of a text by name and arm, as Prometheus reads them."""
     return {
@@ -1051,19 +1057,9 @@ def test_an_endpoint(at: Online) -> None:
     served = serve(at.arms_frame)
     try:
         address = f"http://127.0.0.1:{served.port}/metrics"
-        assert (
-            samples(urllib.request.urlopen(address).read().decode())[
-                "raglab_bandit_pulls_total", "hybrid"
-            ]
-            == 3.0
-        )
+        assert pulls(address) == 3.0
         at.choose("r3", [True, False], {})
-        assert (
-            samples(urllib.request.urlopen(address).read().decode())[
-                "raglab_bandit_pulls_total", "hybrid"
-            ]
-            == 4.0
-        )
+        assert pulls(address) == 4.0
         with socket.socket() as other, pytest.raises(OSError, match="refused"):
             other.connect(("127.0.0.2", served.port))
         with pytest.raises(

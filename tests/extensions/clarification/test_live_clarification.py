@@ -122,6 +122,13 @@ def voted(
         )
 
 
+def silent(system: System) -> System:
+    """The system, which has answered a request of ann's by its default in silence."""
+    voted(system, 9.5, 1)
+    assert put(system, session="ann")["default_applied"] is not None
+    return system
+
+
 class TestWhatItBecame:
     """Rule S5.10: a clarified question is judged as what it became, and its trace is replayed."""
 
@@ -505,10 +512,7 @@ class TestReplies:
 
         Silence then says nothing.
         """
-        system = opened()
-        voted(system, 9.5, 1)
-        first = put(system, session="ann")
-        assert first["default_applied"] is not None
+        system = silent(opened())
         again = answered(system, "the whole document", now=START + timedelta(minutes=1))
         assert (again["status"], again["request_id"], again["default_applied"]) == ("ok", "q", None)
         assert [row["status"] for row in logged(system, DECISIONS, request_id="q")] == ["ok", "ok"]
@@ -517,9 +521,7 @@ class TestReplies:
 
     def test_a_silent_default_is_confirmed(self, opened: Callable[..., System]) -> None:
         """Yes is a whole vote, and no half one follows."""
-        system = opened()
-        voted(system, 9.5, 1)
-        put(system, session="ann")
+        system = silent(opened())
         answered(system)
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
         assert votes(system) == {"1": 10.5}
@@ -528,9 +530,7 @@ class TestReplies:
         self, opened: Callable[..., System]
     ) -> None:
         """After 24 hours any request settles it, not before."""
-        system = opened()
-        voted(system, 9.5, 1)
-        put(system, session="ann")
+        system = silent(opened())
         ask("Is theft covered?", system=system, session="bob", now=START + timedelta(hours=23))
         assert votes(system) == {"1": 9.5}
         ask("Is flood covered?", system=system, session="bob", now=START + timedelta(hours=25))
@@ -538,9 +538,7 @@ class TestReplies:
 
     def test_a_correction_after_a_day_is_too_late(self, opened: Callable[..., System]) -> None:
         """Also where nobody has asked anything since."""
-        system = opened()
-        voted(system, 9.5, 1)
-        put(system, session="ann")
+        system = silent(opened())
         with pytest.raises(ValueError, match="within 24 hours, and 'q' was settled"):
             answered(system, "page 3", now=START + timedelta(hours=25))
 
