@@ -65,6 +65,11 @@ def world(n: int = 3, text: str = LONG) -> Trace:
     return short_world(n, text)
 
 
+def answered(server: LlamaServer, **more: Any) -> Trace:
+    """Trace with the answers of the server."""
+    return record_answers(world(), policy(), generator(server), Weighed(), **more)
+
+
 class TestShortening:
     """Other messages are another request, whatever made them other."""
 
@@ -75,12 +80,12 @@ class TestShortening:
 
         Where not, all are.
         """
-        record_answers(world(), policy(), generator(server), Weighed())
+        answered(server)
         server.asked.clear()
-        record_answers(world(), policy(), generator(server), Weighed())
+        answered(server)
         assert server.questions == []
         monkeypatch.setattr(prompts, "estimate_tokens", lambda text: 2 * estimate_tokens(text))
-        made = record_answers(world(), policy(), generator(server), Weighed())
+        made = answered(server)
         assert len(server.questions) == 3
         assert made.meta[ANSWER_REQUESTS]["from_cache"] == 0
 
@@ -89,7 +94,7 @@ class TestShortening:
     ) -> None:
         """So that answers in a trace are not taken for those of another version."""
         before = generator(server).name
-        made = record_answers(world(), policy(), generator(server), Weighed())
+        made = answered(server)
         monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
         assert generator(server).name != before
         server.asked.clear()
@@ -121,14 +126,14 @@ class TestCutOff:
         with pytest.warns(
             MissingAnswersWarning, match=r"1 cut off \(q1\).*only after max_tokens is raised"
         ):
-            first = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
+            first = answered(server, at_once=at_once)
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"cut off": 1}
         assert first.meta[ANSWER_REQUESTS]["missing_from_cache"] == 0
         server.asked.clear()
         with pytest.warns(
             MissingAnswersWarning, match="max_tokens 512 in an earlier run"
         ) as caught:
-            again = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
+            again = answered(server, at_once=at_once)
         (warning,) = (
             one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
         )
