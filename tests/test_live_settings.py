@@ -65,7 +65,8 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.weights == RewardWeights(0.1, 0.2, 0.3, 0.4, 0.5, 3.0, thumbs=0.3)
     assert said.bandit(ARMS) == Bandit("ucb1", threshold=0.7, exploration=0.5, floor=0.01)
     assert said.online("folder", ("dense", *ARMS)).arms == ARMS
-    assert said.online("folder", ARMS).log.shown == "x.sqlite"
+    at = said.online("folder", ARMS)
+    assert (at.log.shown, at.seed, at.budget_ms) == ("x.sqlite", 7, 2000.0)
 
 
 def test_a_file_and_before_it_the_environment(
@@ -376,10 +377,10 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
 
 def test_the_template_says_what_holds(tmp_path: Path) -> None:
     """The `.env` of the module's docstring names every variable, once, and changes nothing."""
-    rows = [line.split("#")[0].strip() for line in (settings.__doc__ or "").splitlines()]
     kinds = (BanditSettings, ClarifySettings, AuditSettings)
-    prefixes = ("RAGLAB_BANDIT_", "RAGLAB_CLARIFY_", "RAGLAB_AUDIT_")
-    lines = [line for line in rows if line.startswith(prefixes)]
+    lines = re.findall(
+        r"^ {4}(RAGLAB_(?:BANDIT|CLARIFY|AUDIT)_.*)$", settings.__doc__ or "", flags=re.MULTILINE
+    )
     (tmp_path / ".env").write_text("\n".join(lines))
     assert sorted(line.partition("=")[0] for line in lines) == sorted(
         kind.variable(name) for kind in kinds for name in kind.model_fields
