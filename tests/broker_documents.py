@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from raglab.live import trace_building
-from raglab.live.system import build_index
+from raglab.live.system import System, build_index
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Case, Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.store.policies import Policy
+from raglab.values import Case, Chunk, Corpus
+from test_live_trace_building import SMALL, WordEncoder, stand_ins
 
 BROKER = Path(__file__).parents[1] / "datasets" / "broker"
 # page 1 is its body, and names the insurer
@@ -27,27 +29,31 @@ ROLES = "northmark-fleetguard-schedule-2024.md"
 FILES = (FRENCH, ENGLISH, COVER, RENEWAL, WORDING, ROLES)
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 QUI, WHO = "Qui est l'assureur ?", "Who is the insurer?"
+GATES_OFF: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")
+}
 OPEN: dict[str, Any] = {
+    **GATES_OFF,
     "pack": str(BROKER / "pack"),
-    "l2": {"enabled": False},
-    "similarity": {"enabled": False},
-    "gap": {"enabled": False},
-    "confidence": {"enabled": False},
     "patterns": {"deny": [r"\bweather\b"]},
 }
 
 
+@contextmanager
+def system_over(chunks: Iterable[Chunk], folder: Path, **more: Any) -> Iterator[System]:
+    """System that clarifies over passages, whose encoders are there as long as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in stand_ins(WordEncoder()).items():
+            patch.setattr(trace_building, name, value)
+        build_index(Corpus("some", tuple(chunks)), folder, arms=("hybrid",), cache=None, **SMALL)
+        policy = Policy.from_mapping(GATES_OFF)
+        yield System.open(folder, **{"policy": policy, "cache": False, "clarify": True, **more})
+
+
 def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
     """Folder of an index over bundled documents, whose encoders are there as long as it is."""
-    words = WordEncoder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
-        )
-        chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in files)
-        build_index(Corpus("some", chunks), folder, arms=("hybrid",), cache=None, **SMALL)
+    chunks = [one for one in load_corpus(BROKER).chunks if one.file_name in files]
+    with system_over(chunks, folder, audit=False, clarify=False):
         yield folder
 
 

@@ -11,9 +11,12 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from local_server import LocalServer, serving
 
@@ -114,9 +117,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.served[question] += reply.status == 200
 
 
-@contextmanager
-def judge_server() -> Iterator[JudgeServer]:
-    """A server that ends with the block."""
-    server = JudgeServer()
-    with serving(server):
-        yield server
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeServer]:
+    """Return a server of the test's own, its key in the environment, and a place for kept data."""
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    running = JudgeServer()
+    with serving(running):
+        yield running

@@ -681,7 +681,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestAsk.test_switched_off",
             "TestAsk.test_switched_on",
             "TestAsk.test_the_arm_that_offered_options_completes_the_choice",
-            "TestAsk.test_the_same_log_and_seed_give_the_same_arms",
             "TestAsk.test_thirty_questions",
             "TestAsk.test_without_a_bandit_nothing_is_logged",
             "TestAsk.test_without_a_reranker_there_is_no_reward",

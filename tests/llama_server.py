@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
-from judge_server import JudgeServer, Reply, completion
+import pytest
+
+from judge_server import KEY, JudgeServer, Reply, completion
 from local_server import serving
 
 TOP = [
@@ -103,9 +104,12 @@ def cut_off(text: str = "The motor excess is") -> Reply:
     return completion(text, logprobs=SURE, finish_reason="length")
 
 
-@contextmanager
-def llama_server() -> Iterator[Any]:
-    """A server that ends with the block."""
-    server = LlamaServer()
-    with serving(server):
-        yield server
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
+    """Return a server of the test's own, its key in the environment, and a place for kept data."""
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    running = LlamaServer()
+    with serving(running):
+        yield running

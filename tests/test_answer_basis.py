@@ -56,6 +56,9 @@ PLAIN = Policy.from_mapping(
 )
 
 
+FREE_OF_GATES = always_answer(PLAIN)
+
+
 class Knows(NamedTuple):
     """Says the gold answer to questions it knows, by number in them, something else to the rest."""
 
@@ -106,6 +109,10 @@ def without(trace: Trace, rows: Sequence[int]) -> Trace:
         for name in ("text", "claim", "cited", "refused")
     }
     return replace(trace, answers=answers._replace(**arrays, **texts))
+
+
+# of eighty cases, those labelled ok whose number is no multiple of 3 either
+TWO_THIRDS = [row for row in range(80) if row % 4 and row % 3]
 
 
 def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace:
@@ -159,7 +166,7 @@ class TestDecide:
     def test_the_replay_reads_recorded_answers(self) -> None:
         """20 of 21 answers passed while `answer_outcomes` found 2 of 21 right (issue 27, "Why")."""
         trace = recorded(questions(21, refuse=1), right=[3, 7])
-        free = always_answer(PLAIN)
+        free = FREE_OF_GATES
         decisions = decide(trace, free)
         assert int(answer_outcomes(trace, free)["right"].sum()) == 2
         assert int((decisions.passes & (decisions.status == 0)).sum()) == 2
@@ -175,7 +182,7 @@ class TestDecide:
         trace = recorded(questions(5, refuse=1), right=[1])
         other = trace.cases[2]._replace(expect_sources=("other.md",))
         trace = without(replace(trace, cases=(*trace.cases[:2], other, *trace.cases[3:])), [4])
-        frame = decide(trace, always_answer(PLAIN)).frame()
+        frame = decide(trace, FREE_OF_GATES).frame()
         assert frame["why"].tolist() == [
             "ok where the label is refuse",
             "ok as labelled, expected sources and answer",
@@ -187,14 +194,14 @@ class TestDecide:
     def test_missing_is_counted_and_never_correct(self) -> None:
         """The count stands in the representation, the display, the warnings, the sweep."""
         trace = without(recorded(questions(10), right=range(10)), [0, 1])
-        decisions = decide(trace, always_answer(PLAIN))
+        decisions = decide(trace, FREE_OF_GATES)
         assert decisions.missing_answers == MissingAnswers(2, 10)
         assert decisions.passes.tolist() == [False, False] + [True] * 8
         assert "basis text; no answer is recorded for 2 of 10 answered cases" in repr(decisions)
         assert "no answer is recorded for 2 of 10" in decisions._repr_html_()
         assert decisions.warnings(0)[-1] == "no answer is recorded for these hits"
         assert not any("recorded" in told for told in decisions.warnings(5))
-        frame = sweep(trace, [always_answer(PLAIN)])
+        frame = sweep(trace, [FREE_OF_GATES])
         assert frame.loc[0, ["missing_answers_k", "missing_answers_n", "pass_rate_k"]].tolist() == [
             2,
             10,
@@ -311,7 +318,7 @@ class TestComparisons:
     def test_up_to_five_percent_may_be_missing(self) -> None:
         """1 of 20 may, 2 of 20 may not."""
         trace = recorded(questions(20), right=range(20))
-        free, near = always_answer(PLAIN), always_answer(PLAIN).replace("l2.enabled", True)
+        free, near = FREE_OF_GATES, FREE_OF_GATES.replace("l2.enabled", True)
         assert compare(without(trace, [0]), free, near).missing[0] == MissingAnswers(1, 20)
         assert MAX_MISSING == 0.05
         with pytest.raises(
@@ -321,7 +328,7 @@ class TestComparisons:
 
     def test_answers_of_one_policy_do_not_serve_another(self) -> None:
         """Recorded for one policy's sets, another that chooses other hits leaves the contest."""
-        one, two = (always_answer(PLAIN).replace("chosen.final_k", k) for k in (1, 2))
+        one, two = (FREE_OF_GATES.replace("chosen.final_k", k) for k in (1, 2))
         trace = recorded(questions(20), range(20), one, decided_only=True)
         found = contests(
             trace,
@@ -334,7 +341,7 @@ class TestComparisons:
 
     def test_a_study_leaves_them_out(self) -> None:
         """The note names the policies and how many answers they lack; always-refuse needs none."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         result = tune(
             without(trace, [1, 2, 3, 5, 6, 7]),
             policy=PLAIN,
@@ -352,7 +359,7 @@ class TestComparisons:
 
     def test_a_study_judges_by_text(self) -> None:
         """On the same hits, a signal that knows right answers is worth a threshold by text only."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         by_text, by_sources = (
             tune(one, policy=PLAIN, trials=20, batch_size=10, goal=Goal(targets={}))
             for one in (trace, replace(trace, answers=None))
@@ -367,10 +374,8 @@ class TestComparisons:
 
         Nothing wins that is not compared.
         """
-        trace = without(
-            many([row for row in range(80) if row % 4 and row % 3], 80), range(0, 80, 5)
-        )
-        free = always_answer(PLAIN)
+        trace = without(many(TWO_THIRDS), range(0, 80, 5))
+        free = FREE_OF_GATES
         page = write_report(
             trace, {"tuned": free, "defaults": PLAIN}, out=tmp_path / "page.html"
         ).read_text(encoding="utf-8")
@@ -382,7 +387,7 @@ class TestComparisons:
     def test_a_certificate_is_not_given(self) -> None:
         """The policy answers from hits without an answer."""
         trace = many([row for row in range(120) if row % 4], 120)
-        answers, targets = always_answer(PLAIN), {"hallucination_rate": 0.9}
+        answers, targets = FREE_OF_GATES, {"hallucination_rate": 0.9}
         found = certify_policy(without(trace, range(0, 120, 7)), answers, targets=targets)
         assert found.policy is None
         assert any("not compared on the cases certified on" in note for note in found.notes)
@@ -392,14 +397,14 @@ class TestComparisons:
     @pytest.mark.parametrize("fit", [fit_decision, fit_fused_gate])
     def test_nothing_is_fitted_on_missing_answers(self, fit: Any) -> None:
         """What is right cannot be learned from answers that nobody recorded."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         fit(trace, PLAIN)
         with pytest.raises(ValueError, match=r"fitted on recorded answers.*record_answers"):
             fit(without(trace, range(0, 80, 5)), PLAIN)
 
     def test_a_model_learns_by_text(self) -> None:
         """The class "right" of a decision by expected cost is that of the text."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         by_text, by_sources = (
             fit_decision(one, PLAIN) for one in (trace, replace(trace, answers=None))
         )
@@ -429,7 +434,7 @@ class TestLaws:
     ) -> None:
         """Of the same decisions."""
         trace = drawn(seed, depths)
-        chosen = always_answer(PLAIN)
+        chosen = FREE_OF_GATES
         says = Fixed(GOLD)
         bare = decide(trace, chosen)
         right = decide(record_answers(gold(trace, GOLD), chosen, says, Weighed()), chosen)
@@ -442,7 +447,7 @@ class TestLaws:
     @given(st.integers(0, 200))
     def test_outcomes_are_what_decide_calls_correct(self, seed: int) -> None:
         """Exactly, case by case, also of answers without a confidence."""
-        chosen = always_answer(PLAIN).replace("refine.max_depth", 0)
+        chosen = FREE_OF_GATES.replace("refine.max_depth", 0)
         trace = record_answers(gold(drawn(seed), GOLD), chosen, Drawn(), Weighed())
         decisions, table = decide(trace, chosen), answer_outcomes(trace, chosen)
         correct = decisions.passes & (decisions.status == 0)
@@ -627,6 +632,12 @@ def said(texts: Sequence[str], **more: Sequence[Any]) -> Trace:
     return record_answers(replace(bare, cases=cases), PLAIN, Says(tuple(texts)), Weighed())
 
 
+def anew(trace: Trace) -> Trace:
+    """The same cases as new questions."""
+    cases = tuple(case._replace(query=f"new {case.query}") for case in trace.cases)
+    return replace(trace, cases=cases)
+
+
 class TestUndecided:
     """What nobody can tell counts as wrong, with its count; rates and claims leave it open."""
 
@@ -635,36 +646,34 @@ class TestUndecided:
     def test_it_counts_as_wrong_and_opens_the_interval(self) -> None:
         """5 of 10 right, between 5 and 8."""
         trace = said(self.TEXTS)
-        decisions = decide(trace, always_answer(PLAIN))
+        decisions = decide(trace, FREE_OF_GATES)
         assert decisions.passes.tolist() == [True] * 5 + [False] * 5
         assert decisions.undecided == 3
-        row = sweep(trace, [always_answer(PLAIN)]).iloc[0]
+        row = sweep(trace, [FREE_OF_GATES]).iloc[0]
         assert (row["pass_rate_k"], row["undecided"], row["hallucination_rate_k"]) == (5, 3, 5)
         worst, best = (clopper_pearson(k, 10) for k in (5, 8))
         assert (row["pass_rate_low"], row["pass_rate_high"]) == (worst.low, best.high)
-        assert case_cells_of(trace, always_answer(PLAIN)) == decisions.cells.tolist()
+        assert case_cells_of(trace, FREE_OF_GATES) == decisions.cells.tolist()
 
     def test_a_promise_counts_it_as_wrong_and_states_it(self) -> None:
         """The certificate holds the count; a check breaks nothing by what is undecided."""
         texts = [GOLD] * 90 + [OPEN] * 30
         trace = said(texts)
-        found = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.4})
+        found = certify_policy(trace, FREE_OF_GATES, targets={"hallucination_rate": 0.4})
         assert found.policy is not None
         assert found.certificate.promises[0].k == 30
         assert (found.certificate.undecided, found.certificate.missing_answers) == (30, 0)
         assert found.policy.certificate["undecided"] == 30
-        tight = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.2})
+        tight = certify_policy(trace, FREE_OF_GATES, targets={"hallucination_rate": 0.2})
         assert tight.policy is None
         later = said([GOLD] * 40 + [OPEN] * 80)
-        later = replace(
-            later, cases=tuple(case._replace(query=f"new {case.query}") for case in later.cases)
-        )
+        later = anew(later)
         assert check_policy(later, found.policy).verdict == "open"
 
     def test_a_claim_holds_whatever_the_truth(self) -> None:
         """An answer that both policies give is no difference; one that one gives counts against."""
         trace = said(self.TEXTS)
-        free = always_answer(PLAIN)
+        free = FREE_OF_GATES
         same = compare(trace, free, free.replace("l2.enabled", True))
         assert not same.table["difference"].any()
         assert (same.table["low"].fillna(0.0) <= 0.0).all()
@@ -682,7 +691,7 @@ class TestUndecided:
 
     def test_a_fit_takes_it_for_wrong(self) -> None:
         """`answer_outcomes` names it."""
-        table = answer_outcomes(said(self.TEXTS), always_answer(PLAIN))
+        table = answer_outcomes(said(self.TEXTS), FREE_OF_GATES)
         assert table["right"].sum() == 5
         assert table["undecided"].sum() == 3
 
@@ -694,20 +703,20 @@ class TestColumns:
         """An empty cell is undecided; disagreement with the text is counted."""
         columns = [1, 0, "1", True, 0.0, "", None, " ", ..., 1]
         trace = said(TestUndecided.TEXTS, answer_right=columns, judge_right=[0] * 10)
-        decisions = decide(trace, always_answer(PLAIN))
+        decisions = decide(trace, FREE_OF_GATES)
         assert decisions.basis.kind == "answer_right"
         assert decisions.passes.tolist() == [True, False, True, True] + [False] * 5 + [True]
         assert decisions.undecided == 4
         assert (decisions.basis.differ, decisions.basis.compared) == (2, 5)
-        judged = decide(raglab.lab.with_basis(trace, "judge_right"), always_answer(PLAIN))
+        judged = decide(raglab.lab.with_basis(trace, "judge_right"), FREE_OF_GATES)
         assert judged.basis.kind == "judge_right"
         assert not judged.passes.any()
-        text = decide(raglab.lab.with_basis(trace, "text"), always_answer(PLAIN))
+        text = decide(raglab.lab.with_basis(trace, "text"), FREE_OF_GATES)
         assert text.passes.tolist() == [True] * 5 + [False] * 5
 
     def test_a_study_takes_one(self) -> None:
         """`basis=` chooses."""
-        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        trace = many(TWO_THIRDS)
         cases = tuple(case._replace(extra={"answer_right": 1}) for case in trace.cases)
         trace = replace(trace, cases=cases)
         found = [
@@ -725,7 +734,7 @@ class TestColumns:
     def test_no_verdict_is_refused(self, value: Any) -> None:
         """Rule, value, case."""
         with pytest.raises(ValueError, match="answer_right must be 0, 1 or empty"):
-            decide(said([GOLD], answer_right=[value]), always_answer(PLAIN))
+            decide(said([GOLD], answer_right=[value]), FREE_OF_GATES)
         with pytest.raises(ValueError, match="a basis must be one of"):
             raglab.lab.with_basis(said([GOLD]), "mood")
 
@@ -746,7 +755,7 @@ class TestColumns:
     def test_without_recorded_answers_it_is_named(self) -> None:
         """A column that judges nothing is counted."""
         trace = replace(said([GOLD, GOLD], answer_right=[1, 0]), answers=None)
-        basis = decide(trace, always_answer(PLAIN)).basis
+        basis = decide(trace, FREE_OF_GATES).basis
         assert (basis.kind, basis.unused) == ("sources", 2)
         assert basis.note
 
@@ -765,14 +774,14 @@ class TestDoors:
         """The same answers by a column and by their text."""
         texts = [GOLD] * 20 + [OPEN] * 10
         by_column, by_text = said(texts, answer_right=[1] * 30), said(texts)
-        free = always_answer(PLAIN)
+        free = FREE_OF_GATES
         with pytest.raises(ValueError, match="judged on one basis"):
             raglab.compare_traces(by_text, by_column, policy=free)
 
     def test_a_slice_of_undecided_answers_is_not_flagged(self) -> None:
         """Its interval reaches from all right to all wrong."""
         trace = said([GOLD] * 60 + [OPEN] * 30)
-        decisions = decide(trace, always_answer(PLAIN))
+        decisions = decide(trace, FREE_OF_GATES)
         table = slices(decisions, by={"half": ["a"] * 60 + ["b"] * 30})
         row = table[(table["column"] == "half") & (table["value"] == "b")].iloc[0]
         assert (row["rate"], row["flag"]) == (0.0, False)
@@ -783,16 +792,14 @@ class TestDoors:
         with pytest.raises(ValueError, match="a basis must be a column of the cases"):
             raglab.lab.with_basis(said([GOLD]), "judge_right")
         trace = replace(said([GOLD, GOLD], answer_right=[0, 0]), answers=None)
-        assert "is not used" in sweep(trace, [always_answer(PLAIN)]).attrs["basis"]
+        assert "is not used" in sweep(trace, [FREE_OF_GATES]).attrs["basis"]
 
     def test_a_check_states_what_is_undecided(self) -> None:
         """Beside its verdict."""
         trace = said([GOLD] * 90 + [OPEN] * 30)
-        found = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.4})
+        found = certify_policy(trace, FREE_OF_GATES, targets={"hallucination_rate": 0.4})
         assert found.policy is not None
-        later = replace(
-            trace, cases=tuple(case._replace(query=f"new {case.query}") for case in trace.cases)
-        )
+        later = anew(trace)
         assert any(
             note.startswith("30 answers") for note in check_policy(later, found.policy).notes
         )

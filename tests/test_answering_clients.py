@@ -7,14 +7,18 @@ import json
 import math
 import pickle
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from judge_server import KEY, JudgeServer, Reply, completion, judge_server
+from judge_server import (
+    JudgeServer,
+    Reply,
+    completion,
+    server,  # noqa: F401
+)
 from raglab.answering.client import Capabilities, Completion, TokenScore, call_begin, one_deadline
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
@@ -32,15 +36,6 @@ SURE = {
     ]
 }
 WET = '{"wet": true}'
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeServer]:
-    """A server, its key in the environment, and a cache folder of this test."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with judge_server() as running:
-        yield running
 
 
 def client(server: JudgeServer, **settings: Any) -> OpenAIClient:

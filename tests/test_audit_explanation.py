@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,32 @@ FAILS = Check(
     "support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below"
 )
 POLICY = PolicyData.from_mapping()
+
+
+def edit(log: AuditLog, folder: Path, change: str) -> None:
+    """Write over rows of a log in a file."""
+    log.close()
+    with closing(sqlite3.connect(folder / "audit.sqlite")) as link, link:
+        assert link.execute(change).rowcount > 0
+
+
+def check_edited(log: AuditLog, folder: Path, change: str, told: str) -> None:
+    """Check that a change of a log is among the differences of its request."""
+    assert explain_request("r1", log).rebuilt
+    edit(log, folder, change)
+    said = explain_request("r1", log)
+    assert not said.rebuilt
+    assert any(told in one for one in said.differences), said.differences
+    assert "NO" in str(said)
+
+
+def check_unreadable(log: AuditLog, folder: Path, change: str) -> None:
+    """Check that rows of a log that are none are told as such."""
+    edit(log, folder, change)
+    with pytest.raises(
+        ValueError, match=r"rows of a log must be as they were written, .* were altered"
+    ):
+        explain_request("r1", log)
 
 
 def in_log(checks: list[Check]) -> list[Check]:
@@ -249,15 +276,7 @@ class TestExplain:
     ) -> None:
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
-        assert explain_request("r1", log).rebuilt
-        log.close()
-        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            assert link.execute(change).rowcount > 0
-        link.close()
-        said = explain_request("r1", log)
-        assert not said.rebuilt
-        assert any(told in one for one in said.differences), said.differences
-        assert "NO" in str(said)
+        check_edited(log, tmp_path, change, told)
 
     @pytest.mark.parametrize(
         "change",
@@ -272,14 +291,7 @@ class TestExplain:
     def test_a_log_that_cannot_be_read(self, log: AuditLog, tmp_path: Path, change: str) -> None:
         """Values that are no JSON, or not of their kind, are told as such, without a stack."""
         answered(log, [PASSES])
-        log.close()
-        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            link.execute(change)
-        link.close()
-        with pytest.raises(
-            ValueError, match=r"rows of a log must be as they were written, .* were altered"
-        ):
-            explain_request("r1", log)
+        check_unreadable(log, tmp_path, change)
 
     def test_repr(self, log: AuditLog) -> None:
         """Names the request, and whether the log adds up."""

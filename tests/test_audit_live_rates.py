@@ -83,6 +83,13 @@ def labelled(sample: pd.DataFrame, path: Path, label: Callable[[Any], str]) -> P
     return path
 
 
+def label_drawn(
+    log: AuditLog, folder: Path, n: int, label: Callable[[Any], str] = lambda _: "ok"
+) -> LabelCounts:
+    """Draw so many requests and record a label of each."""
+    return record_labels(log, labelled(draw_sample(log, n, seed=0), folder / "a.csv", label))
+
+
 class TestStrata:
     """Intervals of draws from strata."""
 
@@ -295,10 +302,7 @@ class TestRates:
         """
         log = mixed(audit_logs())
         answer = {"ok": "ok", "refuse by similarity": "ok", "refuse by support": "refuse"}
-        sample = draw_sample(log, 24, seed=0)
-        record_labels(
-            log, labelled(sample, tmp_path / "a.csv", lambda row: answer.get(row.stratum, "refuse"))
-        )
+        label_drawn(log, tmp_path, 24, lambda row: answer.get(row.stratum, "refuse"))
         table = live_rates(log)
         refused, asked = (
             rate(table, "false_refusal_rate", "labels"),
@@ -334,9 +338,7 @@ class TestRates:
         A later draw speaks for both once it has a label.
         """
         log = mixed(audit_logs())
-        record_labels(
-            log, labelled(draw_sample(log, 24, seed=0), tmp_path / "a.csv", lambda _: "ok")
-        )
+        label_drawn(log, tmp_path, 24)
         for number in range(4):
             ask(log, f"s{number}", "refuse", minute=60 + number)
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
@@ -361,9 +363,7 @@ class TestRates:
         log = audit_logs()
         for number in range(10):
             ask(log, f"r{number}", "ok", minute=number)
-        record_labels(
-            log, labelled(draw_sample(log, 4, seed=0), tmp_path / "a.csv", lambda _: "refuse")
-        )
+        label_drawn(log, tmp_path, 4, lambda _: "refuse")
         row = rate(live_rates(log), "false_refusal_rate", "labels")
         assert row[["estimate", "low", "high"]].isna().all()
         assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
@@ -470,7 +470,7 @@ def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> Non
     What is no table of rates is refused.
     """
     log = mixed(audit_logs())
-    record_labels(log, labelled(draw_sample(log, 12, seed=0), tmp_path / "a.csv", lambda _: "ok"))
+    label_drawn(log, tmp_path, 12)
     table = live_rates(log, last=10, every=5)
     display = LiveRatesDisplay.from_rates(table)
     assert len(display.axes_) == 3

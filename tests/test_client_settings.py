@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,12 @@ import pytest
 
 import raglab
 from generators import Weighed
-from judge_server import KEY
-from llama_server import GONE, LlamaServer, error, llama_server
+from llama_server import (
+    GONE,
+    LlamaServer,
+    error,
+    server,  # noqa: F401
+)
 from raglab.answering import openai_client
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
@@ -42,15 +46,6 @@ NO_CLIENTS: list[Any] = [
     ["tiny"],
     "http://u:secret@host/v1",
 ]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """A server, its key in the environment, and a cache folder of this test."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with llama_server() as running:
-        yield running
 
 
 class TestKeys:

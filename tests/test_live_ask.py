@@ -42,20 +42,30 @@ OPEN: dict[str, Any] = {
 }
 
 
+def opener(
+    folder: Path,
+    base: dict[str, Any],
+    generator: Any = Fixed(),  # noqa: B008 - a tuple
+    **building: Any,
+) -> Callable[..., System]:
+    """What opens a system over the small corpus, with an index in a folder."""
+    build_index(CORPUS, folder, cache=None, **SMALL, **building)
+
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
+        stated = Policy.from_mapping(base | (policy or {}))
+        return System.open(
+            folder, **{"policy": stated, "cache": False, "generator": generator, **more}
+        )
+
+    return make
+
+
 @pytest.fixture
 # the fixture
 def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
-    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
-        stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(
-            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more}
-        )
-
-    return make
+    return opener(tmp_path / "index", OPEN)
 
 
 class TestResponse:

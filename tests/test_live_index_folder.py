@@ -158,17 +158,6 @@ class TestAltered:
         with pytest.raises(InputError, match="its fingerprint must be"):
             read_index(place)
 
-    def test_an_index_of_an_earlier_version(self, place: Path) -> None:
-        """Is refused with the command that makes it again."""
-        path = place / "index.json"
-        head = json.loads(path.read_text(encoding="utf-8"))
-        del head["digest"]
-        path.write_text(json.dumps(head), encoding="utf-8")
-        with pytest.raises(
-            InputError, match=r"with a digest, got version .* without one; make it again with"
-        ):
-            read_index(place)
-
     def test_damaged_embeddings_and_caches_change_no_answer(self, place: Path) -> None:
         """Bytes flipped at seeded places of the three files, or files that changed places.
 

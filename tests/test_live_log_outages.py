@@ -60,10 +60,15 @@ def opened(folder: Path, arm: str = "hybrid", **more: Any) -> System:
     return System.open(folder, policy=policy, **{"generator": Fixed(), "cache": False, **more})
 
 
+def audit(system: System) -> AuditLog:
+    """The audit log, which must be there."""
+    assert system.audit is not None
+    return system.audit
+
+
 def logged(system: System, table: str = DECISIONS) -> list[str]:
     """Ids of a table of the audit log."""
-    assert system.audit is not None
-    with system.audit.log.reading() as log:
+    with audit(system).log.reading() as log:
         return [row["request_id"] for row in log.rows(table)]
 
 
@@ -87,6 +92,17 @@ def locked_file(path: Path, lock: str = "a turn") -> Iterator[None]:
         yield
 
 
+@contextmanager
+def stopped(server: Server) -> Iterator[list[str]]:
+    """Messages of the warnings of a block in which a server is away."""
+    server.stop("immediate")
+    try:
+        with warned() as texts:
+            yield texts
+    finally:
+        server.start()
+
+
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[System, bool], None]:
     """Switch by which the SQLite log of a system has no room for another page."""
     prepared, state = database.prepare_connection, {"full": False}
@@ -101,8 +117,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[System, bool], None]
 
     def switch(system: System, full: bool) -> None:
         state["full"] = full
-        assert system.audit is not None
-        system.audit.log.close()
+        audit(system).log.close()
 
     return switch
 
@@ -122,14 +137,8 @@ class TestServer:
         monkeypatch.setenv("RAGLAB_BANDIT_LOG", postgresql.schema())
         system = opened(folder, arm)
         first = ask(QUESTION, system=system, request_id="up")
-        postgresql.stop("immediate")
-        try:
-            with warned() as said:
-                away = [
-                    ask(QUESTION, system=system, request_id=f"away{number}") for number in range(3)
-                ]
-        finally:
-            postgresql.start()
+        with stopped(postgresql) as said:
+            away = [ask(QUESTION, system=system, request_id=f"away{number}") for number in range(3)]
         logs = 1 + (arm == "bandit")
         assert len(said) == logs
         assert sum(AWAY in text for text in said) == 1
@@ -146,8 +155,7 @@ class TestServer:
         if system.online is not None and arm == "bandit":
             with system.online.log.reading() as log:
                 assert [row["request_id"] for row in log.rows(CHOICES)] == ["up", "back"]
-        assert system.audit is not None
-        assert not system.audit.verify().findings
+        assert not audit(system).verify().findings
 
     def test_required_it_is_refused(
         self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
@@ -158,17 +166,13 @@ class TestServer:
         """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         system, loose = opened(folder, audit="required"), opened(folder)
-        postgresql.stop("immediate")
-        try:
-            with warned() as said:
-                for same_system in (system, system):
-                    with pytest.raises(UnwritableLogError, match="check URL, server and rights"):
-                        ask(QUESTION, system=same_system)
-                with pytest.raises(UnwritableLogError):
-                    system.check()
-                loose.check()
-        finally:
-            postgresql.start()
+        with stopped(postgresql) as said:
+            for same_system in (system, system):
+                with pytest.raises(UnwritableLogError, match="check URL, server and rights"):
+                    ask(QUESTION, system=same_system)
+            with pytest.raises(UnwritableLogError):
+                system.check()
+            loose.check()
         assert len(said) == 1
         assert AWAY in said[0]
 
@@ -181,14 +185,10 @@ class TestServer:
         """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "30")
-        postgresql.stop("immediate")
-        try:
-            with warned() as said:
-                system = opened(folder)
+        with stopped(postgresql) as said:
+            system = opened(folder)
             with pytest.raises(UnwritableLogError):
                 opened(folder, audit="required")
-        finally:
-            postgresql.start()
         assert ["older than 30 days are not forgotten yet" in text for text in said] == [True], said
         assert ask(QUESTION, system=system, request_id="q").record.logged
         assert logged(system) == ["q"]
@@ -255,18 +255,17 @@ class TestServer:
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", place)
         system = opened(folder)
         ask(QUESTION, system=system, request_id="before")
-        assert system.audit is not None
         named = {"user": user, "schema": schema}
         postgresql.execute(postgresql.url(), close.format(**named))
-        system.audit.log.close()  # a connection that is open keeps its settings
+        audit(system).log.close()  # a connection that is open keeps its settings
         with warned() as said:
             response = ask(QUESTION, system=system, request_id="closed")
         assert (response["status"], response.record.logged, len(said)) == ("ok", False, 1)
         postgresql.execute(postgresql.url(), open_again.format(**named))
-        system.audit.log.close()
+        audit(system).log.close()
         assert ask(QUESTION, system=system, request_id="after").record.logged
         assert logged(system) == ["before", "after"]
-        system.audit.log.close()
+        audit(system).log.close()
         assert user != USER
 
 
@@ -301,8 +300,7 @@ class TestFile:
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(share / "audit.sqlite"))
         system = opened(folder)
         assert ask(QUESTION, system=system, request_id="a").record.logged
-        assert system.audit is not None
-        system.audit.log.close()
+        audit(system).log.close()
         share.rename(tmp_path / "gone")
         with warned() as said:
             assert not ask(QUESTION, system=system, request_id="b").record.logged
@@ -320,8 +318,7 @@ class TestFile:
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", patience)
         system = opened(folder)
         ask(QUESTION, system=system, request_id="a")
-        assert system.audit is not None
-        system.audit.log.close()
+        audit(system).log.close()
         with locked_file(folder / "audit.sqlite", lock), warned() as said:
             start = monotonic()
             assert not ask(QUESTION, system=system, request_id="b").record.logged
@@ -364,9 +361,8 @@ class TestFile:
     def test_the_patience_of_each(self, folder: Path) -> None:
         """A question has seconds, whatever opens a log by itself a minute."""
         system = opened(folder, "bandit")
-        assert system.audit is not None
         assert system.online is not None
-        assert system.audit.log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
+        assert audit(system).log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
         for log in (
             opened(folder, audit="required").audit,
             AuditLog(folder / "audit.sqlite"),
@@ -385,8 +381,7 @@ class TestFile:
         monkeypatch.setattr(AuditLog, "forget", lambda log: waits.append(log.log.patience_s))
         system = opened(folder)
         assert waits == [BUSY_S]
-        assert system.audit is not None
-        assert system.audit.log.patience_s == PATIENCE_S
+        assert audit(system).log.patience_s == PATIENCE_S
 
     @pytest.mark.parametrize("name", ["answers", "strategies"])
     def test_a_cache_that_is_locked(
@@ -416,8 +411,7 @@ class TestFile:
         """Its place is not at fault: it is restored, or taken away, by somebody who knows."""
         system = opened(folder)
         ask(QUESTION, system=system, request_id="a")
-        assert system.audit is not None
-        system.audit.log.close()
+        audit(system).log.close()
         with closing(sqlite3.connect(folder / "audit.sqlite")) as link:
             link.execute(f"DROP TABLE {DECISIONS}")
         with pytest.raises(InputError, match="must have every table") as caught:

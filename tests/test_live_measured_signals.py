@@ -29,7 +29,7 @@ from raglab.live import measured_signals, signal_functions
 from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import retrieval_ms
 from raglab.live.ask import ask
-from raglab.live.measured_signals import add_signals, check_values, signal_rows
+from raglab.live.measured_signals import SignalRows, add_signals, check_values, signal_rows
 from raglab.live.pipeline import case_trace
 from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signal
 from raglab.live.system import System, build_index
@@ -45,6 +45,7 @@ from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status
 
 # a fixture
+from test_live_ask import opener
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 ROOT = Path(raglab.__file__).parents[1]
@@ -90,6 +91,23 @@ def counted(fn: Counted | None = None, **fields: Any) -> tuple[SignalFunction, C
     return SignalFunction("share_of_words", counter, **fields), counter
 
 
+def shown(
+    trace: Trace, needs: Any = COLUMNS, structure: Any = STRUCTURE, **more: Any
+) -> SignalRows:
+    """Rows of a trace that a function with some needs is shown."""
+    function = SignalFunction("judge", len, needs, **more)
+    answers = trace.answers if more else None
+    return signal_rows(trace, function, [0], structure, answers)
+
+
+@pytest.fixture
+def stored(encoder: WordEncoder) -> Trace:
+    """Return the trace of the cases that name no document, at two depths."""
+    del encoder
+    cases = tuple(case for case in CASES if case.query and not case.selected_sources)
+    return build_trace(CORPUS, cases, cache=None, **SMALL, max_depth=1)
+
+
 class TestRows:
     """What a function is shown."""
 
@@ -99,13 +117,7 @@ class TestRows:
         The answer to all hits.
         """
         trace = sample_trace()
-        seen = signal_rows(
-            trace,
-            SignalFunction("judge", len, COLUMNS, stage="answer", n_hits=2),
-            [0],
-            STRUCTURE,
-            trace.answers,
-        )
+        seen = shown(trace, stage="answer", n_hits=2)
         rows = [dict(zip(COLUMNS, cells, strict=True)) for cells in seen.cells.values()]
         assert [*seen.places.values()] == [
             [(0, 0, 0)],
@@ -135,9 +147,7 @@ class TestRows:
             trace,
             hits=trace.hits._replace(rank=np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)),
         )
-        cells = signal_rows(
-            turned, SignalFunction("judge", len, ("hits.text",)), [0], STRUCTURE, None
-        ).cells
+        cells = shown(turned, ("hits.text",)).cells
         assert next(iter(cells.values())) == (
             tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),
         )
@@ -145,10 +155,7 @@ class TestRows:
     def test_what_the_query_alone_tells_needs_no_hit(self) -> None:
         """Six questions; of the hits there are five."""
         trace = sample_trace()
-        sizes = [
-            len(signal_rows(trace, SignalFunction("judge", len, needs), [0], STRUCTURE, None).cells)
-            for needs in (("query",), ("query", "hits.text"))
-        ]
+        sizes = [len(shown(trace, needs).cells) for needs in (("query",), ("query", "hits.text"))]
         assert sizes == [6, 5]
 
     def test_a_question_reads_as_it_is_asked_live(self) -> None:
@@ -157,9 +164,7 @@ class TestRows:
         odd = replace(
             trace, cases=(trace.cases[0]._replace(query="  e\u0301t\u00e9 \n ?"), *trace.cases[1:])
         )
-        cells = signal_rows(
-            odd, SignalFunction("judge", len, ("query",)), [0], STRUCTURE, None
-        ).cells
+        cells = shown(odd, ("query",)).cells
         assert next(iter(cells.values())) == ("\u00e9t\u00e9 ?",)
 
     def test_no_label_reaches_a_function(self) -> None:
@@ -171,22 +176,17 @@ class TestRows:
             )
             for case in trace.cases
         )
-        function = SignalFunction("judge", len, COLUMNS, stage="answer")
-        one, other = (
-            signal_rows(t, function, [0], STRUCTURE, t.answers)
-            for t in (trace, replace(trace, cases=cases))
-        )
+        one, other = (shown(t, stage="answer") for t in (trace, replace(trace, cases=cases)))
         assert repr(one) == repr(other)
 
     def test_a_set_of_hits_without_an_answer_has_no_row(self) -> None:
         """The answer to all hits is that of this policy's final_k."""
         trace = sample_trace()
-        function = SignalFunction("judge", len, ("answer.text",), stage="answer")
         few = PolicyData.from_mapping({"chosen": {"final_k": 1}}).structure
         # one question has one hit
-        assert len(signal_rows(trace, function, [0], few, trace.answers).cells) == 1
+        assert len(shown(trace, ("answer.text",), few, stage="answer").cells) == 1
         blank = replace(trace, answers=trace.answers._replace(text=(" ",) * 5))
-        assert not signal_rows(blank, function, [0], STRUCTURE, blank.answers).cells
+        assert not shown(blank, ("answer.text",), stage="answer").cells
 
 
 class TestValues:
@@ -460,15 +460,7 @@ GATED = {"signals": {"share_of_words": {"min": 0.4}}}
 def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
-    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL, max_depth=1)
-
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
-        stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(
-            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more}
-        )
-
-    return make
+    return opener(tmp_path / "index", OPEN, Drawn(), max_depth=1)
 
 
 def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name: str) -> None:
@@ -492,18 +484,15 @@ class TestLive:
     def test_live_is_replay(
         self,
         opened: Callable[..., System],
-        encoder: WordEncoder,
+        stored: Trace,
     ) -> None:
         """To the last bit, at every depth, and so is what is decided.
 
         Refused and answered cases are among them.
         """
-        del encoder
         function, seen = counted()
-        system = opened(GATED, signals=[function])
-        cases = tuple(case for case in CASES if case.query and not case.selected_sources)
-        trace = build_trace(CORPUS, cases, cache=None, **SMALL, max_depth=1)
-        stored = record_answers(add_signals(trace, function), system.policy, Drawn(), Weighed())
+        system, cases = opened(GATED, signals=[function]), stored.cases
+        stored = record_answers(add_signals(stored, function), system.policy, Drawn(), Weighed())
         assert {0, 1} <= {*decide(stored, system.policy).status.tolist()}
         assert_replayed(replace(system, scorer=Weighed()), stored, cases, "share_of_words")
         assert len(seen.rows) > len(cases)
@@ -511,10 +500,9 @@ class TestLive:
     def test_the_answer_is_read_before_the_gates(
         self,
         opened: Callable[..., System],
-        encoder: WordEncoder,
+        stored: Trace,
     ) -> None:
         """As the trace has it recorded; it is written once."""
-        del encoder
         function = SignalFunction(
             "said",
             lambda rows: [len(text) / 64 for text in rows["answer.text"]],
@@ -522,11 +510,9 @@ class TestLive:
             stage="answer",
         )
         system = opened({"signals": {"said": {"min": 0.29}}}, signals=[function], scorer=Weighed())
-        cases = tuple(case for case in CASES if case.query and not case.selected_sources)
-        trace = build_trace(CORPUS, cases, cache=None, **SMALL, max_depth=1)
-        stored = add_signals(record_answers(trace, system.policy, Drawn(), Weighed()), function)
-        assert np.isfinite(stored.columns["said"]).any()
-        assert_replayed(system, stored, cases, "said")
+        said = add_signals(record_answers(stored, system.policy, Drawn(), Weighed()), function)
+        assert np.isfinite(said.columns["said"]).any()
+        assert_replayed(system, said, stored.cases, "said")
 
     def test_a_depth_is_measured_once(self, opened: Callable[..., System]) -> None:
         """A further depth does not ask for those before it.

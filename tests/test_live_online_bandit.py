@@ -37,6 +37,7 @@ from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS,
 from raglab.store.policies import Policy
 
 # a fixture
+from test_live_ask import opener
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 ROOT = Path(online_bandit.__file__).parents[2]
@@ -396,6 +397,7 @@ class TestReward:
             ),
             ("open", {"margin": 0.5}, "components must hold margin, diversity"),
             ("open", MEASURED | {"thumbs": 1.0}, "a thumb comes by `thumbs`"),
+            *(("open", MEASURED | {"ms": ms}, "ms must be") for ms in (-1.0, math.nan, math.inf)),
         ],
     )
     def test_what_is_refused_changes_nothing(
@@ -406,20 +408,11 @@ class TestReward:
         at.choose("done", [True] * 4, KNOWN)
         at.update("done", MEASURED)
         at.choose("open", [True] * 4, KNOWN)
-        before = document(at)
+        before, given = document(at), dict(components)
         with pytest.raises(ValueError, match=rule):
-            at.update(request_id, components)
+            at.update(request_id, given, ms=given.pop("ms", None))
         assert document(at) == before
         assert len(rows(at, REWARDS)) == 1
-
-    @pytest.mark.parametrize("ms", [-1.0, float("nan"), float("inf")])
-    def test_a_time_that_is_none(self, opened: Callable[..., Online], ms: float) -> None:
-        """Is refused."""
-        at = opened()
-        at.choose("r", [True] * 4, KNOWN)
-        with pytest.raises(ValueError, match="ms must be"):
-            at.update("r", MEASURED, ms=ms)
-        assert rows(at, REWARDS) == []
 
     def test_other_weights_score_the_same_log(self, opened: Callable[..., Online]) -> None:
         """A bandit of other weights, policy and arm order folds it anew, and both go on with it."""
@@ -506,31 +499,6 @@ class TestFrames:
         said = off_policy.estimate(came, target, estimators=("ips", "snips"))
         assert said["value"].tolist() == pytest.approx([came["reward"].mean()] * 2)
 
-    def test_metrics_by_head(self, opened: Callable[..., Online]) -> None:
-        """Two answers at 0.6 and one at 0 of an arm: two wins of three.
-
-        An arm never chosen has no rate.
-        """
-        at = opened()
-        for number, came in enumerate(
-            (MEASURED, MEASURED, dict.fromkeys(MEASURED, 0.0) | {"latency_ratio": 2.0})
-        ):
-            at.choose(f"r{number}", [True, False, False, False], KNOWN)
-            at.update(f"r{number}", came, ms=100.0 * (number + 1))
-        at.choose("open", [True, False, False, False], KNOWN)
-        first, second = at.arms_frame().to_dict("records")[:2]
-        assert (first["pulls"], first["rewards"], first["wins"]) == (4, 3, 2)
-        assert (first["win_rate"], first["mean_reward"]) == (
-            pytest.approx(2 / 3),
-            pytest.approx(0.4),
-        )
-        assert (first["mean_ms"], first["p95_ms"]) == (200.0, pytest.approx(290.0))
-        assert (second["pulls"], np.isnan(second["win_rate"]), np.isnan(second["p95_ms"])) == (
-            0,
-            True,
-            True,
-        )
-
     def test_an_empty_log(self, opened: Callable[..., Online]) -> None:
         """Has its columns and no rows."""
         at = opened()
@@ -574,15 +542,7 @@ def open_system(
     """Return what opens a system whose arm a bandit chooses, in a folder without a `.env`."""
     del encoder
     monkeypatch.chdir(tmp_path)
-    build_index(CORPUS, tmp_path / "index", cache=None, arms=ARMS, **SMALL)
-
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
-        stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(
-            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more}
-        )
-
-    return make
+    return opener(tmp_path / "index", OPEN, arms=ARMS)
 
 
 def at_work(system: System) -> Online:
@@ -634,23 +594,6 @@ class TestAsk:
         }
         assert any("over" in said["arm_reason"] for said in told)
         document(at)
-
-    def test_the_same_log_and_seed_give_the_same_arms(
-        self, tmp_path: Path, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A fresh log, the same questions.
-
-        The same arms, where every question takes the same time.
-        """
-        monkeypatch.setattr("raglab.live.pipeline.perf_counter", lambda: 1.0)
-        arms = []
-        for name in "ab":
-            monkeypatch.setenv("RAGLAB_BANDIT_LOG", str(tmp_path / f"{name}.sqlite"))
-            monkeypatch.setenv("RAGLAB_BANDIT_SEED", "4")
-            system = open_system()
-            arms.append([ask(question, system=system)["arm"] for question in ASKED[:12]])
-        assert arms[0] == arms[1]
-        assert len(set(arms[0])) >= 2
 
     @pytest.mark.parametrize("arm", [None, "bandit"])
     def test_switched_off(
@@ -1039,14 +982,6 @@ def test_it_imports_lightly() -> None:
 
 
 ARMS_PROMETHEUS = ("hybrid", "table")
-# reward 0.6
-GOOD = {
-    "margin": 0.5,
-    "diversity": 0.2,
-    "latency_ratio": 0.25,
-    "cache_hit": 0.0,
-    "consistency": 1.0,
-}
 
 
 @pytest.fixture
@@ -1056,9 +991,15 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Online:
     made = Online(Bandit(), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ARMS_PROMETHEUS)
     for number in range(3):
         made.choose(f"r{number}", [True, False], {})
-    made.update("r0", GOOD, ms=1000.0)
-    made.update("r1", GOOD | {"latency_ratio": 4.0}, ms=3000.0)
+    made.update("r0", MEASURED, ms=1000.0)
+    made.update("r1", MEASURED | {"latency_ratio": 4.0}, ms=3000.0)
     return made
+
+
+def pulls(address: str) -> float:
+    """Pulls of the first arm that an endpoint tells."""
+    text = urllib.request.urlopen(address).read().decode()  # noqa: S310 - of this machine
+    return samples(text)["raglab_bandit_pulls_total", "hybrid"]
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
@@ -1116,19 +1057,9 @@ def test_an_endpoint(at: Online) -> None:
     served = serve(at.arms_frame)
     try:
         address = f"http://127.0.0.1:{served.port}/metrics"
-        assert (
-            samples(urllib.request.urlopen(address).read().decode())[
-                "raglab_bandit_pulls_total", "hybrid"
-            ]
-            == 3.0
-        )
+        assert pulls(address) == 3.0
         at.choose("r3", [True, False], {})
-        assert (
-            samples(urllib.request.urlopen(address).read().decode())[
-                "raglab_bandit_pulls_total", "hybrid"
-            ]
-            == 4.0
-        )
+        assert pulls(address) == 4.0
         with socket.socket() as other, pytest.raises(OSError, match="refused"):
             other.connect(("127.0.0.2", served.port))
         with pytest.raises(

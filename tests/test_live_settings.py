@@ -33,8 +33,8 @@ HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read no `.env` and no variable but those of the test."""
     monkeypatch.chdir(tmp_path)
-    for name in BanditSettings.model_fields:
-        monkeypatch.delenv(f"RAGLAB_BANDIT_{name.rstrip('_').upper()}", raising=False)
+    for name in [name for name in os.environ if name.startswith("RAGLAB_")]:
+        monkeypatch.delenv(name)
 
 
 def test_nothing_said() -> None:
@@ -65,7 +65,8 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.weights == RewardWeights(0.1, 0.2, 0.3, 0.4, 0.5, 3.0, thumbs=0.3)
     assert said.bandit(ARMS) == Bandit("ucb1", threshold=0.7, exploration=0.5, floor=0.01)
     assert said.online("folder", ("dense", *ARMS)).arms == ARMS
-    assert said.online("folder", ARMS).log.shown == "x.sqlite"
+    at = said.online("folder", ARMS)
+    assert (at.log.shown, at.seed, at.budget_ms) == ("x.sqlite", 7, 2000.0)
 
 
 def test_a_file_and_before_it_the_environment(
@@ -82,18 +83,6 @@ def test_a_file_and_before_it_the_environment(
     said = BanditSettings.read()
     assert (said.seed, said.w1, said.log) == (3, 0.8, None)
     assert BanditSettings.read(env_file=None).seed == 0
-
-
-def test_the_template_says_what_holds(tmp_path: Path) -> None:
-    """The `.env` of the module's docstring names every variable and changes nothing."""
-    template = "\n".join(
-        re.findall(r"^ {4}(RAGLAB_BANDIT_.*)$", settings.__doc__ or "", flags=re.MULTILINE)
-    )
-    assert set(re.findall(r"^(RAGLAB_BANDIT_\w+)=", template, flags=re.MULTILINE)) == {
-        f"RAGLAB_BANDIT_{name.rstrip('_').upper()}" for name in BanditSettings.model_fields
-    }
-    (tmp_path / ".env").write_text(template)
-    assert BanditSettings.read() == BanditSettings.read(env_file=None)
 
 
 @pytest.mark.parametrize(
@@ -255,16 +244,6 @@ class TestOpened:
             open_online(tmp_path)
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere_clarify_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read no `.env` and no variable but those of the test."""
-    monkeypatch.chdir(tmp_path)
-    for name in [
-        name for name in os.environ if name.startswith(("RAGLAB_CLARIFY_", "RAGLAB_AUDIT_"))
-    ]:
-        monkeypatch.delenv(name)
-
-
 def stated(monkeypatch: pytest.MonkeyPatch, prefix: str, **values: str) -> None:
     """State variables."""
     for name, value in values.items():
@@ -396,16 +375,18 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
         assert not any(secret in text for secret in ("hunter2", "swordfish"))
 
 
-def test_the_template_says_what_holds_clarify_settings(tmp_path: Path) -> None:
-    """Every variable of the template is read, none is missing there, and its values hold."""
-    rows = [line.split("#")[0].strip() for line in (settings.__doc__ or "").splitlines()]
-    lines = [line for line in rows if line.startswith(("RAGLAB_CLARIFY_", "RAGLAB_AUDIT_"))]
+def test_the_template_says_what_holds(tmp_path: Path) -> None:
+    """The `.env` of the module's docstring names every variable, once, and changes nothing."""
+    kinds = (BanditSettings, ClarifySettings, AuditSettings)
+    lines = re.findall(
+        r"^ {4}(RAGLAB_(?:BANDIT|CLARIFY|AUDIT)_.*)$", settings.__doc__ or "", flags=re.MULTILINE
+    )
     (tmp_path / ".env").write_text("\n".join(lines))
-    named = {line.partition("=")[0] for line in lines}
-    for kind in (ClarifySettings, AuditSettings):
+    assert sorted(line.partition("=")[0] for line in lines) == sorted(
+        kind.variable(name) for kind in kinds for name in kind.model_fields
+    )
+    for kind in kinds:
         assert kind.read() == kind.read(env_file=None)
-        assert {kind.variable(name) for name in kind.model_fields} <= named
-    assert len(named) == len(ClarifySettings.model_fields) + len(AuditSettings.model_fields)
 
 
 def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ import pytest
 import raglab
 from generators import Drawn, Fixed, Weighed
 from raglab.answering.extractive import Extractive
-from raglab.live import telemetry, trace_building
+from raglab.live import telemetry
 from raglab.live.ask import ask, reply
 from raglab.live.response import OwnAnswers, Response, ResponseRecord
 from raglab.live.span_attributes import (
@@ -29,12 +29,11 @@ from raglab.live.span_attributes import (
     response_attributes,
     retrieval_attributes,
 )
-from raglab.live.system import System, build_index
+from raglab.live.system import System
 from raglab.retrieval.arms import DepthHits, walk
-from raglab.store.policies import Policy
 from raglab.values import Chunk, Generation, Hits
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, stand_ins
+from test_live_ask import opened  # noqa: F401
+from test_live_trace_building import encoder  # noqa: F401
 
 trace = pytest.importorskip("opentelemetry.trace")
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
@@ -93,22 +92,6 @@ class Spans:
         """The only span of an operation."""
         (span,) = self.of(operation)
         return span
-
-
-@pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
-    """Return what opens a system over the small corpus, with an index of its own."""
-    for name, value in stand_ins(WordEncoder()).items():
-        monkeypatch.setattr(trace_building, name, value)
-    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-
-    def system(policy: dict[str, Any] | None = None, **more: Any) -> System:
-        stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(
-            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more}
-        )
-
-    return system
 
 
 @pytest.fixture

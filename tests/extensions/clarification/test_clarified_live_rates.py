@@ -9,45 +9,31 @@ from typing import Any
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
-from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest
 from test_audit_live_rates import POLICY, START, rate
+from test_audit_live_rates import ask as decide
 
 KEY = ("insurer_name", "contract", {})
 
 
-def ask(
-    log: AuditLog,
-    request: str,
-    status: str,
-    gate: str = "similarity",
-    *,
-    minute: int = 0,
-    **more: Any,
-) -> None:
-    """One request that is answered, refused by a gate or asked back."""
-    now = START + timedelta(minutes=minute)
-    question = more.pop("question", f"who is {request}?")
-    log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
-    if status == "ambiguous":
-        row = log.met(request, KEY, now=now)
-        asked = ClarificationRequest(
-            target_field=KEY[0],
-            question_to_user="Page 1?",
-            candidate_values=["1", "toc"],
-            proposed_default="1",
-        )
-        log.clarified(
-            request, asked, row=row, kind="page_scope", why="gate ask", conditions={}, now=now
-        )
-        log.decided(request, {"status": status, "clarification": asked.model_dump()}, now=now)
+def ask(log: AuditLog, request: str, status: str, *, minute: int = 0, **more: Any) -> None:
+    """One request that is answered, refused by a gate or asked back with a proposal."""
+    if status != "ambiguous":
+        decide(log, request, status, minute=minute, **more)
         return
-    value = 0.9 if status == "ok" else 0.1
-    check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
-    reason = None if status == "ok" else check.text
-    log.decided(
-        request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now
+    now = START + timedelta(minutes=minute)
+    log.opened(request, f"who is {request}?", policy=POLICY, fingerprint="f", models={}, now=now)
+    row = log.met(request, KEY, now=now)
+    asked = ClarificationRequest(
+        target_field=KEY[0],
+        question_to_user="Page 1?",
+        candidate_values=["1", "toc"],
+        proposed_default="1",
     )
+    log.clarified(
+        request, asked, row=row, kind="page_scope", why="gate ask", conditions={}, now=now
+    )
+    log.decided(request, {"status": status, "clarification": asked.model_dump()}, now=now)
 
 
 class TestRates:

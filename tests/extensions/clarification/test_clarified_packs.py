@@ -12,18 +12,17 @@ from pathlib import Path
 import pytest
 
 import raglab
-from broker_documents import BROKER, FRENCH, OPEN, QUI
+from broker_documents import BROKER, FRENCH, OPEN, QUI, system_over
 from raglab.extensions.clarification.contents import contents_pages, page_kind
 from raglab.extensions.clarification.field_values import read_value
 from raglab.extensions.clarification.gap_candidates import clear_statement
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.ask import ask, reply
-from raglab.live.system import System, build_index
+from raglab.live.system import System
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Chunk
 from raglab.words.packs import Pack
-from test_live_trace_building import SMALL, WordEncoder
 from test_words_packs import LIBRARY
 from trades import INSURANCE
 
@@ -162,30 +161,23 @@ class TestAnotherTrade:
             == "coversheet"
         )
 
-    def test_it_asks_once_and_answers(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_it_asks_once_and_answers(self, tmp_path: Path) -> None:
         """The whole loop of clarification under a policy file that names the pack."""
-        from raglab.live import trace_building
-
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
         more = {name: value for name, value in OPEN.items() if name != "pack"}
         policy = Policy.from_mapping({**more, "pack": str(LIBRARY / "pack.yaml")})
-        build_index(
-            raglab.load_corpus(LIBRARY), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL
-        )
-        system = System.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
-        asked = ask(
-            "Which library lends the ladder?",
-            system=system,
-            documents=["rules.md"],
-            request_id="one",
-            now=NOW,
-        )
-        assert asked["clarification"]["target_field"] == "library_name"
-        said = reply("one", "toc", system=system, now=NOW)
-        assert (said["status"], said["sources"]) == ("ok", ["rules.md#3"])
-        assert "Orchard Lane Tool Library" in said["answer"]
+        chunks = raglab.load_corpus(LIBRARY).chunks
+        with system_over(chunks, tmp_path / "i", policy=policy) as system:
+            asked = ask(
+                "Which library lends the ladder?",
+                system=system,
+                documents=["rules.md"],
+                request_id="one",
+                now=NOW,
+            )
+            assert asked["clarification"]["target_field"] == "library_name"
+            said = reply("one", "toc", system=system, now=NOW)
+            assert (said["status"], said["sources"]) == ("ok", ["rules.md#3"])
+            assert "Orchard Lane Tool Library" in said["answer"]
 
 
 def test_what_was_asked_and_learned(tmp_path: Path, indexed: Path) -> None:

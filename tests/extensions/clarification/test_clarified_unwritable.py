@@ -5,7 +5,7 @@ See `test_live_unwritable` and `test_live_log_outages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +13,21 @@ import pytest
 
 from broker_documents import COVER, ENGLISH, QUI, START, WHO
 from databases import Server
-from extensions.clarification.test_live_clarification import ASKING, logged, voted
+from extensions.clarification.test_live_clarification import ASKING, logged, put, voted
 from generators import Fixed
-from hostile import remount, small_disk
+from hostile import remount
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.clarified_requests import UNLOGGED
 from raglab.live.ask import ask, reply
-from raglab.live.system import System, build_index
+from raglab.live.system import System
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
 from raglab.words.languages import sentence
 from test_live_log_outages import AWAY, full_disk, warned
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
+from test_live_trace_building import encoder  # noqa: F401
+from test_live_unwritable import disk  # noqa: F401
 from test_live_unwritable import opened as opened_on_disk
-
-
-@pytest.fixture
-def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:
-    """Return a disk of 2 MB with an index in the folder `i`."""
-    del encoder
-    with small_disk(tmp_path / "disk", "2m") as place:
-        build_index(CORPUS, place / "i", cache=None, **SMALL)
-        yield place
 
 
 def test_the_log_that_clarifications_need(disk: Path) -> None:
@@ -54,10 +46,7 @@ def test_a_server_that_is_away(
     """
     monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
     system = opened()
-    assert (
-        ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)["clarification"]
-        is not None
-    )
+    assert put(system)["clarification"] is not None
     postgresql.stop("immediate")
     try:
         with pytest.raises(UnwritableLogError):
@@ -155,10 +144,10 @@ class TestFullDisk:
         with monkeypatch.context() as patch:
             failing(patch, step)
             with pytest.warns(UserWarning, match=AWAY):
-                response = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+                response = put(system)
         assert (response["clarification"], response["warnings"][-1]) == (None, UNLOGGED)
         assert logged(system, DECISIONS) == []
-        response = ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
+        response = put(system, WHO, ENGLISH, "r")
         assert response["clarification"] is not None
         assert [row["request_id"] for row in logged(system, CLARIFICATIONS)] == [
             "r",
@@ -175,10 +164,10 @@ class TestFullDisk:
         with monkeypatch.context() as patch:
             failing(patch, step)
             with pytest.warns(UserWarning, match=AWAY):
-                response = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+                response = put(system)
         assert (response["default_applied"], response["warnings"][-1]) == (None, UNLOGGED)
         assert logged(system, APPLICATIONS) == []
-        again = ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
+        again = put(system, WHO, ENGLISH, "r")
         assert again["default_applied"] is not None
 
     def test_a_choice_that_is_not_learned_is_said(
@@ -205,6 +194,6 @@ class TestFullDisk:
         failing(monkeypatch, "signal")
         failing(monkeypatch, "met")
         with pytest.warns(UserWarning, match=AWAY):
-            response = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+            response = put(system)
         assert response["warnings"][-1] == UNLOGGED
         assert logged(system, REPLIES) == []

@@ -60,10 +60,40 @@ ASKING: dict[str, Any] = {
 }
 
 
+def put(
+    system: System,
+    question: str = WHO,
+    document: str = ENGLISH,
+    request: str = "q",
+    *,
+    now: datetime = START,
+    **more: Any,
+) -> Response:
+    """Response to a question about one document."""
+    return ask(question, system=system, documents=[document], request_id=request, now=now, **more)
+
+
+def answered(
+    system: System, words: str = "yes", request: str = "q", *, now: datetime = START
+) -> Response:
+    """Response to a reply."""
+    return reply(request, words, system=system, now=now)
+
+
+def audit(system: System) -> AuditLog:
+    """The audit log, which must be there."""
+    assert system.audit is not None
+    return system.audit
+
+
+def votes(system: System) -> Any:
+    """Votes of the first row that was learned."""
+    return audit(system).rows()[0].candidate_votes
+
+
 def logged(system: System, table: str, **where: Any) -> list[dict[str, Any]]:
     """Rows of the audit log."""
-    assert system.audit is not None
-    with system.audit.log.reading() as log:
+    with audit(system).log.reading() as log:
         return list(log.rows(table, **where))
 
 
@@ -71,7 +101,6 @@ def voted(
     system: System, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1"
 ) -> None:
     """Give the schedules row whole and half votes for a value, and rejections naming no other."""
-    assert system.audit is not None
     whole = int(votes + refused)
     signals = ["explicit_yes"] * whole + ["implicit_ok"] * round(2 * (votes + refused - whole))
     for number, signal in enumerate([*signals, *["explicit_no"] * refused]):
@@ -81,9 +110,9 @@ def voted(
             "fingerprint": system.fingerprint,
             "models": {},
         }
-        system.audit.opened(request, WHO, now=START - timedelta(days=9), **about)
+        audit(system).opened(request, WHO, now=START - timedelta(days=9), **about)
         key: tuple[str, str, dict[str, str]] = (field, "schedule", {})
-        system.audit.signal(
+        audit(system).signal(
             request,
             key,
             value,
@@ -91,6 +120,13 @@ def voted(
             conditions={"page_1_kind": "body"},
             now=START - timedelta(days=9),
         )
+
+
+def silent(system: System) -> System:
+    """The system, which has answered a request of ann's by its default in silence."""
+    voted(system, 9.5, 1)
+    assert put(system, session="ann")["default_applied"] is not None
+    return system
 
 
 class TestWhatItBecame:
@@ -120,15 +156,9 @@ class TestWhatItBecame:
         system, seen = opened(policy), []
         for number, (question, document, answer) in enumerate(self.QUESTIONS):
             name = f"q{number}"
-            said = ask(
-                question,
-                system=system,
-                documents=[document],
-                request_id=name,
-                now=START + timedelta(hours=number),
-            )
+            said = put(system, question, document, name, now=START + timedelta(hours=number))
             if said["clarification"] is not None and answer is not None:
-                said = reply(name, answer, system=system, now=START + timedelta(hours=number))
+                said = answered(system, answer, name, now=START + timedelta(hours=number))
             if said.record.evidence is None:
                 continue
             trace = clarified_trace(name, system)
@@ -147,9 +177,7 @@ class TestWhatItBecame:
     def test_nobody_is_asked_only_to_be_refused(self, opened: Callable[..., System]) -> None:
         """Where no value leads to an answer, the question is answered or refused as it is."""
         system = opened({"l2": {"enabled": True, "max_l2": 1e-9, "soft_max_l2": 1e-9}})
-        said = ask(
-            "what about pollution", system=system, documents=[WORDING], request_id="q", now=START
-        )
+        said = put(system, "what about pollution", WORDING)
         assert (said["status"], said["clarification"]) == ("refuse", None)
         assert logged(system, CLARIFICATIONS) == []
         assert said.record.evidence is None
@@ -157,17 +185,15 @@ class TestWhatItBecame:
     def test_the_hits_are_of_the_scope(self, opened: Callable[..., System]) -> None:
         """Only passages of the page that the user named."""
         system = opened()
-        said = ask(
-            "what does page 5 say?", system=system, documents=[COVER], request_id="q", now=START
-        )
+        said = put(system, "what does page 5 say?", COVER)
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#5"])
         assert {chunk.shown for chunk in clarified_trace("q", system).chunks} == {f"{COVER}#5"}
 
     def test_a_trace_of_what_was_read_or_of_no_text(self, opened: Callable[..., System]) -> None:
         """A field that was read has no hits; a log without texts has no query."""
         system = opened()
-        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
-        reply("q", "oui", system=system, now=START)
+        put(system, QUI, FRENCH)
+        answered(system, "oui")
         with pytest.raises(ValueError, match="retrieved anew, got 'q'"):
             clarified_trace("q", system)
         with pytest.raises(ValueError, match="'boat'"):
@@ -183,23 +209,24 @@ class TestTheArticle:
         The vote is the first, and page 1 is where the answer comes from.
         """
         system = opened()
-        asked = ask(
-            QUI, system=system, documents=[FRENCH], request_id="one", session="ann", now=START
-        )
+        asked = put(system, QUI, FRENCH, "one", session="ann")
         assert (asked["status"], asked["answer"], asked["sources"]) == ("ambiguous", None, [])
         assert "page 1" in asked["clarification"]["question_to_user"]
         assert asked["clarification"]["question_to_user"].startswith("Je ")
+        assert asked["arm_reason"].endswith("aucune valeur par défaut n'a encore été apprise")
+        assert asked["clarification"]["proposed_default_reason"].startswith("C'est le premier")
         assert asked["clarification"]["proposed_default"] == "1"
         assert [one["id"] for one in asked["options"]] == list(range(1, len(asked["options"]) + 1))
         assert asked["options"][0] == {"id": 1, "value": "1", "text": "page 1"}
         assert asked["options"][-1]["value"] == "other"
-        said = reply("one", "Oui", system=system, now=START + timedelta(minutes=1))
+        said = answered(system, "Oui", "one", now=START + timedelta(minutes=1))
         assert (said["status"], said["request_id"], said["sources"]) == (
             "ok",
             "one",
             [f"{FRENCH}#1"],
         )
         assert "Vauban Assurances SA" in said["answer"]
+        assert said["arm_reason"].startswith("l'assureur a été lu")
         assert (said["clarification"], said["default_applied"], said["route"]) == (
             None,
             None,
@@ -220,30 +247,26 @@ class TestTheArticle:
         ]
         assert [row["status"] for row in logged(system, DECISIONS)] == ["ambiguous", "ok"]
         assert logged(system, APPLICATIONS) == []
-        assert system.audit is not None
-        (row,) = system.audit.rows()
+        (row,) = audit(system).rows()
         assert (row.target_field, row.doctype, row.candidate_votes) == (
             "insurer_name",
             "schedule",
             {"1": 1.0},
         )
         assert row.strata["page_1_kind"].keys() == {"body"}
-        assert system.audit.rebuild() == (row,)
+        assert audit(system).rebuild() == (row,)
 
     def test_case_2_in_english(self, opened: Callable[..., System]) -> None:
         """9.5 votes from 12 requests are 0.79: the default is applied in silence and named."""
         system = opened()
         voted(system, 9.5, 1)
-        assert system.audit is not None
-        (row,) = system.audit.rows()
+        (row,) = audit(system).rows()
         assert (row.candidate_votes, row.sample_size, round(row.confidence, 2)) == (
             {"1": 9.5},
             12,
             0.79,
         )
-        said = ask(
-            WHO, system=system, documents=[ENGLISH], request_id="two", session="ann", now=START
-        )
+        said = put(system, WHO, ENGLISH, "two", session="ann")
         assert (said["status"], said["clarification"], said["sources"]) == (
             "ok",
             None,
@@ -268,7 +291,7 @@ class TestTheArticle:
             row.confidence,
         )
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
-        (later,) = system.audit.rows()
+        (later,) = audit(system).rows()
         assert later.candidate_votes == {"1": 10.0}
         assert "implicit_ok" in {one["signal"] for one in logged(system, CHANGES, request_id="two")}
 
@@ -276,14 +299,14 @@ class TestTheArticle:
         """A silent default fails on a cover sheet; the table of contents is asked for and read."""
         system = opened()
         voted(system, 9.5, 1)
-        asked = ask(WHO, system=system, documents=[COVER], request_id="twelve", now=START)
+        asked = put(system, WHO, COVER, "twelve")
         assert asked["status"] == "ambiguous"
         assert asked["clarification"]["proposed_default"] == "toc"
         text = asked["clarification"]["question_to_user"]
         assert text.startswith("Page 1 did not name")
         assert "table of contents" in text
         assert "1" not in [one["value"] for one in asked["options"]]
-        said = reply("twelve", "try TOC", system=system, now=START)
+        said = answered(system, "try TOC", "twelve")
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#2"])
         assert "Acme Assurance plc" in said["answer"]
         signals = [
@@ -310,37 +333,34 @@ class TestTheArticle:
         """
         monkeypatch.setenv("RAGLAB_CLARIFY_RULE", rule)
         system = opened()
-        assert system.audit is not None
         bodies = []
         for number in range(12):
             now, request = START + timedelta(days=2 * number), f"body-{number}"
-            response = ask(WHO, system=system, documents=[ENGLISH], request_id=request, now=now)
+            response = put(system, WHO, ENGLISH, request, now=now)
             bodies.append(response["clarification"] is not None)
             if bodies[-1]:
-                response = reply(request, "yes", system=system, now=now)
+                response = answered(system, "yes", request, now=now)
             assert (response["status"], response["sources"]) == ("ok", [f"{ENGLISH}#1"])
-        assert (bodies[0], sum(bodies), len(system.audit.rows())) == (True, questions, 1)
+        assert (bodies[0], sum(bodies), len(audit(system).rows())) == (True, questions, 1)
         now = START + timedelta(days=30)
-        cover = ask(WHO, system=system, documents=[COVER], request_id="cover-0", now=now)
+        cover = put(system, WHO, COVER, "cover-0", now=now)
         assert cover["clarification"]["question_to_user"].startswith("Page 1 did not name")
         assert {"request_id", "model", "prompt_version"} <= set(cover["clarification"]["audit"])
-        assert len(system.audit.rows()) == 1  # the failure alone says nothing of what is right
-        assert reply("cover-0", "try TOC", system=system, now=now)["sources"] == [f"{COVER}#2"]
-        conditions = [row.sub_conditions for row in system.audit.rows()]
+        assert len(audit(system).rows()) == 1  # the failure alone says nothing of what is right
+        assert answered(system, "try TOC", "cover-0", now=now)["sources"] == [f"{COVER}#2"]
+        conditions = [row.sub_conditions for row in audit(system).rows()]
         assert conditions == [{}, {"page_1_kind": "body"}, {"page_1_kind": "coversheet"}]
         for days in (40, 50):
             for document, value, page in ((ENGLISH, "1", 1), (COVER, "toc", 2)):
                 request, now = f"{value}-{days}", START + timedelta(days=days)
-                response = ask(
-                    WHO, system=system, documents=[document], request_id=request, now=now
-                )
+                response = put(system, WHO, document, request, now=now)
                 assert (response["clarification"], response["sources"]) == (
                     None,
                     [f"{document}#{page}"],
                 )
                 assert response["default_applied"]["value"] == value
-                assert explain_request(request, system.audit).rebuilt
-        assert system.audit.rebuild() == system.audit.rows()
+                assert explain_request(request, audit(system)).rebuilt
+        assert audit(system).rebuild() == audit(system).rows()
 
     def test_evidence_waits_for_the_second(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
@@ -350,13 +370,12 @@ class TestTheArticle:
         monkeypatch.setenv("RAGLAB_CLARIFY_ALPHA", "0.05")
         system = opened()
         voted(system, 12.0, 0)
-        assert system.audit is not None
         for number in range(2):
-            assert len(system.audit.rows()) == 1
-            ask(WHO, system=system, documents=[COVER], request_id=f"cover-{number}", now=START)
+            assert len(audit(system).rows()) == 1
+            put(system, WHO, COVER, f"cover-{number}")
             if number == 0:
-                reply(f"cover-{number}", "try TOC", system=system, now=START)
-        assert len(system.audit.rows()) > 1
+                answered(system, "try TOC", f"cover-{number}")
+        assert len(audit(system).rows()) > 1
 
 
 class TestFailures:
@@ -400,15 +419,14 @@ class TestFailures:
         proposed = asked["clarification"]["proposed_default"]
         assert proposed != value
         assert value in asked["clarification"]["candidate_values"]
-        said = reply("q", value, system=system, now=START)
+        said = answered(system, value)
         assert said["status"] in {"ok", "refuse"}
         assert (said["clarification"], said["request_id"]) == (None, "q")
         assert not words or any(word in said["answer"] for word in words)
-        assert system.audit is not None
-        (row,) = system.audit.rows()
+        (row,) = audit(system).rows()
         assert row.candidate_votes[value] == 1.0
         assert row.candidate_votes[proposed] == -1.0
-        assert explain_request("q", system.audit).rebuilt
+        assert explain_request("q", audit(system)).rebuilt
 
     def test_a_version_scopes_the_answer(self, opened: Callable[..., System]) -> None:
         """The old schedule and the renewal answer the same question apart."""
@@ -417,32 +435,9 @@ class TestFailures:
         for value in ("oldest", "newest"):
             system = opened()
             ask(question, system=system, documents=documents, request_id=value, now=START)
-            sources[value] = reply(value, value, system=system, now=START)["sources"]
+            sources[value] = answered(system, value, value)["sources"]
         assert {one.split("#")[0] for one in sources["oldest"]} == {COVER}
         assert {one.split("#")[0] for one in sources["newest"]} == {RENEWAL}
-
-    def test_afterwards_it_is_silent(self, opened: Callable[..., System]) -> None:
-        """What was asked once is not asked of the next document of the kind."""
-        system = opened()
-        ask("What is the excess?", system=system, documents=[COVER], request_id="a", now=START)
-        reply("a", "storm", system=system, now=START)
-        reply_of = ask(
-            "What is the excess?",
-            system=system,
-            documents=[COVER],
-            request_id="b",
-            now=START + timedelta(days=1),
-        )
-        if reply_of["clarification"] is not None:  # a vote against the other halves the confidence
-            reply("b", "storm", system=system, now=START + timedelta(days=1))
-        third = ask(
-            "What is the excess?",
-            system=system,
-            documents=[COVER],
-            request_id="c",
-            now=START + timedelta(days=2),
-        )
-        assert third["default_applied"]["value"] == "Storm and wind"
 
 
 class TestReplies:
@@ -454,11 +449,9 @@ class TestReplies:
         A second no ends the request with its reason.
         """
         system = opened()
-        asked = ask(
-            "What is the excess?", system=system, documents=[COVER], request_id="q", now=START
-        )
+        asked = put(system, "What is the excess?", COVER)
         first = asked["clarification"]["candidate_values"]
-        again = reply("q", "no", system=system, now=START)
+        again = answered(system, "no")
         assert (again["status"], again["request_id"], again["answer"]) == ("ambiguous", "q", None)
         assert (
             again["clarification"]["question_to_user"] == asked["clarification"]["question_to_user"]
@@ -466,22 +459,21 @@ class TestReplies:
         assert again["clarification"]["candidate_values"] == first[1:]
         assert first[0] not in [option["value"] for option in again["options"]]
         assert len(logged(system, CLARIFICATIONS)) == 1
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {first[0]: -1.0}
-        said = reply("q", "no", system=system, now=START)
+        assert votes(system) == {first[0]: -1.0}
+        said = answered(system, "no")
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "excess" in said["refusal_reason"]
-        assert system.audit.rows()[0].candidate_votes == {first[0]: -1.0, first[1]: -1.0}
-        assert explain_request("q", system.audit).rebuilt
+        assert votes(system) == {first[0]: -1.0, first[1]: -1.0}
+        assert explain_request("q", audit(system)).rebuilt
         with pytest.raises(ValueError, match="takes one reply"):
-            reply("q", "yes", system=system, now=START)
+            answered(system)
 
     def test_a_no_that_leaves_no_choice_is_a_refusal(self, opened: Callable[..., System]) -> None:
         """Fewer than two values are left: the last one is not taken for the user's."""
         system = opened()
-        asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        asked = put(system, QUI, FRENCH)
         assert len(asked["clarification"]["candidate_values"]) == 2
-        said = reply("q", "non", system=system, now=START)
+        said = answered(system, "non")
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "page 1" in said["refusal_reason"]
 
@@ -489,16 +481,15 @@ class TestReplies:
         """The request is shown again as it was, and a yes then answers it; twice ends it."""
         system = opened()
         for name, last, status in (("a", "oui", "ok"), ("b", "perhaps", "refuse")):
-            asked = ask(QUI, system=system, documents=[FRENCH], request_id=name, now=START)
-            assert system.audit is not None
-            before = [row.candidate_votes for row in system.audit.rows()]
-            again = reply(name, "banana", system=system, now=START)
+            asked = put(system, QUI, FRENCH, name)
+            before = [row.candidate_votes for row in audit(system).rows()]
+            again = answered(system, "banana", name)
             assert again["clarification"] == asked["clarification"]
             assert again["options"] == asked["options"]
-            assert [row.candidate_votes for row in system.audit.rows()] == before
-            said = reply(name, last, system=system, now=START)
+            assert [row.candidate_votes for row in audit(system).rows()] == before
+            said = answered(system, last, name)
             assert said["status"] == status
-            assert explain_request(name, system.audit).rebuilt
+            assert explain_request(name, audit(system)).rebuilt
             if status == "ok":
                 system = opened()
 
@@ -507,8 +498,8 @@ class TestReplies:
     ) -> None:
         """What is left is tried by itself and named; the page's failure is noted."""
         system = opened()
-        ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
-        said = reply("q", "page 3", system=system, now=START)
+        put(system)
+        said = answered(system, "page 3")
         assert (said["status"], said["clarification"]) == ("ok", None)
         assert any("the insurer was not found in page 3" in text for text in said["warnings"])
         signals = [
@@ -517,59 +508,44 @@ class TestReplies:
             if one["kind"] == "signal"
         ]
         assert signals == ["explicit_no", "failure"]
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {"1": -1.0, "3": 1.0}
+        assert votes(system) == {"1": -1.0, "3": 1.0}
 
     def test_a_silent_default_is_corrected(self, opened: Callable[..., System]) -> None:
         """A value takes its place, under the same id, with a second decision.
 
         Silence then says nothing.
         """
-        system = opened()
-        voted(system, 9.5, 1)
-        first = ask(
-            WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START
-        )
-        assert first["default_applied"] is not None
-        again = reply("q", "the whole document", system=system, now=START + timedelta(minutes=1))
+        system = silent(opened())
+        again = answered(system, "the whole document", now=START + timedelta(minutes=1))
         assert (again["status"], again["request_id"], again["default_applied"]) == ("ok", "q", None)
         assert [row["status"] for row in logged(system, DECISIONS, request_id="q")] == ["ok", "ok"]
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {"1": 8.5, "document": 1.0}
+        assert votes(system) == {"1": 8.5, "document": 1.0}
 
     def test_a_silent_default_is_confirmed(self, opened: Callable[..., System]) -> None:
         """Yes is a whole vote, and no half one follows."""
-        system = opened()
-        voted(system, 9.5, 1)
-        ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
-        reply("q", "yes", system=system, now=START)
+        system = silent(opened())
+        answered(system)
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {"1": 10.5}
+        assert votes(system) == {"1": 10.5}
 
     def test_silence_of_a_day_is_acceptance_whoever_asks_next(
         self, opened: Callable[..., System]
     ) -> None:
         """After 24 hours any request settles it, not before."""
-        system = opened()
-        voted(system, 9.5, 1)
-        ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        system = silent(opened())
         ask("Is theft covered?", system=system, session="bob", now=START + timedelta(hours=23))
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {"1": 9.5}
+        assert votes(system) == {"1": 9.5}
         ask("Is flood covered?", system=system, session="bob", now=START + timedelta(hours=25))
-        assert system.audit.rows()[0].candidate_votes == {"1": 10.0}
+        assert votes(system) == {"1": 10.0}
 
     def test_a_correction_after_a_day_is_too_late(self, opened: Callable[..., System]) -> None:
         """Also where nobody has asked anything since."""
-        system = opened()
-        voted(system, 9.5, 1)
-        ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        system = silent(opened())
         with pytest.raises(ValueError, match="within 24 hours, and 'q' was settled"):
-            reply("q", "page 3", system=system, now=START + timedelta(hours=25))
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {"1": 10.0}
+            answered(system, "page 3", now=START + timedelta(hours=25))
+
+        assert votes(system) == {"1": 10.0}
 
     def test_what_cannot_be_replied_to(self, opened: Callable[..., System]) -> None:
         """Unknown, settled, replied already, never asked: each says so."""
@@ -579,16 +555,14 @@ class TestReplies:
         ask("Is theft covered?", system=system, request_id="plain", now=START)
         with pytest.raises(ValueError, match="asked about or filled in, got 'plain'"):
             reply("plain", "yes", system=system)
-        ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+        put(system)
         for wrong in ("", "x" * 201):
             with pytest.raises(ValueError, match="reply must"):
                 reply("q", wrong, system=system)
-        reply("q", "yes", system=system, now=START)
+        answered(system)
         with pytest.raises(ValueError, match="one reply, and 'q' had 'yes'"):
             reply("q", "no", system=system)
-        silent = ask(
-            WHO, system=system, documents=[ENGLISH], request_id="s", session="ann", now=START
-        )
+        silent = put(system, WHO, ENGLISH, "s", session="ann")
         assert silent["default_applied"] is not None
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
         with pytest.raises(ValueError, match="was settled at"):
@@ -606,7 +580,7 @@ class TestReplies:
         """The same question completes it, another is refused."""
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "hash")
         system = opened()
-        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        put(system, QUI, FRENCH)
         with pytest.raises(ValueError, match="give the question again"):
             reply("q", "oui", system=system)
         with pytest.raises(ValueError, match="must be the one that was asked"):
@@ -618,12 +592,9 @@ class TestReplies:
     ) -> None:
         """The second of the values is the second option."""
         system = opened()
-        asked = ask(
-            "What is the excess?", system=system, documents=[COVER], request_id="q", now=START
-        )
-        reply("q", " 2 ", system=system, now=START)
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes[asked["options"][1]["value"]] == 1.0
+        asked = put(system, "What is the excess?", COVER)
+        answered(system, " 2 ")
+        assert votes(system)[asked["options"][1]["value"]] == 1.0
 
     def test_the_figure_stands_before_a_row_of_several(self, opened: Callable[..., System]) -> None:
         """An old and a new figure in one row: the answer says which was read."""
@@ -639,23 +610,11 @@ class TestReplies:
     ) -> None:
         """A silent default the chain answered is corrected under the same id, by its own choice."""
         system = opened(arm="bandit")
-        ask(
-            "the cancellation section",
-            system=system,
-            documents=[WORDING],
-            request_id="a",
-            now=START,
-        )
-        reply("a", "yes", system=system, now=START)
-        silent = ask(
-            "the cancellation section",
-            system=system,
-            documents=[WORDING],
-            request_id="b",
-            now=START,
-        )
+        put(system, "the cancellation section", WORDING, "a")
+        answered(system, "yes", "a")
+        silent = put(system, "the cancellation section", WORDING, "b")
         assert (silent["default_applied"]["value"], silent["arm"]) == ("cite", "hybrid")
-        again = reply("b", "summarise it", system=system, now=START)
+        again = answered(system, "summarise it", "b")
         assert (again["request_id"], again["arm"], again["default_applied"]) == (
             "b",
             "hybrid",
@@ -663,46 +622,38 @@ class TestReplies:
         )
         assert system.online is not None
         assert list(system.online.frame()["request_id"]) == ["a", "b", "b~reply"]
-        assert system.audit is not None
-        assert system.audit.rows()[0].candidate_votes == {"cite": 0.0, "summarise": 1.0}
+        assert votes(system) == {"cite": 0.0, "summarise": 1.0}
 
     def test_nothing_found_anywhere_is_a_refusal(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If the user's page and all that is left find nothing, the reason names what was read."""
         system = opened()
-        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        put(system, QUI, FRENCH)
         monkeypatch.setattr(protocol_calls, "read_value", lambda *_, **__: None)
-        said = reply("q", "page 2", system=system, now=START)
+        said = answered(system, "page 2")
         assert (said["status"], said["answer"]) == (
             "refuse",
             sentence(system.policy.refusal_message, "fr"),
         )
         assert "l'assureur est introuvable ici : page 2 ou " in said["refusal_reason"]
-        assert system.audit is not None
-        assert explain_request("q", system.audit).rebuilt
-        plain = ask(QUI, system=system, documents=[FRENCH], request_id="r", now=START)
+        assert explain_request("q", audit(system)).rebuilt
+        plain = put(system, QUI, FRENCH, "r")
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
         assert any("l'assureur est introuvable ici" in text for text in plain["warnings"])
 
     def test_a_value_of_the_documents_wins(self, opened: Callable[..., System]) -> None:
         """A value that is not on offer is answered as the documents state it of the field asked."""
         system = opened()
-        asked = ask(
-            "What is the excess?", system=system, documents=[COVER], request_id="q", now=START
-        )
+        asked = put(system, "What is the excess?", COVER)
         value = "Accidental breakage of the cello"
         assert value not in asked["clarification"]["candidate_values"]
-        assert (
-            reply("q", "the one for trace and access", system=system, now=START)["status"]
-            == "ambiguous"
-        )
-        said = reply("q", "the one for accidental breakage of the cello", system=system, now=START)
+        assert answered(system, "the one for trace and access")["status"] == "ambiguous"
+        said = answered(system, "the one for accidental breakage of the cello")
         assert any("none of the values on offer" in text for text in said["warnings"])
         assert value in said["answer"]
-        assert system.audit is not None
         proposed = asked["clarification"]["proposed_default"]
-        assert system.audit.rows()[0].candidate_votes == {proposed: -1.0, value: 1.0}
+        assert votes(system) == {proposed: -1.0, value: 1.0}
 
 
 class TestGates:
@@ -721,8 +672,8 @@ class TestGates:
     def test_a_read_answer_meets_the_gates_on_answers(self, opened: Callable[..., System]) -> None:
         """Confidence of the extraction below the policy's is a refusal with the usual reason."""
         system = opened({"generation": {"min_generation_confidence": 0.99}})
-        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
-        said = reply("q", "oui", system=system, now=START)
+        put(system, QUI, FRENCH)
+        said = answered(system, "oui")
         assert (said["status"], said["refused"], said["sources"]) == ("refuse", True, [])
         assert "en dessous de min_generation_confidence 0.99" in said["refusal_reason"]
         assert {check.gate for check in said.record.checks} == {
@@ -747,7 +698,7 @@ class TestGates:
         """An error as ever, and a query without a decision."""
         system = opened()
         with pytest.raises(ValueError, match="must name documents of the corpus"):
-            ask(WHO, system=system, documents=["boat.md"], request_id="q", now=START)
+            put(system, WHO, "boat.md")
         assert len(logged(system, REQUESTS)) == 1
         assert logged(system, DECISIONS) == []
 
@@ -795,9 +746,9 @@ class TestAudit:
     def test_where_it_clarifies_an_id_is_taken_once(self, opened: Callable[..., System]) -> None:
         """A reply must know which request it is to."""
         system = opened()
-        ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
+        put(system, WHO, ENGLISH, "r")
         with pytest.raises(ValueError, match="must be new, got 'r'"):
-            ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)
+            put(system, WHO, ENGLISH, "r")
 
     def test_clarifying_needs_the_log(self, opened: Callable[..., System]) -> None:
         """What was learned would be lost."""
@@ -820,23 +771,23 @@ class TestAudit:
     ) -> None:
         """Neither its vote nor its answer is in the log; it is taken as if it came first."""
         system = opened()
-        ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
+        put(system, QUI, FRENCH)
         with monkeypatch.context() as patch:
-            patch.setattr(type(system.audit), "replied", _killed)
+            patch.setattr(AuditLog, "replied", _killed)
             with pytest.raises(KeyboardInterrupt):
-                reply("q", "oui", system=system, now=START)
-        assert system.audit is not None
-        assert [row.candidate_votes for row in system.audit.rows()] == [{}]
-        assert reply("q", "oui", system=system, now=START)["status"] == "ok"
-        assert system.audit.rows()[0].candidate_votes == {"1": 1.0}
+                answered(system, "oui")
+
+        assert [row.candidate_votes for row in audit(system).rows()] == [{}]
+        assert answered(system, "oui")["status"] == "ok"
+        assert votes(system) == {"1": 1.0}
 
     def test_a_reply_in_another_process(
         self, opened: Callable[..., System], tmp_path: Path
     ) -> None:
         """All that it needs is in the folder."""
-        ask(QUI, system=opened(), documents=[FRENCH], request_id="q", now=START)
+        put(opened(), QUI, FRENCH)
         second = opened()
-        assert reply("q", "oui", system=second, now=START)["sources"] == [f"{FRENCH}#1"]
+        assert answered(second, "oui")["sources"] == [f"{FRENCH}#1"]
         assert (tmp_path / "index" / "audit.sqlite").is_file()
 
     def test_explain_reads_what_happened(
@@ -844,19 +795,18 @@ class TestAudit:
     ) -> None:
         """A clarified, a silent and a plain request are rebuilt from the log."""
         system = opened()
-        ask(QUI, system=system, documents=[FRENCH], request_id="a", now=START)
-        reply("a", "oui", system=system, now=START)
-        ask(WHO, system=system, documents=[ENGLISH], request_id="b", now=START + timedelta(days=1))
+        put(system, QUI, FRENCH, "a")
+        answered(system, "oui", "a")
+        put(system, WHO, ENGLISH, "b", now=START + timedelta(days=1))
         ask("Is theft covered?", system=system, request_id="c", now=START + timedelta(days=2))
-        assert system.audit is not None
         for request in "abc":
-            rebuilt = explain_request(request, system.audit)
+            rebuilt = explain_request(request, audit(system))
             assert rebuilt.rebuilt, rebuilt.differences
         told = str(raglab.explain("a", system=system))
         assert (
             told
             == str(raglab.explain("a", tmp_path / "index"))
-            == str(explain_request("a", system.audit))
+            == str(explain_request("a", audit(system)))
         )
         assert "oui" in told
         with pytest.raises(ValueError, match="a log or a system, got neither"):
@@ -878,17 +828,17 @@ class TestDocuments:
         assert asked["clarification"]["audit"]["kind"] == "date_scope"
         assert asked["clarification"]["candidate_values"] == ["newest", "oldest"]
         assert any("2024" in option["text"] for option in asked["options"])
-        said = reply("a", "the older one", system=system, now=START)
+        said = answered(system, "the older one", "a")
         assert (said["status"], [one.split("#")[0] for one in said["sources"]]) == ("ok", [COVER])
         again = ask(self.EXCESS, system=system, request_id="b", now=START)
         if again["clarification"] is not None:  # a vote against the other halves the confidence
-            reply("b", "oldest", system=system, now=START)
+            answered(system, "oldest", "b")
         silent = ask(self.EXCESS, system=system, request_id="c", now=START)
         # Learned is the document's place among the candidates, which another portfolio has as well
         # (S5.10).
         assert silent["default_applied"]["value"] == "oldest"
         assert silent["sources"] == said["sources"]
-        assert explain_request("c", system.audit).rebuilt
+        assert explain_request("c", audit(system)).rebuilt
 
     def test_a_date_says_which(self, opened: Callable[..., System]) -> None:
         """Nothing is asked where the question names a year."""
@@ -896,15 +846,6 @@ class TestDocuments:
         question = "What was the excess for escape of water on Acme Premier Home in 2024?"
         said = ask(question, system=system, now=START)
         assert said["clarification"] is None
-
-
-def reply_or(said: Response, value: str, system: System) -> Response:
-    """Response to a reply where one is asked for."""
-    return (
-        said
-        if said["clarification"] is None
-        else reply(said["request_id"], value, system=system, now=START)
-    )
 
 
 def _killed(*_: object, **__: object) -> None:
@@ -925,8 +866,7 @@ class TestOptions:
         ask(self.QUESTION, system=system, selected_option=2, request_id="b", now=START)
         again = ask(self.QUESTION, system=system, request_id="c", now=START)
         assert dict(again) | {"request_id": "a"} == dict(first)
-        assert system.audit is not None
-        assert system.audit.rows() == ()
+        assert audit(system).rows() == ()
 
     def test_on_a_choice_settles_the_next(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
@@ -940,13 +880,15 @@ class TestOptions:
         assert (first["status"], chosen["status"]) == ("ambiguous", "ok")
         silent = ask(self.QUESTION, system=system, request_id="c", now=START)
         assert (silent["status"], silent["sources"]) == ("ok", chosen["sources"])
+        assert first["default_applied"] is None
+        assert silent["default_applied"]["gate"] == "apply"
         assert silent["default_applied"]["field"].startswith("options:")
         assert [row["kind"] for row in logged(system, APPLICATIONS)] == ["options"]
-        undone = reply("c", "1", system=system, now=START)
+        undone = answered(system, "1", "c")
         assert set(undone["sources"]) == set(first["options"][0]["sources"])
-        assert system.audit is not None
-        votes = system.audit.rows()[0].candidate_votes
-        assert sorted(votes.values()) == [0.0, 1.0]
+        assert sorted(votes(system).values()) == [0.0, 1.0]
+        turns(system, "b", chosen)
+        turns(system, "c", silent, undone)
 
 
 @pytest.mark.parametrize("policy", [{}, ASKING], ids=["open", "asking"])
@@ -959,7 +901,6 @@ def test_a_week_is_rebuilt_from_the_log(
     """
     monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
     system, rng = opened(policy, cache=True), np.random.default_rng(7)
-    assert system.audit is not None
     questions = (
         WHO,
         QUI,
@@ -1001,31 +942,26 @@ def test_a_week_is_rebuilt_from_the_log(
                 kinds.add(
                     (
                         "reply",
-                        reply(f"q{number}", str(rng.choice(replies)), system=system, now=at)[
-                            "status"
-                        ],
+                        answered(system, str(rng.choice(replies)), f"q{number}", now=at)["status"],
                     )
                 )
     assert len(kinds) >= 6, kinds
     for number in range(50):
-        told = explain_request(f"q{number}", system.audit)
+        told = explain_request(f"q{number}", audit(system))
         assert told.rebuilt, (number, told.differences)
-    assert system.audit.rebuild() == system.audit.rows()
+    assert audit(system).rebuild() == audit(system).rows()
 
 
 def test_a_schedule_and_no_coin(opened: Callable[..., System]) -> None:
     """Between the thresholds each fifth request of a row is asked about (rule S5.5)."""
     system = opened()
     voted(system, 9.5, 1, field="excess", value="Storm and wind")
-    assert system.audit is not None
     seen = []
     for number in range(10):
-        row = system.audit.rows("excess")[0]
-        expected = asks(row, system.audit.learner)
+        row = audit(system).rows("excess")[0]
+        expected = asks(row, audit(system).learner)
         at = START + timedelta(minutes=number)
-        said = ask(
-            "What is the excess?", system=system, documents=[COVER], request_id=f"q{number}", now=at
-        )
+        said = put(system, "What is the excess?", COVER, f"q{number}", now=at)
         assert (said["clarification"] is not None) == expected
         assert (said["default_applied"] is not None) != expected
         seen.append(expected)
@@ -1037,13 +973,7 @@ def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., Sys
     system = opened()
     voted(system, 9.5, 1)
     for number in range(5):
-        said = ask(
-            WHO,
-            system=system,
-            documents=[ROLES],
-            request_id=f"q{number}",
-            now=START + timedelta(minutes=number),
-        )
+        said = put(system, WHO, ROLES, f"q{number}", now=START + timedelta(minutes=number))
         assert said["default_applied"] is not None
 
 
@@ -1053,8 +983,8 @@ def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[...
     Both are JSON, and a notebook shows the question's words.
     """
     system = opened()
-    asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
-    said = reply("q", "oui", system=system, now=START)
+    asked = put(system, QUI, FRENCH)
+    said = answered(system, "oui")
     for one in (asked, said):
         assert isinstance(one, Response)
         assert tuple(json.loads(one.json())) == KEYS
@@ -1068,8 +998,7 @@ def turns(system: System, request: str, *said: Response) -> None:
 
     Null is none.
     """
-    assert system.audit is not None
-    told = explain_request(request, system.audit)
+    told = explain_request(request, audit(system))
     assert told.rebuilt, told.differences
     named = [one["default_applied"] for one in said]
     assert [one.default_applied for one in told.decisions] == named
@@ -1094,12 +1023,8 @@ class TestCoherence:
         """Nothing was applied, whatever the user said."""
         system = opened()
         for request, words in (("a", "yes"), ("b", "toc"), ("c", "no"), ("d", "page 2")):
-            asked = ask(WHO, system=system, documents=[COVER], request_id=request, now=START)
-            replied = (
-                []
-                if asked["clarification"] is None
-                else [reply(request, words, system=system, now=START)]
-            )
+            asked = put(system, WHO, COVER, request)
+            replied = [] if asked["clarification"] is None else [answered(system, words, request)]
             turns(system, request, asked, *replied)
 
     def test_applied_and_corrected_or_confirmed(self, opened: Callable[..., System]) -> None:
@@ -1107,12 +1032,12 @@ class TestCoherence:
         system = opened()
         voted(system, 14.0, 0)
         for number, words in enumerate((None, "yes", "toc", "page 2", "another document")):
-            said = ask(WHO, system=system, documents=[ENGLISH], request_id=f"q{number}", now=START)
+            said = put(system, WHO, ENGLISH, f"q{number}")
             assert said["default_applied"] is not None or number > 2
             again = []
             if words is not None and (said["default_applied"] or said["clarification"]):
                 with contextlib.suppress(ValueError):
-                    again = [reply(f"q{number}", words, system=system, now=START)]
+                    again = [answered(system, words, f"q{number}")]
             turns(system, f"q{number}", said, *again)
 
     def test_tried_in_vain(
@@ -1124,11 +1049,11 @@ class TestCoherence:
         """
         system = opened()
         voted(system, 14.0, 0)
-        asked = ask(WHO, system=system, documents=[COVER], request_id="a", now=START)
+        asked = put(system, WHO, COVER, "a")
         assert (asked["status"], asked["default_applied"]) == ("ambiguous", None)
-        turns(system, "a", asked, reply("a", "toc", system=system, now=START))
+        turns(system, "a", asked, answered(system, "toc", "a"))
         monkeypatch.setattr(protocol_calls, "read_value", lambda *_, **__: None)
-        said = ask(WHO, system=system, documents=[ENGLISH], request_id="b", now=START)
+        said = put(system, WHO, ENGLISH, "b")
         assert said["default_applied"] is None
         turns(system, "b", said)
         assert [
@@ -1141,27 +1066,9 @@ class TestCoherence:
         """A default that filled in an answer which a gate refuses was applied, and is named."""
         system = opened({"generation": {"min_generation_confidence": 0.999}})
         voted(system, 14.0, 0)
-        said = ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+        said = put(system)
         assert (said["status"], said["default_applied"]["value"]) == ("refuse", "1")
         turns(system, "q", said)
-
-    def test_options(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
-        """A choice that settles options is named.
-
-        One that is undone by a reply is the user's own then.
-        """
-        monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
-        system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
-        system = system.replace(system.policy.replace("support.enabled", False))
-        first = ask(TestOptions.QUESTION, system=system, request_id="a", now=START)
-        turns(
-            system,
-            "b",
-            ask(TestOptions.QUESTION, system=system, selected_option=2, request_id="b", now=START),
-        )
-        silent = ask(TestOptions.QUESTION, system=system, request_id="c", now=START)
-        assert (first["default_applied"], silent["default_applied"]["gate"]) == (None, "apply")
-        turns(system, "c", silent, reply("c", "1", system=system, now=START))
 
     def test_stopped_before_its_decision(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
@@ -1175,43 +1082,36 @@ class TestCoherence:
         with monkeypatch.context() as patch:
             patch.setattr(AuditLog, "decided", _killed)
             with pytest.raises(KeyboardInterrupt):
-                ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
+                put(system)
         assert logged(system, APPLICATIONS) == []
-        voted_no = ask(WHO, system=system, documents=[ENGLISH], request_id="other", now=START)
-        reply("other", "toc", system=system, now=START)
+        voted_no = put(system, WHO, ENGLISH, "other")
+        answered(system, "toc", "other")
         assert voted_no["default_applied"] is not None
         turns(
             system,
             "q",
-            ask(
-                WHO,
-                system=system,
-                documents=[ENGLISH],
-                request_id="q",
-                now=START + timedelta(days=1),
-            ),
+            put(system, now=START + timedelta(days=1)),
         )
 
     def test_what_a_question_rests_on(self, opened: Callable[..., System]) -> None:
         """Audits of questions to users name models, parser, prompt, pack, learner and versions."""
         system = opened()
-        asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
-        assert system.audit is not None
-        audit = asked["clarification"]["audit"]
+        asked = put(system, QUI, FRENCH)
+        known = asked["clarification"]["audit"]
         assert {
-            name: audit[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")
+            name: known[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")
         } == {
             "parser": VERSION,
             "encoder": system.retriever.encoder.name,
             "pack": system.pack.digest,
-            "learner_rule": system.audit.learner.rule,
-            "learner": system.audit.digest,
+            "learner_rule": audit(system).learner.rule,
+            "learner": audit(system).digest,
         }
-        assert (audit["prompt_version"], audit["raglab"]) == (VERSION, version("raglab-toolkit"))
-        assert audit["policy_id"] == system.policy.policy_id
-        kept = explain_request("q", system.audit).clarification
+        assert (known["prompt_version"], known["raglab"]) == (VERSION, version("raglab-toolkit"))
+        assert known["policy_id"] == system.policy.policy_id
+        kept = explain_request("q", audit(system)).clarification
         assert kept is not None
-        assert kept["audit"] == audit
+        assert kept["audit"] == known
 
 
 class TestLanguage:
@@ -1231,8 +1131,7 @@ class TestLanguage:
         )
         assert said["refusal_reason"].startswith("similarité du passage le plus proche ")
         assert said["refusal_reason"].endswith(", en dessous de min_similarity 0.999")
-        assert system.audit is not None
-        told = explain_request("q", system.audit)
+        told = explain_request("q", audit(system))
         assert told.rebuilt, told.differences
         assert said["refusal_reason"] in str(told)
         english = ask("Is theft covered?", system=system, now=START)
@@ -1241,23 +1140,6 @@ class TestLanguage:
         own = opened(strict | {"refusal_message": "Nope."})
         assert ask("Le vol est-il couvert ?", system=own, now=START)["answer"] == "Nope."
 
-    def test_a_clarification(self, opened: Callable[..., System]) -> None:
-        """Why it asks, what it proposes, what it filled in."""
-        system = opened()
-        asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
-        assert asked["arm_reason"].endswith("aucune valeur par défaut n'a encore été apprise")
-        assert asked["clarification"]["proposed_default_reason"].startswith(
-            "C'est le premier candidat"
-        )
-        assert reply("q", "oui", system=system, now=START)["arm_reason"].startswith(
-            "l'assureur a été lu, sans recherche"
-        )
-        voted(system, 14.0, 0)
-        said = ask(QUI, system=system, documents=[FRENCH], request_id="r", now=START)
-        assert any(
-            "selon la valeur par défaut apprise pour schedule" in text for text in said["warnings"]
-        )
-
     def test_an_invalid_choice(self, opened: Callable[..., System]) -> None:
         """Is refused in its words, and derived as such."""
         system = opened()
@@ -1265,8 +1147,7 @@ class TestLanguage:
             "Le vol est-il couvert ?", system=system, selected_option=99, request_id="q", now=START
         )
         assert said["refusal_reason"] == "Choix invalide : 99"
-        assert system.audit is not None
-        assert explain_request("q", system.audit).rebuilt
+        assert explain_request("q", audit(system)).rebuilt
 
 
 def test_texts_older_than_the_setting_are_blanked_on_opening(
@@ -1274,7 +1155,7 @@ def test_texts_older_than_the_setting_are_blanked_on_opening(
 ) -> None:
     """RAGLAB_AUDIT_KEEP_DAYS: what was asked before is gone from the log, its decision stays."""
     # long ago by the clock
-    ask(QUI, system=opened(), documents=[FRENCH], request_id="old", now=START)
+    put(opened(), QUI, FRENCH, "old")
     monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
     system = opened()
     assert [row["question"] for row in logged(system, REQUESTS)] == [None]

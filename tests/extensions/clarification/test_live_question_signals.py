@@ -37,6 +37,7 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits, TraceData
 from raglab.words.packs import GENERIC
+from test_live_ask import opener
 from test_live_trace_building import (
     CASES,
     CORPUS,
@@ -286,12 +287,10 @@ class TestLive:
     ) -> None:
         """What a gate on a signal of the parser refuses in the replay, it refuses live."""
         del encoder
-        policy = Policy.from_mapping(GATED | {"l2": {"enabled": False}, "gap": {"enabled": False}})
+        stated = GATED | {"l2": {"enabled": False}, "gap": {"enabled": False}}
+        policy = Policy.from_mapping(stated)
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
-        build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-        system = System.open(
-            tmp_path / "index", policy=policy, cache=False, generator=Fixed(), audit=False
-        )
+        system = opener(tmp_path / "index", stated)(audit=False)
         replayed = decide(trace, policy)
         for row, case in enumerate(CASES[:3]):
             said = ask(case.query, system=system, documents=list(case.selected_sources))
@@ -304,22 +303,15 @@ class TestLive:
     ) -> None:
         """Confidence and support needed before answer choice are those of the recorded answers."""
         del encoder
-        policy = Policy.from_mapping(
-            {"signals": {"support": {"min": 0.5}}, "chosen": {"final_k": 2}}
-        )
+        stated = {"signals": {"support": {"min": 0.5}}, "chosen": {"final_k": 2}}
+        policy = Policy.from_mapping(stated)
         bare = build_trace(CORPUS, CASES[:4], cache=None, max_depth=1, **SMALL)
         place = NAMES.index("generation"), NAMES.index("support")
         stored = measured_tables(
             record_answers(bare, policy, Drawn(), Weighed()), policy
         ).evidence.signals
-        build_index(CORPUS, tmp_path / "index", cache=None, max_depth=1, **SMALL)
-        opening: dict[str, Any] = {
-            "cache": False,
-            "generator": Drawn(),
-            "scorer": Weighed(),
-            "audit": False,
-        }
-        system = System.open(tmp_path / "index", policy=policy, **opening)
+        opened = opener(tmp_path / "index", stated, Drawn(), max_depth=1)
+        system = opened(scorer=Weighed(), audit=False)
         for row, case in enumerate(CASES[:4]):
             walked = walk(
                 system.retriever.strategies["hybrid"], system.retriever.question(case.query), None
@@ -357,12 +349,9 @@ class TestLive:
             name: {"enabled": False}
             for name in ("l2", "gap", "similarity", "confidence", "support", "sufficiency")
         }
-        policy = Policy.from_mapping(open_gates | {"signals": {"generation": {"min": 0.5}}})
-        build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-        system = System.open(
-            tmp_path / "index", policy=policy, cache=False, generator=Counted(), audit=False
-        )
+        gate = {"signals": {"generation": {"min": 0.5}}}
+        system = opener(tmp_path / "index", open_gates, Counted())(gate, audit=False)
         said = ask("What is the motor excess?", system=system)
         assert (said["status"], said["answer"], len(asked)) == ("ok", "The excess is £250, 1.", 1)
-        stricter = system.replace(policy.replace("signals.generation.min", 0.95))
+        stricter = system.replace(system.policy.replace("signals.generation.min", 0.95))
         assert ask("What is the motor excess?", system=stricter)["refused"]

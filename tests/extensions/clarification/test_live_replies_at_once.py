@@ -16,18 +16,15 @@ from typing import Any
 
 import pytest
 
-from broker_documents import START
+from broker_documents import START, system_over
 from databases import Places, Server
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.replies import read_reply
-from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import Reply, ReplyRequest
-from raglab.live.system import System, build_index
+from raglab.live.system import System
 from raglab.store.log_tables import CHANGES, DECISIONS, REPLIES
-from raglab.store.policies import Policy
-from raglab.values import Chunk, Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.values import Chunk
 
 QUESTION, ROUNDS, PAIRS = "How much is the mooring?", 3, 12
 TEXT = """Prices
@@ -36,9 +33,6 @@ TEXT = """Prices
 | Winter mooring | £90 |
 | Summer mooring | £140 |
 | Guest mooring | £12 |"""
-GATES: dict[str, Any] = {
-    name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")
-}
 REFUSED = re.compile("must be the first to what was shown|takes one reply")
 
 
@@ -59,17 +53,10 @@ class Together:
 @pytest.fixture(scope="module")
 def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[System, Together]]:
     """Return a system over the price list of a harbour, and the reader that its replies meet at."""
-    place, together, words = tmp_path_factory.mktemp("harbour"), Together(), WordEncoder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
-        )
-        chunk = Chunk("a#1", TEXT, "prices.md", 1, tags={"doc_type": "price list"})
-        build_index(Corpus("harbour", (chunk,)), place / "i", arms=("hybrid",), cache=None, **SMALL)
-        about: dict[str, Any] = {"clarify": True, "cache": False, "reply_reader": together}
-        yield System.open(place / "i", policy=Policy.from_mapping(GATES), **about), together
+    place, together = tmp_path_factory.mktemp("harbour"), Together()
+    chunk = Chunk("a#1", TEXT, "prices.md", 1, tags={"doc_type": "price list"})
+    with system_over([chunk], place / "i", reply_reader=together) as opened:
+        yield opened, together
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -13,20 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker_documents import START
+from broker_documents import START, system_over
 from raglab.audit.log import AuditLog
-from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.response import Response
-from raglab.live.system import System, build_index
+from raglab.live.system import System
 from raglab.store.log_tables import CLARIFICATIONS
-from raglab.store.policies import Policy
-from raglab.values import Chunk, Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.values import Chunk
 
-GATES: dict[str, Any] = {
-    name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")
-}
 TEXTS = {
     "kennel.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit (dogs) | £15 |\n| Deposit (cats) "
     "| £9 |\n"
@@ -58,26 +52,19 @@ TAGS, VENDORS = {"doc_type": "paper"}, {"flying.md": {"vendor": "Kestrel School"
 @pytest.fixture(scope="module")
 def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Return a system over the papers of some clubs."""
-    place, words = tmp_path_factory.mktemp("club"), WordEncoder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
+    chunks = (
+        Chunk(
+            f"{name}#1",
+            text,
+            name,
+            1,
+            tags=TAGS | VENDORS.get(name, {}),
+            section=(text.split("\n")[0],),
         )
-        chunks = tuple(
-            Chunk(
-                f"{name}#1",
-                text,
-                name,
-                1,
-                tags=TAGS | VENDORS.get(name, {}),
-                section=(text.split("\n")[0],),
-            )
-            for name, text in TEXTS.items()
-        )
-        build_index(Corpus("club", chunks), place / "i", arms=("hybrid",), cache=None, **SMALL)
-        yield System.open(place / "i", policy=Policy.from_mapping(GATES), clarify=True, cache=False)
+        for name, text in TEXTS.items()
+    )
+    with system_over(chunks, tmp_path_factory.mktemp("club") / "i") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -9,15 +9,17 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from judge_server import KEY
 from judge_server import Reply as ServerReply
-from llama_server import QUIRKS, LlamaServer, llama_server
+from llama_server import (
+    QUIRKS,
+    LlamaServer,
+    server,  # noqa: F401
+)
 from raglab.answering.client import Completion, calls_end, estimate_tokens
 from raglab.answering.openai_client import OpenAIClient
 from raglab.extensions.clarification.model_calls import ModelCalls
@@ -198,15 +200,6 @@ def test_a_slow_model_is_told_when_nobody_waits() -> None:
     assert all(0.0 < left <= 0.05 for _, left in client.sent if isinstance(left, float))
     assert made.value("pet deposit", (EXAMPLE,)) == FieldValue("£250", "Pet deposit: £250")
     assert calls_end() == math.inf  # of the caller nothing is limited
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """Return a server of its own for each test, and a key in the environment."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with llama_server() as running:
-        yield running
 
 
 @pytest.mark.parametrize("reply", [quirk[0] for quirk in QUIRKS.values()], ids=list(QUIRKS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +16,15 @@ from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, DefaultLearner, asks, gate, lookup
 from raglab.extensions.clarification.question_texts import applied_default
 from raglab.replay import decide
-from test_audit_explanation import PASSES, POLICY, START, response
+from test_audit_explanation import (
+    PASSES,
+    POLICY,
+    START,
+    check_edited,
+    check_unreadable,
+    edit,
+    response,
+)
 from worlds import random_policies, random_trace
 
 DOCTYPE = "broker_contract"
@@ -249,15 +256,7 @@ class TestExplain:
     ) -> None:
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
-        assert explain_request("r1", log).rebuilt
-        log.close()
-        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            assert link.execute(change).rowcount > 0
-        link.close()
-        said = explain_request("r1", log)
-        assert not said.rebuilt
-        assert any(told in one for one in said.differences), said.differences
-        assert "NO" in str(said)
+        check_edited(log, tmp_path, change, told)
 
     @pytest.mark.parametrize(
         ("change", "damage"),
@@ -275,10 +274,7 @@ class TestExplain:
     ) -> None:
         """Is checked against the chain by verifying the whole log, not explaining one request."""
         answered(log, [PASSES])
-        log.close()
-        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            assert link.execute(change).rowcount > 0
-        link.close()
+        edit(log, tmp_path, change)
         said = explain_request("r1", log)
         assert said.rebuilt
         assert [damage in one for one in said.damage or ()] == [True] * bool(damage)
@@ -294,11 +290,4 @@ class TestExplain:
     def test_a_log_that_cannot_be_read(self, log: AuditLog, tmp_path: Path, change: str) -> None:
         """Values that are no JSON, or not of their kind, are told as such, without a stack."""
         answered(log, [PASSES])
-        log.close()
-        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            link.execute(change)
-        link.close()
-        with pytest.raises(
-            ValueError, match=r"rows of a log must be as they were written, .* were altered"
-        ):
-            explain_request("r1", log)
+        check_unreadable(log, tmp_path, change)

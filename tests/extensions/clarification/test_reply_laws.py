@@ -13,18 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_documents import START
+from broker_documents import START, system_over
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.protocol_calls import checked_reply
 from raglab.extensions.clarification.replies import read_reply
-from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, Reply, ReplyRequest
 from raglab.live.response import Response
-from raglab.live.system import System, build_index
-from raglab.store.policies import Policy
-from raglab.values import Chunk, Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.values import Chunk
 
 HALL = """Prices
 | Ticket | Child | Adult | Senior |
@@ -525,21 +521,8 @@ class TestLaws:
 @pytest.fixture
 def put(tmp_path: Path) -> Iterator[Callable[..., tuple[Response, dict[str, float]]]]:
     """Return what asks the hall, gives replies, and returns the last response with the votes."""
-    words = WordEncoder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
-        )
-        chunk = Chunk(
-            "hall#1", HALL, "hall.md", 1, tags={"doc_type": "leaflet"}, section=("Prices",)
-        )
-        build_index(Corpus("hall", (chunk,)), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
-        gates = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
-        opened = System.open(
-            tmp_path / "i", policy=Policy.from_mapping(gates), clarify=True, cache=False
-        )
+    chunk = Chunk("hall#1", HALL, "hall.md", 1, tags={"doc_type": "leaflet"}, section=("Prices",))
+    with system_over([chunk], tmp_path / "i") as opened:
 
         def exchange(question: str, *texts: str) -> tuple[Response, dict[str, float]]:
             system = replace(

@@ -13,18 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_documents import system_over
 from raglab.extensions.clarification.field_values import read_value
 from raglab.extensions.clarification.gap_candidates import clear_statement, unmet
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.extensions.clarification.statements import statements
-from raglab.live import trace_building
 from raglab.live.ask import ask, reply
-from raglab.live.system import System, build_index
-from raglab.store.policies import Policy
-from raglab.values import Chunk, Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.live.system import System
+from raglab.values import Chunk
 
 HALL = """## Entry
 | Ticket | Adult | Child under 14 | Time allowed |
@@ -268,21 +266,9 @@ class TestSeveral:
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
     """Return a system over the paper of a hall."""
-    chunks = (Chunk("a.md#1-0", HALL, "a.md", 1, tags={"version": "2025"}),)
-    words = WordEncoder()
-    open_gates = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
-        )
-        build_index(
-            Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL
-        )
-        yield System.open(
-            tmp_path / "index", policy=Policy.from_mapping(open_gates), cache=False, clarify=True
-        )
+    chunk = Chunk("a.md#1-0", HALL, "a.md", 1, tags={"version": "2025"})
+    with system_over([chunk], tmp_path / "index") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(

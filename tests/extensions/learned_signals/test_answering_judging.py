@@ -7,14 +7,22 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
-from llama_server import QUIRKS, SURE, LlamaServer, llama_server
+from judge_server import (
+    KEY,
+    JudgeServer,
+    Reply,
+    completion,
+    graded,
+    server,  # noqa: F401
+    true_score,
+)
+from llama_server import QUIRKS, SURE, LlamaServer
+from llama_server import server as llama  # noqa: F401
 from raglab.answering.client import Capabilities, Completion, Message, TokenScore, estimate_tokens
 from raglab.answering.metered_client import OVERHEAD, RequestBudget, TokenCount
 from raglab.answering.openai_client import OpenAIClient
@@ -103,16 +111,6 @@ def test_a_budget_knows_its_price_and_refuses_what_means_nothing() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             RequestBudget(**wrong)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeServer]:
-    """A judge's server, its key in the environment, and a place for what is kept of servers."""
-    pytest.importorskip("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with judge_server() as running:
-        yield running
 
 
 def client(server: JudgeServer, **changes: Any) -> OpenAIClient:
@@ -454,16 +452,6 @@ def test_other_statistics_tell_of_one_token() -> None:
         ValueError, match="statistic must be one of mean, least, first, got 'median'"
     ):
         likelihood_scorer(scored, NO_BUDGET, statistic="median")  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """A server of its own for each test."""
-    pytest.importorskip("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-    with llama_server() as running:
-        yield running
 
 
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)

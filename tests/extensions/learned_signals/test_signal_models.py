@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,15 @@ import pandas as pd
 import pytest
 
 import raglab
-from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
+from judge_server import (
+    KEY,
+    JudgeServer,
+    Reply,
+    completion,
+    graded,
+    server,  # noqa: F401
+    true_score,
+)
 from raglab.answering.client import Capabilities
 from raglab.answering.metered_client import RequestBudget
 from raglab.answering.openai_client import OpenAIClient
@@ -177,15 +185,6 @@ def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
     )
     assert found["span"][0] in "the policy cover fire water"
     assert found["passage"].tolist()[1] == -1
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[JudgeServer]:
-    """A judge's server, and its key in the environment."""
-    pytest.importorskip("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with judge_server() as running:
-        yield running
 
 
 def client(server: JudgeServer, **settings: Any) -> OpenAIClient:
