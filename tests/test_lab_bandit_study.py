@@ -150,7 +150,6 @@ def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
     met = world(np.tile(VALUE, (5, 1)))
     found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
     one = system.run_earnings(found, met)
-    assert found.case is not None
     np.testing.assert_allclose(one.value.sum(axis=1), found.value[:, -1])
     assert one.n.sum(axis=1).tolist() == [80.0] * 3
     by_hand = np.array(

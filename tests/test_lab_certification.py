@@ -523,7 +523,6 @@ def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
     shallow = certify_policy(trace, POLICY.replace("refine.max_depth", 0), targets=RISK)
     assert not any("refine.max_depth" in note for note in shallow.notes)
     best = certify_best(trace, POLICY, targets=RISK).policy
-    assert best is not None
     assert best.refine.max_depth == 0
 
 
@@ -545,7 +544,6 @@ def test_an_expected_cost_is_certified(trace: Trace) -> None:
     The check reads the same.
     """
     found = certify_best(trace, POLICY, targets={"expected_cost": 0.8}, costs=COSTS, paths=ONE)
-    assert found.policy is not None
     (promise,) = found.certificate.promises
     paid = _paid(trace.split("certify"), found.policy, COSTS)
     assert (promise.name, promise.n) == ("expected_cost", 250)
@@ -575,7 +573,6 @@ def test_costs_of_nothing_and_one_are_tested_exactly(trace: Trace) -> None:
     Exact binomial, and the bound is that of the failed contracts.
     """
     found = certify_best(trace, POLICY, targets={"expected_cost": 0.5}, paths=ONE)
-    assert found.policy is not None
     (promise,) = found.certificate.promises
     assert isinstance(promise.k, int)
     assert promise.k == round(_paid(trace.split("certify"), found.policy, None).sum())
@@ -687,7 +684,6 @@ def test_a_certificate_that_rests_on_asking_says_so() -> None:
     """
     trace = labelled(0, SPLITS)
     free = certify_best(trace, POLICY, targets={"false_refusal_rate": 0.4}, paths=ONE)
-    assert free.policy is not None
     assert free.certificate.free == ("always-answer", "always-ask")
     assert free.certificate.rests_on_asking
     assert "always-ask would keep every target too" in free.notes[0]
@@ -1057,7 +1053,6 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
 def test_a_certificate_says_which_schema_it_is_of(certified: Policy) -> None:
     """One of an older trace schema, and one that does not say, are told when they are checked."""
     earned = certified.certificate
-    assert earned is not None
     assert earned["schema_version"] == SCHEMA_VERSION
     unstated = {name: value for name, value in earned.items() if name != "schema_version"}
     for older, said in (

@@ -78,7 +78,6 @@ def test_the_policy_carries_the_curve() -> None:
     trace, chosen = world(4)
     fitted = calibrate_answers(trace, chosen)
     knots = fitted.policy.generation.calibration
-    assert knots is not None
     assert knots.fitted_on
     assert (np.diff(knots.y) >= 0).all()
     after = answer_outcomes(trace, fitted.policy)

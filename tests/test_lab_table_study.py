@@ -127,7 +127,6 @@ class TestSplit:
             frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given"
         )
         part = table_rows(table, np.array([5, 7]))
-        assert part.delay is not None
         assert (part.delay.tolist(), part.cost.tolist()) == ([5, 7], table.cost[[5, 7]].tolist())
         assert part.features.tolist() == table.features[[5, 7]].tolist()
 
@@ -236,7 +235,6 @@ class TestBudget:
         result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)
         assert (result.trials["feasible"] == (result.trials["spend"] <= 1.02 * 0.6)).all()
         assert result.trials["feasible"].any()
-        assert result.budget is not None
         assert result.budget == Budget(0.6, "cents", price=result.price, step=result.budget.step)
         assert result.trials["step"].iloc[0] == Budget(0.6).step
         assert any("pacer" in note for note in result.notes)
@@ -253,7 +251,6 @@ class TestBudget:
         sizes: dict[str, Any] = {"rounds": 120, "replications": 20, "seed": 1}
         played = run(Bandit("thompson_nig"), later.priced(0.0), budget=0.6, **sizes)
         row = rows(result.comparison).loc[UNTUNED]
-        assert played.spend is not None
         assert row["reward"] == pytest.approx(played.gross[:, -1].mean() / 120)
         assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert row["spend_low"] < row["spend"] < row["spend_high"]

@@ -333,7 +333,6 @@ def test_a_certificate_on_the_same_cases_is_divided_and_counted(
     assert result.certified
     assert (result.look, result.delta, result.hypotheses) == (2, 0.05, m)
     rows = result.policy.certificate
-    assert rows is not None
     assert (rows["looks"], rows["delta"], rows["budget"], rows["hypotheses"]) == (2, 0.05, 0.1, m)
     assert rows["spent"] == pytest.approx(0.15)
     assert certificate_defect(result.policy) == ""
@@ -376,7 +375,6 @@ def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Pat
     """
     looks = tmp_path / "looks.jsonl"
     chosen = certify_best(old, free_policy(), targets=RISK, paths=PATHS, looks=looks).policy
-    assert chosen is not None
     m = chosen.certificate["hypotheses"]  # type: ignore[index]
     bare = free_policy(
         similarity={"enabled": True, "min_similarity": chosen.value(PATHS[0])}
@@ -632,8 +630,6 @@ def test_the_report_split_judges_both(old: Trace, certified: Policy) -> None:
     Mapped thresholds decide as before, the old ones answer much less.
     """
     result = rescale_thresholds(old, certified, to=upgraded(old, 8.0, 0.1))
-    assert result.judged is not None
-    assert result.unmapped is not None
     before = sweep(old.split("report"), [certified])["coverage"].iloc[0]
     assert result.judged.coverage == pytest.approx(before, abs=0.05)
     assert result.unmapped.coverage < before / 2

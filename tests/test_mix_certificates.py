@@ -266,7 +266,6 @@ def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
     assert fixed.certificate.delta == 0.1
     assert (fixed.certificate.mix or {})["delta"] == 0.02
     again = stated_mix(fixed.certificate.rows)
-    assert again is not None
     assert again.shares == with_none.shares
     assert len(again.corners) == 2
     stated = certify_policy(trace, POLICY, targets=RISK, delta=0.08, mix=dict(with_none.shares))
@@ -454,7 +453,6 @@ def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
 ) -> None:
     """An estimated one is to be estimated again."""
     mapped = rescale_thresholds(trace, certified.policy, to=trace)
-    assert mapped.certification is not None
     assert mapped.certification.certificate.mix == MIX
     rows = certified.policy.certificate
     guessed = certified.policy.replace("certificate", rows | {"mix": MIX | {"delta": 0.05}})
