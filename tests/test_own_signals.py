@@ -263,23 +263,16 @@ def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
     """With the signal, the rule and the case."""
     with pytest.raises(InputError, match=f"signal judge: .*{rule}"):
         three().with_signal("judge", values, **SURE)
-
-
-@pytest.mark.parametrize(
-    ("more", "rule"),
-    [
+    for more, told in (
         ({"higher": "better"}, "higher of signal judge must be one of surer, ask, got 'better'"),
         ({"stage": "reply"}, "stage of signal judge must be one of query, hits, answer"),
         ({"missing": "maybe"}, "missing of signal judge must be one of fires, passes"),
         ({"unit": ""}, "a unit must be a text of 1 to 200"),
         ({"unit": "x" * 300}, "a unit must be a text of 1 to 200"),
         ({"version": "1\n2"}, "version of signal judge must be a text"),
-    ],
-)
-def test_a_declaration_that_is_none_is_refused(more: dict[str, Any], rule: str) -> None:
-    """With what it may be."""
-    with pytest.raises(ValueError, match=rule):
-        three().with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
+    ):
+        with pytest.raises(ValueError, match=told):
+            three().with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
 
 
 @pytest.mark.parametrize(
