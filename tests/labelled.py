@@ -107,3 +107,8 @@ def shuffled(trace: Trace, seed: int) -> Trace:
 def rows_of(trace: Trace, keep: Sequence[bool] | NDArray[np.bool_]) -> Trace:
     """The cases where a mask holds."""
     return trace.subset(np.flatnonzero(keep))
+
+
+def noted(notes: Sequence[str], *words: str) -> bool:
+    """Whether one of the notes has all of these words."""
+    return any(all(word in note for word in words) for note in notes)

@@ -233,8 +233,6 @@ def test_notes_say_what_the_intervals_are_of_and_what_flatters() -> None:
     sizes: dict[str, Any] = {"rounds": 80, "replications": 5, "n_boot": 40}
     result = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), **sizes)
     assert "fresh tables of 60 cases" in result.notes[0]
-    assert "on 10 tables drawn from them, and on 10 " in result.notes[0]
-    assert "40 replications" in result.notes[0]
     assert "was chosen on the 60 cases that it is judged on" in result.notes[1]
     own, elsewhere = (float(word) for word in result.notes[1].split() if word.startswith("0."))
     assert own > elsewhere

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 import raglab
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, noted
 from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
 from raglab.decision.measurement import measured_tables
 from raglab.gating.expected_cost import (
@@ -159,10 +159,6 @@ class TestSpread:
             max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0)
             < 0.5
         )
-
-    def test_a_prior_without_spread_gives_the_common_policy(self) -> None:
-        """Whatever the cases say."""
-        assert fit_groups(*_groups([-2.0, 2.0], 200, 1), spreads=(0.0,)).bias == {}
 
     @settings(max_examples=20, deadline=None)
     @given(st.permutations(range(4)), st.integers(0, 100))
@@ -483,8 +479,8 @@ class TestStudy:
         assert policies[0].decision.model.groups == grouped.decision.model.groups
         costs = [result.costs["cross_validated"]["expected cost"] for result in results]
         assert costs[0] < costs[1]
-        assert any("'tiny' (15)" in note for note in results[0].notes)
-        assert not any("tenant" in note for note in results[1].notes)
+        assert noted(results[0].notes, "'tiny' (15)")
+        assert not noted(results[1].notes, "tenant")
         assert results[0].selection_settings["group"] == "tenant"
         assert "group" not in results[1].selection_settings
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelled import noted
 from raglab import reward
 from raglab.bandit import Bandit, Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table, headline
@@ -65,8 +66,8 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() ->
     assert (simulation[UNIFORM]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
     assert audit.notes[0].startswith("thompson_beta on this reward ends at 0.")
     assert "misleads" in audit.notes[0]
-    assert any("yet the learner does not gain by it" in note for note in audit.notes)
-    assert not any("better than a coin" in note for note in audit.notes)
+    assert noted(audit.notes, "yet the learner does not gain by it")
+    assert not noted(audit.notes, "better than a coin")
 
 
 @pytest.mark.parametrize("bandit", ["thompson_nig", Bandit(threshold=0.55)])
@@ -77,7 +78,7 @@ def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandi
     audit = audit_rewards(world, bandit=bandit, **SMALL)
     assert rows_of(audit)[UNIFORM]["verdict"] == "helps"
     assert "the reward helps it" in audit.notes[0]
-    assert not any("does not gain" in note for note in audit.notes)
+    assert not noted(audit.notes, "does not gain")
 
 
 def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offered() -> None:
@@ -86,7 +87,7 @@ def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offe
     assert note.startswith("1480 of 1500 rewards lie above the threshold 0.5")
     assert f"{MEDIAN}, 0.550 here" in note
     others = audit_rewards(misleading(), bandit="thompson_nig", **SMALL).notes
-    assert not any(MEDIAN in note for note in others)
+    assert not noted(others, MEDIAN)
 
 
 def test_typical_rewards_at_the_threshold_are_counted() -> None:
@@ -94,11 +95,9 @@ def test_typical_rewards_at_the_threshold_are_counted() -> None:
     rng = np.random.default_rng(0)
     value = (rng.random((200, 2)) < 0.5).astype(float)
     audit = audit_rewards(table_of(value, 0.48 + 0.032 * value), **SMALL)
-    assert any(
-        "400 of 400 rewards lie within 0.05 of the threshold 0.5" in note for note in audit.notes
-    )
+    assert noted(audit.notes, "400 of 400 rewards lie within 0.05 of the threshold 0.5")
     apart = audit_rewards(table_of(value, 0.2 + 0.6 * value), **SMALL)
-    assert not any(MEDIAN in note for note in apart.notes)
+    assert not noted(apart.notes, MEDIAN)
 
 
 def test_chance_is_not_told_apart_from_uniform() -> None:
@@ -275,7 +274,7 @@ def test_missing_rewards_and_masks_are_audited() -> None:
     mask[10:, 0] = False
     audit = audit_table(world._replace(reward=rewards, mask=mask), **SMALL, tables=10)
     assert audit.arms["n"].tolist() == [10, 100, 100]
-    assert any("10 of 210 rows have no reward." in note for note in audit.notes)
+    assert noted(audit.notes, "10 of 210 rows have no reward.")
 
 
 def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:

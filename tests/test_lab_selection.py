@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from types import SimpleNamespace
 
@@ -343,7 +344,7 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
         case._replace(split="tune" if row < cut else "report")
         for row, case in enumerate(trace.cases)
     )
-    parted = type(trace)(split, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    parted = replace(trace, cases=split)
     own = Policy.load().replace("similarity.min_similarity", 0.5, "refine.max_depth", 0)
     by_chain = tune(parted, rule="chain", trials=16, batch_size=8)
     competing = by_chain.costs.index[by_chain.costs["competes"]]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, noted
 from raglab import metrics
 from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
 from raglab.lab.certification import certify_best, certify_policy
@@ -433,9 +433,9 @@ def test_few_cases_of_a_label_are_said() -> None:
     trace = three_labels()
     few = trace.subset([*range(20), *range(20, 24), *range(30, 40)])
     notes = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9}).notes
-    assert any("few cases: 4 refuse." in note for note in notes)
+    assert noted(notes, "few cases: 4 refuse.")
     none = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.0}).notes
-    assert not any("few cases" in note for note in none)
+    assert not noted(none, "few cases")
 
 
 def test_the_direction_follows_the_label_that_loses_more() -> None:
@@ -445,7 +445,7 @@ def test_the_direction_follows_the_label_that_loses_more() -> None:
         trace, always_answer(POLICY), targets={"hallucination_rate": 0.4}, mix={"ok": 0.8}
     )
     assert result.policy is not None
-    assert any("stays true with more ok" in note for note in result.notes)
+    assert noted(result.notes, "stays true with more ok")
 
 
 def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
@@ -458,4 +458,4 @@ def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
     guessed = certified.policy.replace("certificate", rows | {"mix": MIX | {"delta": 0.05}})
     refused = rescale_thresholds(trace, guessed, to=trace)
     assert refused.certification is None
-    assert any("estimate" in text for text in refused.missing)
+    assert noted(refused.missing, "estimate")

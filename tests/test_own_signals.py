@@ -57,6 +57,14 @@ def three() -> Trace:
     return stored(trace_of(*[(ask(), [[Hit(0.5)]])] * 3))
 
 
+VALUES = [0.1, 0.2, 0.3]
+
+
+def judged_three(**more: Any) -> Trace:
+    """The three cases with a signal."""
+    return three().with_signal("judge", VALUES, **SURE | more)
+
+
 def with_own(trace: TraceData, seed: int) -> Trace:
     """The trace with three signals of its own on a coarse grid, a tenth missing.
 
@@ -161,14 +169,14 @@ def test_without_hits_only_what_the_query_tells_counts() -> None:
 def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration() -> None:
     """Each changes it; the same again is the same trace."""
     bare = three()
-    first = bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    first = bare.with_signal("judge", VALUES, **SURE)
     others = [
         bare,
-        bare.with_signal("judges", [0.1, 0.2, 0.3], **SURE),
+        bare.with_signal("judges", VALUES, **SURE),
         bare.with_signal("judge", [0.1, 0.2, 0.4], **SURE),
         bare.with_signal("judge", [0.1, 0.2, np.nan], **SURE),
         *(
-            bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
+            bare.with_signal("judge", VALUES, **SURE | more)
             for more in (
                 {"higher": "ask"},
                 {"unit": "share"},
@@ -180,8 +188,8 @@ def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration(
         ),
     ]
     assert len({trace.fingerprint for trace in (first, *others)}) == len(others) + 1
-    assert first.fingerprint == bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE).fingerprint
-    assert first.with_signal("judge", [0.1, 0.2, 0.3], **SURE) is first
+    assert first.fingerprint == bare.with_signal("judge", VALUES, **SURE).fingerprint
+    assert first.with_signal("judge", VALUES, **SURE) is first
     again = first.with_signal("judge", [0.9, 0.2, 0.3], **SURE)
     assert again.signals == ("judge",)
     assert again.signal("judge").iloc[0] == 0.9
@@ -206,7 +214,7 @@ def test_a_stored_trace_decides_as_before_and_has_the_same_bytes(tmp_path: Path)
 
 def test_parts_keep_their_rows() -> None:
     """A subset in any order, a split."""
-    trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    trace = judged_three()
     assert trace.subset([2, 0]).signal("judge").to_dict() == {"q2": 0.3, "q0": 0.1}
     cases = tuple(
         case._replace(split=name)
@@ -236,7 +244,7 @@ def test_decisions_show_the_signals_of_the_trace() -> None:
 def test_what_is_no_name_is_refused(name: Any) -> None:
     """In one short line that says what a name is."""
     with pytest.raises(ValueError, match=r"rename it, as in") as told:
-        three().with_signal(name, [0.1, 0.2, 0.3], **SURE)
+        three().with_signal(name, VALUES, **SURE)
     assert len(str(told.value)) < 300
 
 
@@ -272,7 +280,7 @@ def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
         ({"version": "1\n2"}, "version of signal judge must be a text"),
     ):
         with pytest.raises(ValueError, match=told):
-            three().with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
+            judged_three(**more)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +327,7 @@ GOOD = declaration(own_signal("judge", higher="surer", unit="probability"))
 )
 def test_a_forged_declaration_in_a_file_is_refused(tmp_path: Path, forged: Any) -> None:
     """Of a file whose hashes are right, before anything is decided."""
-    trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    trace = judged_three()
     bad = replace(trace, meta={**trace.meta, "signals": forged})
     write(trace_table(bad, trace_head(bad, content_hash(bad))), tmp_path / "t.parquet")
     with pytest.raises(
@@ -330,7 +338,7 @@ def test_a_forged_declaration_in_a_file_is_refused(tmp_path: Path, forged: Any) 
 
 def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
     """By name, with what there is and how to get it; off, it asks for nothing."""
-    trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    trace = judged_three()
     gated = policy(signals={"judges": {"min": 0.5}})
     with pytest.raises(
         ValueError, match=r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?"

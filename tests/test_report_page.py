@@ -50,7 +50,7 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.signal_audit import CONSTANT
-from raglab.lab.slice_rates import ranking, slices
+from raglab.lab.slice_rates import slices
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.traffic_review import review
 from raglab.store.policies import Policy
@@ -444,47 +444,6 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
 
 
-def test_ranking_by_head() -> None:
-    """Expected source first for one case and second for another.
-
-    hit@1 0.5, nDCG@10 the mean of 1 and 1/log2(3).
-    """
-    trace = some_trace(
-        [("one", "ok", 0.3, 0.9), ("two", "ok", 0.3, 0.9), ("three", "refuse", 0.3, 0.9)]
-    )
-    cases = (
-        trace.cases[0],
-        trace.cases[1]._replace(expect_sources=(), expect_sources_any=("b.md",)),
-        trace.cases[2],
-    )
-    found = ranking(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta))
-    assert found["order"].tolist() == ["final", "fused (s_hybrid)"]
-    assert found["n"].tolist() == [2, 2]
-    assert found.iloc[0][["hit@1", "hit@5", "hit@20"]].tolist() == [0.5, 1.0, 1.0]
-    assert found.iloc[0]["nDCG@10"] == pytest.approx((1 + 1 / np.log2(3)) / 2)
-
-
-def test_ranking_reads_the_arm_s_order() -> None:
-    """With the ranks turned round the last hit is first; the fused order is free of the rank."""
-    trace = some_trace([("one", "ok", 0.3, 0.9)])
-    turned = TraceData(
-        trace.cases,
-        trace.chunks,
-        trace.arms,
-        trace.hits._replace(rank=trace.hits.rank[..., ::-1]),
-        None,
-        trace.meta,
-    )
-    assert ranking(turned)["hit@1"].tolist() == [0.0, 1.0]
-
-
-def test_ranking_of_no_expected_source_is_missing() -> None:
-    """Without expected sources every measure is NaN, over 0 cases."""
-    found = ranking(some_trace([("one", "refuse", 0.3, 0.9)])).iloc[0]
-    assert found["n"] == 0
-    assert np.isnan(found[["hit@1", "hit@5", "hit@20", "nDCG@10"]].to_numpy(dtype=float)).all()
-
-
 @pytest.mark.parametrize("path", list(replay.SWEPT))
 def test_every_threshold_has_a_unit(path: str) -> None:
     """A unit is what the policy's own schema says of the field."""
@@ -547,7 +506,8 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     chunks = tuple(
         one._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for one in made.chunks
     )
-    hostile = TraceData(cases, chunks, made.arms, made.hits, None, {**made.meta, "corpus": MARKUP})
+    meta = {**made.meta, "corpus": MARKUP}
+    hostile = replace(made, cases=cases, chunks=chunks, meta=meta)
     these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
     tuned = f"{MARKUP} a"
     text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP])
