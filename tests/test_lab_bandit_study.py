@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from arms import HYBRID_MS, ITERATIVE_MS, two_arms
-from labelled import noted
+from labelled import noted, unsplit
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
 from raglab.bandit.simulation import run
@@ -414,12 +414,7 @@ def test_a_budget_that_nothing_keeps_is_said() -> None:
 
 def test_without_splits_it_says_that_it_flatters() -> None:
     """Tuned and judged on the same cases."""
-    trace = two_arms(20)
-    plain = trace.subset(range(20))
-    cases = tuple(case._replace(split=None) for case in plain.cases)
-    more = {"latency": plain.latency, "vectors": plain.vectors}
-    same = type(trace)(cases, plain.chunks, plain.arms, plain.hits, None, trace.meta, **more)
-    found = tune_bandit(same, POLICY, **(SMALL | {"trials": 2}))
+    found = tune_bandit(unsplit(two_arms(20)), POLICY, **(SMALL | {"trials": 2}))
     assert "flatter" in found.notes[0]
 
 

@@ -5,14 +5,13 @@ What a model was fitted on is refused.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from labelled import free_policy, labelled, noted
+from labelled import free_policy, labelled, noted, relabelled
 from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -105,8 +104,7 @@ def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace
         one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread)
         for one in family[1:]
     )
-    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
-    assert grid(replace(pilot, cases=cases), own) == family
+    assert grid(relabelled(pilot, "tune"), own) == family
 
 
 @pytest.mark.parametrize(
@@ -143,8 +141,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
     )
     assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
-    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
-    assert grid(replace(pilot, cases=cases), off) == family
+    assert grid(relabelled(pilot, "tune"), off) == family
     monkeypatch.setattr("raglab.lab.certification_families.MOST", 5)
     few = {one.decision.ratio for one in grid(pilot, off)}
     assert len(few) == 5
@@ -234,13 +231,7 @@ def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(tr
 
     With other labels there, the same ratios stand in the same order.
     """
-    cases = tuple(
-        case._replace(expect_status="refuse", expect_sources=())
-        if case.split == "certify"
-        else case
-        for case in trace.cases
-    )
-    other = replace(trace, cases=cases)
+    other = relabelled(trace, "certify")
     one, two = (
         certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other)
     )

@@ -50,15 +50,8 @@ def test_a_worse_policy_is_called_worse() -> None:
         pytest.approx(2 / 2**12),
         -1.0,
     )
-    text = contest_sentence(found)
-    assert text.startswith(
-        "tuned against always-answer (incumbent): tuned is worse than always-answer; of expected"
-    )
-    assert "it saves -1.000 [-1.000, -0.471], p = 0.000488" in text
-    assert (
-        worse_sentence([found], 12)
-        == "On the 12 judged cases tuned is worse than always-answer: do not use it."
-    )
+    assert "-1.000 [-1.000, -0.471], p = 0.000488" in contest_sentence(found)
+    assert "tuned is worse than always-answer" in worse_sentence([found], 12)
     assert contest_record(found)["verdict"] == "worse"
 
 

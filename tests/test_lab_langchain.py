@@ -50,6 +50,7 @@ CASES = (
     Case("b", "theft flood", "ambiguous", expect_option=2),
     Case("c", "tea", "refuse"),
 )
+NEAR = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
 HALF = float(np.sqrt(0.5))
 RELEVANCE: dict[str, Any] = {
     "relevance": {"column": "score", "higher": "surer", "unit": "probability"}
@@ -145,10 +146,7 @@ class TestVectorStore:
         )
         assert trace.hits.l2[0, 0, 0] == pytest.approx([0.0, 2.0 - 2.0 * HALF])
         assert np.isnan(trace.hits.s_rerank).all()
-        policy = PolicyData.from_mapping(
-            {"confidence": {"enabled": False}, "gap": {"enabled": False}}
-        )
-        said = decide(trace, policy).frame()
+        said = decide(trace, NEAR).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse"]
         assert said["sources"].tolist()[0] == ["docs/home.md#1", "docs/home.md#2"]
 
@@ -440,10 +438,7 @@ class TestScoresAlone:
             store, [Case("a", "excess"), Case("b", "tea")], distance="cosine"
         )
         assert [case.expect_status for case in trace.cases] == [None, None]
-        policy = PolicyData.from_mapping(
-            {"confidence": {"enabled": False}, "gap": {"enabled": False}}
-        )
-        assert decide(trace, policy).frame()["status"].tolist() == ["ok", "refuse"]
+        assert decide(trace, NEAR).frame()["status"].tolist() == ["ok", "refuse"]
 
     def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
         """A text, infinity, a frame's own name, the score of what has none stop, and are named."""

@@ -172,6 +172,8 @@ def test_the_same_seed_gives_the_same_audit() -> None:
     one, two, other = (audited(value, margin, mask, seed=seed) for seed in (0, 0, 1))
     pd.testing.assert_frame_equal(one.correlations, two.correlations)
     pd.testing.assert_frame_equal(one.arms, two.arms)
+    pd.testing.assert_frame_equal(one.simulation, two.simulation)
+    assert not one.simulation.equals(other.simulation)
     assert one.correlations["pearson"].equals(other.correlations["pearson"])
     assert not one.correlations["pearson_low"].equals(other.correlations["pearson_low"])
 

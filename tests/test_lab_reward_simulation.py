@@ -118,12 +118,6 @@ def test_chance_is_not_told_apart_from_uniform() -> None:
     ("difference", "low", "high", "sentence"),
     [
         (
-            -0.004,
-            -0.007,
-            -0.001,
-            "below uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that",
-        ),
-        (
             0.004,
             0.001,
             0.007,
@@ -224,17 +218,6 @@ def test_one_arm_earns_its_mean() -> None:
     assert result["value"].tolist() == pytest.approx([4.5, 4.5])
     assert result["difference"].iloc[1] == pytest.approx(0.0)
     assert result["verdict"].iloc[1] == "not told apart"
-
-
-def test_the_same_seed_gives_the_same_comparison() -> None:
-    """Bit for bit; another seed moves the interval."""
-    plans = {UNIFORM: np.full((500, 3), 1 / 3)}
-    one, two, third = (
-        simulate_learner(misleading(), Bandit(), plans, SimulationSizes(50, 5, 20, seed=seed))
-        for seed in (1, 1, 2)
-    )
-    assert one.equals(two)
-    assert one["value_low"].iloc[1] != third["value_low"].iloc[1]
 
 
 def test_a_learner_starts_again_on_every_resampled_table() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import raglab
 from raglab.lab.signal_audit import (
     CONSTANT,
     EVERYWHERE,
@@ -285,11 +284,3 @@ def test_as_many_as_it_needs_are_enough(folds: int, count: int) -> None:
     for few in (rows[1:], rows[:-1]):
         with pytest.raises(ValueError, match=f"at least {count} cases"):
             audit_signals(trace.subset(np.array(few)), CHOSEN, folds=folds, repeats=1)
-    if folds in {3, 10}:
-        text = " ".join((audit_signals.__doc__ or "").split())
-        assert f"{folds} folds {'need ' if folds == 10 else ''}{count} of each" in text
-
-
-def test_it_is_public() -> None:
-    """By the package's name."""
-    assert raglab.audit_signals is audit_signals

@@ -256,10 +256,15 @@ def test_rates_within_a_label_do_not_move(trace: Trace) -> None:
     assert mixed.label_needs == {}
 
 
+def drawn_mix(delta: float, *hits: int, **more: Any) -> Any:
+    """Mix of 300 drawn requests of each label."""
+    drawn: Any = (tuple(Stratum(300, 300, n) for n in hits),)
+    return estimated_mix(drawn, delta, is_finite=False, **more)
+
+
 def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
     """Unless its own is stated; nothing must be left of delta for the test: an error."""
-    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 15, 0)),)
-    estimate: Any = estimated_mix(drawn, 0.02, is_finite=False)  # type: ignore[arg-type]
+    estimate = drawn_mix(0.02, 285, 15, 0)
     estimate = replace(estimate, high=(estimate.high[0], estimate.high[1], 0.0))
     with_none = replace(estimate, strata=(), is_fixed=True)
     fixed = certify_policy(trace, POLICY, targets=RISK, mix=with_none)
@@ -277,8 +282,7 @@ def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
 def test_half_of_the_error_where_the_counts_are_known() -> None:
     """Three labels of which each has a case."""
     trace = three_labels()
-    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 10, 5)),)
-    estimate = estimated_mix(drawn, 0.3, is_finite=False)  # type: ignore[arg-type]
+    estimate = drawn_mix(0.3, 285, 10, 5)
     result = certify_policy(trace, POLICY, targets=RISK, mix=estimate)
     assert result.certificate.mix == estimate.at(0.05).rows
     corners = estimate.at(0.05).vertices(np.array([20, 10, 10]))
@@ -327,8 +331,7 @@ def test_another_mix_is_another_look(trace: Trace, tmp_path: Path) -> None:
 def test_an_estimate_with_its_own_error_is_another_look(trace: Trace, tmp_path: Path) -> None:
     """Its intervals alone are not what a certificate was tested at."""
     looks = tmp_path / "looks.jsonl"
-    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 15, 0)),)
-    shown: Any = estimated_mix(drawn, 0.05, is_finite=False, labels=("ok", "refuse"))  # type: ignore[arg-type]
+    shown = drawn_mix(0.05, 285, 15, 0, labels=("ok", "refuse"))
     certify_policy(trace, POLICY, targets=RISK, mix=shown, looks=looks)
     stated = replace(shown, is_fixed=True)
     with pytest.raises(ValueError, match="certified on once"):
