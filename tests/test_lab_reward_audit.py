@@ -191,6 +191,7 @@ def test_missing_rewards_are_left_out_and_said() -> None:
 def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
     """Two arms that take turns: no fixed arm, and the notes say so."""
     found = audited(VALUE, SEEN, np.array([[True, False], [False, True]] * 2))
+    assert found.arms["n"].tolist() == [2, 2]
     assert "best fixed arm" not in found.simulation["policy"].tolist()
     assert noted(found.notes, "No arm is available in every case")
 

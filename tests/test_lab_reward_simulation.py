@@ -245,21 +245,6 @@ def test_other_learners_are_audited(bandit: str) -> None:
     assert audit.simulation["policy"].iloc[0] == bandit
 
 
-def test_missing_rewards_and_masks_are_audited() -> None:
-    """A reward that never arrives counts in no mean.
-
-    An arm that is open now and then is no fixed arm.
-    """
-    world = misleading(100)
-    rewards = world.reward.copy()
-    rewards[:10, 1] = np.nan
-    mask = np.ones((100, 3), dtype=bool)
-    mask[10:, 0] = False
-    audit = audit_table(world._replace(reward=rewards, mask=mask), **SMALL, tables=10)
-    assert audit.arms["n"].tolist() == [10, 100, 100]
-    assert noted(audit.notes, "10 of 210 rows have no reward.")
-
-
 def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:
     """Rule, value, remedy."""
     with pytest.raises(ValueError, match="got a table with a policy or weights"):
