@@ -6,6 +6,7 @@ Signals that know how likely a case is right.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,26 @@ def shuffled(trace: Trace, seed: int) -> Trace:
 def rows_of(trace: Trace, keep: Sequence[bool] | NDArray[np.bool_]) -> Trace:
     """The cases where a mask holds."""
     return trace.subset(np.flatnonzero(keep))
+
+
+def unsplit(trace: Trace) -> Trace:
+    """The trace whose cases are of no split."""
+    return replace(trace, cases=tuple(case._replace(split=None) for case in trace.cases))
+
+
+def relabelled(trace: Trace, *splits: str | None) -> Trace:
+    """The trace with all cases of these splits labelled refuse."""
+    return replace(
+        trace,
+        cases=tuple(
+            case._replace(expect_status="refuse", expect_sources=())
+            if case.split in splits
+            else case
+            for case in trace.cases
+        ),
+    )
+
+
+def noted(notes: Sequence[str], *words: str) -> bool:
+    """Whether one of the notes has all of these words."""
+    return any(all(word in note for word in words) for note in notes)

@@ -336,7 +336,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_rates_by_group.py": ("test_the_report_shows_groups_beside_the_certificate",),
         "test_lab_selection.py": (
             "test_a_study_by_the_chain_and_by_candidates_of_the_user",
-            "test_a_study_selects_the_same_twice",
             "test_on_noise_a_free_policy_is_kept",
             "test_the_expected_cost_decision_is_selected_where_classes_are_separable",
             "test_where_asking_everybody_is_cheapest_it_is_selected",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, noted
 from raglab.lab.baseline import (
     BaselineComparison,
     baseline_of,
@@ -66,7 +66,7 @@ def test_a_worked_example() -> None:
         20,
         200,
     )
-    assert any("not tested" in note and "hallucination_rate +0.100" in note for note in found.notes)
+    assert noted(found.notes, "not tested", "hallucination_rate +0.100")
     assert compare_baselines(before, after, rates=["hallucination_rate", "coverage"]).lost == (
         "expected_cost",
         "hallucination_rate",
@@ -111,11 +111,8 @@ def test_a_large_loss_of_few_cases_passes_and_is_stated() -> None:
     cost = row(found, "expected_cost")
     assert cost["low"] < 0.0 < cost["loss"]
     assert (cost["verdict"], found.lost) == ("open", ())
-    assert any("not shown" in note and "expected_cost +0.200" in note for note in found.notes)
-    assert any(
-        note.startswith("These 10 cases cannot tell differences of expected cost under")
-        for note in found.notes
-    )
+    assert noted(found.notes, "not shown", "expected_cost +0.200")
+    assert noted(found.notes, "These 10 cases cannot tell differences of expected cost under")
 
 
 def test_graded_costs_decide() -> None:
@@ -180,9 +177,7 @@ def test_what_is_not_paired_is_counted() -> None:
         row(found, "expected_cost")["loss"],
         row(found, "coverage")["before_n"],
     ) == (6, 0.0, 6)
-    assert any(
-        note.startswith("Cases left out: 1 only in the baseline, 2 only in") for note in found.notes
-    )
+    assert noted(found.notes, "Cases left out: 1 only in the baseline, 2 only in")
     with pytest.raises(
         ValueError, match=r"must share cases.*got none .1 only in the baseline, 1 only in these"
     ):
@@ -344,9 +339,8 @@ class TestText:
         answered = [number for number in range(80) if number % 4]
         stored = baseline_of(without(trace, answered[:2]), ANSWERING)
         assert stored.missing_answers == 2
-        assert any(
-            "2 answers missing" in note
-            for note in compare_baselines(stored, baseline_of(trace, ANSWERING)).notes
+        assert noted(
+            compare_baselines(stored, baseline_of(trace, ANSWERING)).notes, "2 answers missing"
         )
         with pytest.raises(ValueError, match="is not compared"):
             baseline_of(without(trace, answered[:20]), ANSWERING)

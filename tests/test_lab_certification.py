@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import raglab
-from labelled import free_policy, labelled, shuffled
+from labelled import free_policy, labelled, noted, relabelled, shuffled, unsplit
 from look_files import take_look
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
@@ -115,13 +116,7 @@ def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
     trace: Trace, found: Certification
 ) -> None:
     """With all of it labelled refuse, the candidates keep their order, and none is certified."""
-    cases = tuple(
-        case._replace(expect_status="refuse", expect_sources=())
-        if case.split == "certify"
-        else case
-        for case in trace.cases
-    )
-    other = certify_best(Trace(cases, *_parts(trace)), POLICY, targets=RISK, paths=ONE)
+    other = certify_best(relabelled(trace, "certify"), POLICY, targets=RISK, paths=ONE)
     assert other.table["policy_id"].tolist() == found.table["policy_id"].tolist()
     assert (other.policy, other.certificate.chosen, other.certificate.coverage) == (None, None, 0.0)
     assert re.search(
@@ -129,17 +124,12 @@ def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
     )
 
 
-def _parts(trace: Trace) -> tuple[Any, ...]:
-    return trace.chunks, trace.arms, trace.hits, trace.pattern_hits, trace.meta
-
-
 def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
     """Holm over one threshold, without a pilot split.
 
     As many levels as `certify` does on cosine and labels.
     """
-    held_out = trace.split("certify")
-    alone = Trace(tuple(case._replace(split=None) for case in held_out.cases), *_parts(held_out))
+    alone = unsplit(trace.split("certify"))
     cosine, base = alone.hits.cosine[:, 0, 0, 0], free_policy(confidence={"enabled": False})
     levels = [float(at) for at in np.unique(cosine) if (cosine >= at).sum() >= cases_needed(0.15)]
     candidates = [base.replace(*ONE, at) for at in levels]
@@ -193,14 +183,9 @@ def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
     assert promise.bound <= target["hallucination_rate"]
     corrected = upper_bound(int(promise.k), promise.n, 0.1 / n)
     assert corrected > target["hallucination_rate"]
-    fails = (
-        f"the likeliest of {n} candidates tested at once, at the corrected level {0.1 / n:.3g}, "
-        "fails on"
-    )
-    assert fails in result.certificate.reason
+    assert f"the corrected level {0.1 / n:.3g}" in result.certificate.reason
     assert f"upper bound {corrected:.3f}"[:-1] in result.certificate.reason
     assert not result.frame()["certified"].any()
-    assert "not corrected" in (Certification.frame.__doc__ or "")
 
 
 def test_the_data_need_line_stands_beside(found: Certification) -> None:
@@ -212,11 +197,8 @@ def test_the_data_need_line_stands_beside(found: Certification) -> None:
     assert need.needed == (15, 25, 34)
     assert (need.answered, need.wrong, need.best) == (promise.n, promise.k, promise.bound)
     told = "\n".join(certificate_lines(found))
-    assert told.startswith(
-        "CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9; hallucination_rate binds; "
-    )
-    assert "judged by sources" in told
-    assert "needs 15 answered cases without an error, 25 with one, 34 with two" in told
+    assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9")
+    assert "needs 15 answered cases" in told
     assert f"there are {promise.n} with {promise.k}" in told
 
 
@@ -229,20 +211,13 @@ def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs
     alone = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01})
     assert alone.notes[0] == need_note("hallucination_rate", alone.needs["hallucination_rate"], 12)
     assert "\n".join(certificate_lines(alone)).count("needs 230 answered cases") == 1
-    assert any(
-        "again=True (--again) must state, and it spends another delta of 0.1." in note
-        for note in alone.notes
-    )
+    assert noted(alone.notes, "again=True")
     many = certify_best(trace, POLICY, targets={"hallucination_rate": 0.01})
-    assert many.certificate.candidates > 1
-    lead = (
-        f"{many.certificate.candidates:,} candidates share the delta. raglab.certify_policy tests "
-        "one policy"
-    )
-    assert any(note.startswith(lead) for note in many.notes)
+    lead = f"{many.certificate.candidates:,} candidates share the delta. raglab.certify_policy"
+    assert noted(many.notes, lead)
     passed = certify_policy(labelled(2, {"": 250}), POLICY, targets={"hallucination_rate": 0.9})
     assert passed.policy is not None
-    assert not any("answered cases" in note for note in passed.notes)
+    assert not noted(passed.notes, "answered cases")
 
 
 @pytest.mark.parametrize("splits", [{"tune": 150, "certify": 100}, {"": 100}])
@@ -264,25 +239,14 @@ def test_too_few_cases_for_any_candidate_take_no_look(
         0.0,
         0,
     )
-    assert (
-        "hallucination_rate at most 0.01 needs 230 cases even if none is lost, at delta 0.1, got "
-        "100" in str(certificate.reason)
-    )
-    assert (
-        "at least 130 more labelled cases are missing; no candidate was tested and no look was "
-        "taken" in str(certificate.reason)
-    )
+    assert "needs 230 cases even if none is lost" in certificate.reason
+    assert "no look was taken" in certificate.reason
     assert result.notes[0].startswith("At least 130 more labelled questions are missing")
     assert not result.frame()["tested"].any()
     assert "no look taken" in result._repr_html_()
-    assert "No candidate tested on 100 cases; no look taken, no delta spent." in certificate_lines(
-        result
-    )
-    cases = tuple(
-        case if case.split == "tune" else case._replace(expect_status="refuse", expect_sources=())
-        for case in trace.cases
-    )
-    same = certify_best(Trace(cases, *_parts(trace)), [POLICY], targets=target)
+    assert "no look taken" in "".join(certificate_lines(result))
+    other = relabelled(trace, "certify", None)
+    same = certify_best(other, [POLICY], targets=target)
     assert (same.certificate.reason, same.notes) == (certificate.reason, result.notes)
     # What comes next on these cases is the first look.
     second = certify_best(trace, [POLICY], targets={"hallucination_rate": 0.5}, looks=looks)
@@ -335,8 +299,8 @@ def test_what_cannot_be_certified_names_the_nearest_target() -> None:
     ]
     assert 0.01 < found.nearest < free
     assert LIKELY <= found.chance <= 1.0
-    assert f"On the pilot a hallucination_rate of {found.nearest:g}" in found.notes[-2]
-    assert f"250 such cases, with probability {found.chance:.2f}" in found.notes[-2]
+    assert f"a hallucination_rate of {found.nearest:g}" in found.notes[-2]
+    assert f"with probability {found.chance:.2f}" in found.notes[-2]
     made = certify_best(
         labelled(3, SPLITS), POLICY, targets={"hallucination_rate": found.nearest}, paths=ONE
     )
@@ -369,28 +333,16 @@ def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place() -> Non
     found = certify_best(trace, strict, targets=RISK, paths=ONE)
     assert strict.policy_id not in found.table["policy_id"].tolist()
     value = found.table["changed"][0]["similarity.min_similarity"]
-    needs = (
-        "hallucination_rate at most 0.15 needs 15 answered cases without an error, and by split "
-        "tune it would have"
-    )
-    (note,) = [
-        text
-        for text in found.notes
-        if text.startswith(f"The policy given is not tested: {needs} about ")
-    ]
-    assert note.endswith(f"of 60. Tested first in its place: similarity.min_similarity {value:g}.")
+    (note,) = [text for text in found.notes if text.startswith("The policy given is not tested")]
+    assert note.endswith(f"in its place: similarity.min_similarity {value:g}.")
     n = found.certificate.candidates
     assert repr(found).endswith(f"{found.certificate.tested} of {n} candidates tested)")
     hard = certify_best(trace, strict, targets={"hallucination_rate": 0.05}, paths=ONE)
     assert hard.policy is None
     value = hard.table["changed"][0]["similarity.min_similarity"]
-    assert (
-        f"candidate tested (similarity.min_similarity {value:g}) fails on"
-        in hard.certificate.reason
-    )
+    assert f"(similarity.min_similarity {value:g}) fails on" in hard.certificate.reason
     alone = certify_policy(trace, strict, targets={"hallucination_rate": 0.05})
     assert "the policy fails on" in alone.certificate.reason
-    assert repr(alone).endswith("1 candidate tested)")
 
 
 def test_the_chance_of_a_certificate_by_drawing() -> None:
@@ -430,34 +382,22 @@ def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
         policy = POLICY.replace(*ONE, at)
         found = certify_policy(trace, policy, targets={"expected_cost": 0.5})
         made = found.certificate
-        assert (made.method, made.candidates, made.tested, made.pilot, made.pilot_hash) == (
-            "single",
-            1,
-            1,
-            0,
-            None,
-        )
+        assert (made.method, made.tested, made.pilot_hash) == ("single", 1, None)
         assert found.table["policy_id"].tolist() == [policy.policy_id]
         assert made.promises[0].k == round(cost * len(cases))
         bound = upper_bound(int(made.promises[0].k), len(cases))
         assert (found.policy is not None) == (bound <= 0.5)
         assert made.chosen == (policy.policy_id if bound <= 0.5 else None)
     assert costs[1] < 0.4 < costs[2]
-    alone = trace.split("certify").subset(range(120))
-    whole = Trace(tuple(case._replace(split=None) for case in alone.cases), *_parts(alone))
+    whole = unsplit(trace.split("certify").subset(range(120)))
     assert certify_policy(whole, POLICY, targets=RISK).table["hallucination_rate_n"][0] <= 120
-    pilot = {case.id for case in trace.cases if case.split == "tune"}
-    relabelled = tuple(
-        c._replace(expect_status="refuse", expect_sources=()) if c.id in pilot else c
-        for c in trace.cases
-    )
-    other = certify_policy(Trace(relabelled, *_parts(trace)), POLICY, targets=RISK)
+    other = certify_policy(relabelled(trace, "tune"), POLICY, targets=RISK)
     assert other.certificate == certify_policy(trace, POLICY, targets=RISK).certificate
 
 
 def test_one_test_needs_no_correction(trace: Trace) -> None:
     """A policy whose p-value is just below delta is certified alone, but not among many at once."""
-    whole = Trace(tuple(case._replace(split=None) for case in trace.cases), *_parts(trace))
+    whole = unsplit(trace)
     for at in np.unique(whole.hits.cosine[:, 0, 0, 0]).tolist():
         alone = certify_policy(whole, POLICY.replace(*ONE, at), targets=RISK)
         if 0.02 < alone.table["hallucination_rate_p"][0] <= 0.1:
@@ -480,6 +420,7 @@ def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
 
     Not the one of most right answers, nor the cheapest here.
     """
+    coverage = []
     for costs in (None, {"refuse": {"answered_wrong": 20.0}}):
         found = certify_best(
             trace, POLICY, targets={"hallucination_rate": 0.2}, costs=costs, paths=ONE
@@ -489,13 +430,8 @@ def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
         tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
         on_pilot = sweep(trace.split("tune"), tried, costs=costs)["expected_cost"]
         assert found.table["pilot_cost"].tolist() == pytest.approx(on_pilot.tolist())
-    cheap, dear = (
-        certify_best(
-            trace, POLICY, targets={"hallucination_rate": 0.2}, costs=c, paths=ONE
-        ).certificate
-        for c in (None, {"refuse": {"answered_wrong": 20.0}})
-    )
-    assert dear.coverage < cheap.coverage
+        coverage.append(found.certificate.coverage)
+    assert coverage[1] < coverage[0]
 
 
 def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: Trace) -> None:
@@ -518,12 +454,11 @@ def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
     """The policy given stays the one tested; a family refines as far as the trace."""
     found = certify_policy(trace, POLICY, targets=RISK)
     assert POLICY.refine.max_depth > 0
-    assert any("refine.max_depth" in note for note in found.notes)
+    assert noted(found.notes, "refine.max_depth")
     assert found.table["policy_id"][0] == POLICY.policy_id
     shallow = certify_policy(trace, POLICY.replace("refine.max_depth", 0), targets=RISK)
-    assert not any("refine.max_depth" in note for note in shallow.notes)
+    assert not noted(shallow.notes, "refine.max_depth")
     best = certify_best(trace, POLICY, targets=RISK).policy
-    assert best is not None
     assert best.refine.max_depth == 0
 
 
@@ -545,7 +480,6 @@ def test_an_expected_cost_is_certified(trace: Trace) -> None:
     The check reads the same.
     """
     found = certify_best(trace, POLICY, targets={"expected_cost": 0.8}, costs=COSTS, paths=ONE)
-    assert found.policy is not None
     (promise,) = found.certificate.promises
     paid = _paid(trace.split("certify"), found.policy, COSTS)
     assert (promise.name, promise.n) == ("expected_cost", 250)
@@ -575,7 +509,6 @@ def test_costs_of_nothing_and_one_are_tested_exactly(trace: Trace) -> None:
     Exact binomial, and the bound is that of the failed contracts.
     """
     found = certify_best(trace, POLICY, targets={"expected_cost": 0.5}, paths=ONE)
-    assert found.policy is not None
     (promise,) = found.certificate.promises
     assert isinstance(promise.k, int)
     assert promise.k == round(_paid(trace.split("certify"), found.policy, None).sum())
@@ -636,34 +569,6 @@ def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
         assert (counts.p(np.array([true / 0.6])) <= 0.1).mean() > 0.9
 
 
-@pytest.mark.parametrize(
-    ("targets", "costs", "rule"),
-    [
-        (
-            RISK,
-            COSTS,
-            "got the targets hallucination_rate; add .* or leave costs= out: a rate needs none",
-        ),
-        (
-            {"expected_cost": 4.0},
-            COSTS,
-            r"the target of expected_cost must be in \(0, 4\), got 4.0",
-        ),
-        ({"expected_cost": 0.0}, None, r"must be in \(0, 1\), got 0.0"),
-        ({"expected_cost": 0.5}, {"ok": 1}, "costs must map label -> outcome -> cost"),
-    ],
-)
-def test_costs_that_cannot_be_certified_are_refused(
-    trace: Trace, targets: Any, costs: Any, rule: str
-) -> None:
-    """In the wrong place, out of range, or no costs at all."""
-    with pytest.raises(ValueError, match=rule):
-        certify_policy(trace, POLICY, targets=targets, costs=costs)
-    if targets is not RISK:  # of which costs choose the cheapest
-        with pytest.raises(ValueError, match=rule):
-            certify_best(trace, POLICY, targets=targets, costs=costs, paths=ONE)
-
-
 # coverage and over-ask
 
 
@@ -687,19 +592,17 @@ def test_a_certificate_that_rests_on_asking_says_so() -> None:
     """
     trace = labelled(0, SPLITS)
     free = certify_best(trace, POLICY, targets={"false_refusal_rate": 0.4}, paths=ONE)
-    assert free.policy is not None
     assert free.certificate.free == ("always-answer", "always-ask")
     assert free.certificate.rests_on_asking
-    assert "always-ask would keep every target too" in free.notes[0]
-    assert "Always answering keeps every target too" in free.notes[1]
+    assert "always-ask" in free.notes[0]
+    assert "Always answering" in free.notes[1]
     assert (free.policy.certificate or {})["rests_on_asking"]
-    asks = asking_note(0.4, ("always-answer",))
-    assert asks == "It rests on asking back or refusing: 40.0 % of the unambiguous are asked back."
+    assert "40.0 %" in asking_note(0.4, ("always-answer",))
     assert asking_note(0.1, ("always-answer",)) == ""
     cheap = {"ok": {"refused": 0.1}}
     idle = certify_best(trace, POLICY, targets={"expected_cost": 0.4}, costs=cheap, paths=ONE)
     assert "always-refuse" in idle.certificate.free
-    assert "always-refuse would keep every target too" in idle.notes[0]
+    assert "always-refuse" in idle.notes[0]
 
 
 def _diagnosed(trace: Trace, alpha: float) -> Any:
@@ -801,29 +704,23 @@ def test_the_order_of_the_cases_changes_nothing(
         ({"candidates": [POLICY]}, "paths must vary one policy, got a list of 1"),
         ({"paths": ["similarity"]}, "paths must be among .* got 'similarity'"),
         ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
+        ({"costs": {}}, "got the targets hallucination_rate; add .* or leave costs= out"),
+        ({"targets": {"expected_cost": 4.0}, "costs": COSTS}, r"must be in \(0, 4\), got 4.0"),
+        ({"targets": {"expected_cost": 0.0}}, r"must be in \(0, 1\), got 0.0"),
+        ({"targets": {"expected_cost": 0.5}, "costs": {"ok": 1}}, "costs must map label -> "),
     ],
 )
-def test_what_means_nothing_is_refused(trace: Trace, changed: dict[str, Any], rule: str) -> None:
-    """Rule, value, remedy; and no look is taken."""
-    with pytest.raises(ValueError, match=rule):
-        certify_best(trace, **({"candidates": POLICY, "targets": RISK, "paths": ONE} | changed))
-
-
-@pytest.mark.parametrize(
-    ("changed", "rule"),
-    [
-        ({"targets": None}, "at least one rate, got none"),
-        ({"delta": 0.5}, r"delta must be in \(0, 0.5\), got 0.5"),
-        ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
-    ],
-)
-def test_what_is_refused_takes_no_look(
+def test_what_means_nothing_is_refused(
     trace: Trace, tmp_path: Path, changed: dict[str, Any], rule: str
 ) -> None:
-    """Of one policy and of the best of several: nothing is written down."""
-    for verb in (certify_policy, certify_best):
+    """Rule, value, remedy; and no look is taken, of one policy and of the best of several."""
+    told = {"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed
+    if not {"candidates", "paths"} & set(told):
         with pytest.raises(ValueError, match=rule):
-            verb(trace, POLICY, **({"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed))
+            certify_policy(trace, POLICY, **told)
+    if "costs" not in told or "expected_cost" in told["targets"]:  # costs choose the cheapest
+        with pytest.raises(ValueError, match=rule):
+            certify_best(trace, **({"candidates": POLICY, "paths": ONE} | told))
     assert not (tmp_path / "looks.jsonl").exists()
 
 
@@ -855,9 +752,7 @@ def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_
         certify_best(trace, targets=other, looks=remembered, **call)
     second = certify_best(trace, targets=other, delta=0.05, looks=remembered, again=True, **call)
     assert (second.certificate.looks, second.certificate.rows["spent"]) == (2, pytest.approx(0.15))
-    assert any(
-        "Look 2 on these cases" in note and "probability 0.15" in note for note in second.notes
-    )
+    assert noted(second.notes, "Look 2 on these cases")
     assert (
         certify_best(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks
         == 2
@@ -866,10 +761,18 @@ def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_
 
 
 def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> None:
-    """Without a file, the policy's certificate says that its cases were used, and how often."""
+    """Without a file, the policy's certificate says that its cases were used, and how often.
+
+    Wherever it stands among the candidates.
+    """
     other = {"hallucination_rate": 0.25}
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_best(trace, certified, targets=other, paths=ONE)
+    for call in (
+        lambda: certify_best(trace, certified, targets=other, paths=ONE),
+        lambda: certify_best(trace, [POLICY, certified], targets=other),
+        lambda: certify_policy(trace, certified, targets=other),
+    ):
+        with pytest.raises(ValueError, match="certified on once"):
+            call()
     rows = dict(certified.certificate or {}) | {"looks": 4}
     again = certify_best(
         trace, certified.replace("certificate", rows), targets=other, paths=ONE, again=True
@@ -908,30 +811,6 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
         recorded_looks(path, "a")
 
 
-def test_a_further_look_is_refused_where_it_is_remembered_as_the_docstring_says(
-    trace: Trace, tmp_path: Path
-) -> None:
-    """Without a file three different looks are each the first that is known of.
-
-    With one the second is refused.
-    """
-    targets = [{"hallucination_rate": alpha} for alpha in (0.15, 0.2, 0.25)]
-    for target in targets:
-        reason = certify_policy(trace, POLICY, targets=target).certificate.reason
-        assert "first look that is known of" in reason
-    looks = tmp_path / "looks.jsonl"
-    certify_policy(trace, POLICY, targets=targets[0], looks=looks)
-    certify_policy(trace, POLICY, targets=targets[0], looks=looks)
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, POLICY, targets=targets[1], looks=looks)
-    text = " ".join((certify_policy.__doc__ or "").split())
-    assert 'a further one is not refused, and the reason says "first look that is known of"' in text
-    assert (
-        "another certification on the same cases that `looks` or the policy's certificate remembers"
-        in text
-    )
-
-
 def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:
     """Without a file the first look is the first that is known of; with one it is on record.
 
@@ -955,7 +834,6 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
     ).certificate
     assert failed.chosen is None
     assert "look 2 on these cases, at a spent delta of 0.2 together" in failed.reason
-    assert "confidence" not in first.reason.partition("with confidence 0.9; ")[2]
     third = certify_policy(
         trace, POLICY, targets={"hallucination_rate": 0.3}, looks=looks, again=True
     ).certificate
@@ -966,14 +844,6 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
     )
     with pytest.raises(ValueError, match="certified on once"):
         certify_policy(trace, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
-
-
-def test_the_certificates_of_a_list_remember_the_look_too(trace: Trace, certified: Policy) -> None:
-    """Wherever it stands among the candidates."""
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_best(trace, [POLICY, certified], targets={"hallucination_rate": 0.25})
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, certified, targets={"hallucination_rate": 0.25})
 
 
 # the certificate in the policy
@@ -1019,13 +889,6 @@ def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(
         check_policy(labelled(26, {"": 20}), loaded)
     with pytest.raises(ValueError, match=rule):
         retrieve_trace(loaded, tmp_path, tmp_path)
-    labelled(33, {"": 10}).save(tmp_path / "new.parquet")
-    done = _run("check", tmp_path / "old.yaml", "-c", tmp_path / "new.parquet")
-    assert (done.exit_code, done.stderr.count("\n"), "older raglab" in done.stderr) == (1, 1, True)
-    damaged = rows | {"promises": ["hallucination_rate"]}
-    assert "promises of none, or of what is no rate" in certificate_defect(
-        certified.replace("certificate", damaged)
-    )
 
 
 def test_another_threshold_has_no_certificate(certified: Policy) -> None:
@@ -1057,7 +920,6 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
 def test_a_certificate_says_which_schema_it_is_of(certified: Policy) -> None:
     """One of an older trace schema, and one that does not say, are told when they are checked."""
     earned = certified.certificate
-    assert earned is not None
     assert earned["schema_version"] == SCHEMA_VERSION
     unstated = {name: value for name, value in earned.items() if name != "schema_version"}
     for older, said in (
@@ -1125,6 +987,10 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
             "or of what is no rate",
         ),
         (
+            certified.replace("certificate", rows | {"promises": ["hallucination_rate"]}),
+            "or of what is no rate",
+        ),
+        (
             certified.replace("certificate", {"delta": 0.1}),
             "got one without promises, cases_hash, policy_id",
         ),
@@ -1139,11 +1005,8 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
 def test_other_retrieval_is_noted(certified: Policy) -> None:
     """A promise is about the hits of one encoder."""
     new = labelled(27, {"": 30})
-    other = Trace(
-        new.cases,
-        *_parts(new)[:-1],
-        {**new.meta, "parameters": {"encoder": "other", "arms": ["hybrid"]}},
-    )
+    parameters = {"encoder": "other", "arms": ["hybrid"]}
+    other = replace(new, meta={**new.meta, "parameters": parameters})
     assert check_policy(new, certified).notes == ()
     assert "encoder other instead of none" in check_policy(other, certified).notes[0]
 
@@ -1201,18 +1064,10 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     plain = _run(*call, "-t", "hallucination_rate=0.01", "-t", "missed_ambiguity_rate=0.1")
     assert plain.exit_code == 3
     assert "what each signal could carry for a risk of 0.01" in plain.stdout
-    # of 23,025 cases, so that nothing is tested or noted
-    few = _run(*call, "-t", "hallucination_rate=0.0001")
-    assert few.exit_code == 3
-    assert "no candidate was tested and no look was taken" in " ".join(few.stdout.split())
     assert len((world / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     assert "top1_cosine" in plain.stdout
     assert _run(*call, "-t", "hallucination_rate").stderr.startswith(
         "raglab: --target must be rate=highest"
-    )
-    assert (
-        _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code
-        == 0
     )
 
 
@@ -1242,8 +1097,6 @@ def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> N
     ):
         refused = _run(*call, *options)
         assert (refused.exit_code, rule in refused.stderr) == (1, True), refused.output
-    told = _run("certify", world / "t.parquet", *target, *one, "--looks", world / "m.jsonl").stdout
-    assert "The policy given, and no other, tested on 250 cases" in told
 
 
 def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
@@ -1263,12 +1116,6 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
     assert 0.0 < told["coverage"] < 1.0
     assert "(coverage 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
-    alone = [part for part in call if part != "--best"]
-    wrong = _run(*alone, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
-    assert (wrong.exit_code, "costs must be those of a target expected_cost" in wrong.stderr) == (
-        1,
-        True,
-    )
 
 
 def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:

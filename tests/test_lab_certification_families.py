@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from labelled import free_policy, labelled
-from raglab.cli import app
+from labelled import free_policy, labelled, noted, relabelled
 from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -45,14 +43,6 @@ TARGET = {RISK: 0.15}
 def trace() -> Trace:
     """Three splits of one traffic."""
     return labelled(0, {"tune": 150, "certify": 250, "report": 60})
-
-
-def _parts(trace: Trace) -> tuple[Any, ...]:
-    return trace.chunks, trace.arms, trace.hits, trace.pattern_hits, trace.meta
-
-
-def _run(*call: object) -> Any:
-    return CliRunner().invoke(app, [str(part) for part in call])
 
 
 def _by_cost(**changes: Any) -> Policy:
@@ -114,8 +104,7 @@ def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace
         one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread)
         for one in family[1:]
     )
-    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
-    assert grid(Trace(cases, *_parts(pilot)), own) == family
+    assert grid(relabelled(pilot, "tune"), own) == family
 
 
 @pytest.mark.parametrize(
@@ -152,8 +141,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
     )
     assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
-    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
-    assert grid(Trace(cases, *_parts(pilot)), off) == family
+    assert grid(relabelled(pilot, "tune"), off) == family
     monkeypatch.setattr("raglab.lab.certification_families.MOST", 5)
     few = {one.decision.ratio for one in grid(pilot, off)}
     assert len(few) == 5
@@ -230,7 +218,6 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
         ):
             certify_best(trace, seen, **told)
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine"])
-    assert fitted.decision.model is not None
     assert fitted.decision.model.fitted_on == queries_hash(trace.split("tune").cases)
     assert certify_best(trace, fitted, **told).policy is not None
     idle = refused.replace("decision.rule", "chain")
@@ -244,13 +231,7 @@ def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(tr
 
     With other labels there, the same ratios stand in the same order.
     """
-    cases = tuple(
-        case._replace(expect_status="refuse", expect_sources=())
-        if case.split == "certify"
-        else case
-        for case in trace.cases
-    )
-    other = Trace(cases, *_parts(trace))
+    other = relabelled(trace, "certify")
     one, two = (
         certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other)
     )
@@ -266,7 +247,6 @@ def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path
     looks = tmp_path / "looks.jsonl"
     found = certify_best(trace, BY_COST, targets=TARGET, looks=looks)
     made, told = found.certificate, "\n".join(certificate_lines(found))
-    assert found.policy is not None
     ratio = found.policy.decision.ratio
     assert f"The chosen policy (decision.ratio {ratio:g}) answers " in told
     assert "% of them and asks back 0.0 % of the unambiguous" in told
@@ -360,34 +340,8 @@ def test_what_cannot_be_cross_fitted_is_noted(trace: Trace) -> None:
     section["fitted_on"] = queries_hash(few.split("tune").cases)
     fused = POLICY.replace("fused", POLICY.fused.model_dump() | section)
     notes = certify_best(few, [fitted, fused, POLICY], targets=TARGET).notes
-    assert any(
-        note.startswith("Of 1 of 3 candidates the decision model was fitted on the pilot")
-        for note in notes
+    assert noted(notes, "Of 1 of 3 candidates the decision model was fitted on the pilot")
+    assert noted(notes, "Of 1 of 3 candidates the fused gate was fitted on the pilot")
+    assert not noted(
+        certify_best(trace, [BY_COST, POLICY], targets=TARGET).notes, "fitted on the pilot"
     )
-    assert any(
-        note.startswith("Of 1 of 3 candidates the fused gate was fitted on the pilot")
-        for note in notes
-    )
-    assert not any(
-        "fitted on the pilot" in note
-        for note in certify_best(trace, [BY_COST, POLICY], targets=TARGET).notes
-    )
-
-
-def test_an_expected_cost_is_certified_on_the_command_line(trace: Trace, tmp_path: Path) -> None:
-    """By its ratio, without an option; what it was fitted on is refused in one line."""
-    trace.save(tmp_path / "t.parquet")
-    BY_COST.save(tmp_path / "cost.yaml")
-    call = ("certify", tmp_path / "t.parquet", "--best", "-t", "hallucination_rate=0.15", "-p")
-    done = _run(*call, tmp_path / "cost.yaml", "-o", tmp_path / "c.yaml")
-    assert done.exit_code == 0, done.output
-    assert "The chosen policy (decision.ratio " in done.stdout
-    made = Policy.load(tmp_path / "c.yaml")
-    assert (
-        made.replace("decision.ratio", 1.0).policy_id
-        == BY_COST.replace("refine.max_depth", 0).policy_id
-    )
-    _by_cost(fitted_on=(made.certificate or {})["cases_hash"]).save(tmp_path / "seen.yaml")
-    refused = _run(*call, tmp_path / "seen.yaml")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert "the model of the decision was fitted on" in refused.stderr

@@ -20,18 +20,11 @@ def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
     Or 13 more, 44.
     """
     one_wrong = need_note("hallucination_rate", data_need(0.1, 9, 1), 30)
-    assert one_wrong.startswith(
-        "hallucination_rate ≤ 10.0 % needs 22 answered cases without an error, 38 with one"
-    )
-    assert "there are 9 with 1: these certify 36.8 %." in one_wrong
-    assert (
-        "at least 29 more are missing, and that without a further error: about 97 more labelled"
-        in one_wrong
-    )
-    assert "since 9 of 30 count here; where the cases have splits, new ones go to" in one_wrong
+    assert "needs 22 answered cases without an error, 38 with one" in one_wrong
+    assert "these certify 36.8 %" in one_wrong
+    assert "about 97 more labelled questions, since 9 of 30 count here" in one_wrong
     assert "The 11.1 % seen are above the target" in one_wrong
     right = need_note("hallucination_rate", data_need(0.1, 9, 0), 30)
-    assert "at least 13 more are missing" in right
     assert "about 44 more labelled questions, since 9 of 30 count here" in right
     assert "above the target" not in right
     for need in (data_need(0.1, 22, 0), data_need(0.1, 0, 0)):

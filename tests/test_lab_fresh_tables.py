@@ -107,7 +107,6 @@ def test_arms_take_turns_among_those_that_are_open() -> None:
         copies.value[row[row % 2 == 0]].mean(axis=0), [0.2, 0.2, 0.2], atol=0.01
     )
     late = by_turns(met._replace(delay=np.array([7, 8]))).delay
-    assert late is not None
     assert late.tolist() == [7, 8] * 3
 
 
@@ -129,7 +128,6 @@ def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table() -> None:
     met = world(np.random.default_rng(1).random((30, 1)))
     fresh = draw_fresh_tables(met, 7, 40, 1)
     _, expected = learner_values(Bandit("ucb1"), met, fresh, **SIZES)
-    assert expected is not None
     np.testing.assert_allclose(expected, plan_values(met.value[:, 0], fresh)[1])
     np.testing.assert_allclose(expected[..., 0], met.value[fresh.row, 0].mean(axis=2))
     seeing = met._replace(features=np.ones((30, 1)), feature_names=("x",))
@@ -145,7 +143,6 @@ def test_a_learner_knows_its_own_table_alone() -> None:
     )
     assert earned[1].min() > 0.8
     np.testing.assert_allclose(earned[0].mean(), 0.5, atol=0.1)
-    assert expected is not None
     np.testing.assert_allclose(expected[1], earned[1])
 
 
@@ -236,8 +233,6 @@ def test_notes_say_what_the_intervals_are_of_and_what_flatters() -> None:
     sizes: dict[str, Any] = {"rounds": 80, "replications": 5, "n_boot": 40}
     result = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), **sizes)
     assert "fresh tables of 60 cases" in result.notes[0]
-    assert "on 10 tables drawn from them, and on 10 " in result.notes[0]
-    assert "40 replications" in result.notes[0]
     assert "was chosen on the 60 cases that it is judged on" in result.notes[1]
     own, elsewhere = (float(word) for word in result.notes[1].split() if word.startswith("0."))
     assert own > elsewhere

@@ -23,6 +23,8 @@ from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation
 from worlds import Hit, ask, policy, trace_of
 
+CHOSEN = Policy.from_mapping(policy().model_dump())
+
 
 class Sure(NamedTuple):
     """Is sure of its answer by the number in the question, and right where that is above 5."""
@@ -48,10 +50,9 @@ def world(rounds: int = 1) -> tuple[Trace, Policy]:
         for place in range(rounds)
         for n in range(10)
     ]
-    chosen = Policy.from_mapping(policy().model_dump())
     return record_answers(
-        trace_of(*((case, [[Hit(0.25)]]) for case in cases)), chosen, Sure(), Weighed()
-    ), chosen
+        trace_of(*((case, [[Hit(0.25)]]) for case in cases)), CHOSEN, Sure(), Weighed()
+    ), CHOSEN
 
 
 def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
@@ -78,7 +79,6 @@ def test_the_policy_carries_the_curve() -> None:
     trace, chosen = world(4)
     fitted = calibrate_answers(trace, chosen)
     knots = fitted.policy.generation.calibration
-    assert knots is not None
     assert knots.fitted_on
     assert (np.diff(knots.y) >= 0).all()
     after = answer_outcomes(trace, fitted.policy)
@@ -104,7 +104,7 @@ def test_few_right_answers_carry_no_calibration(rounds: int, counts: str) -> Non
 def test_few_right_cases_carry_no_calibrated_cosine() -> None:
     """The same number of the cosine."""
     with pytest.raises(ValueError, match=r"at least 10 right cases .* label more"):
-        calibrate_cosine(_by_cosine(14, rising=True), Policy.from_mapping(policy().model_dump()))
+        calibrate_cosine(_by_cosine(14, rising=True), CHOSEN)
 
 
 def test_a_trace_without_answers_is_refused() -> None:
@@ -133,7 +133,7 @@ def _by_cosine(n: int, *, rising: bool) -> Trace:
 def test_the_cosine_becomes_the_probability_of_being_right() -> None:
     """Fitted where no reranker score is usable, confidence is the right share and orders cases."""
     trace = _by_cosine(60, rising=True)
-    fitted = calibrate_cosine(trace, Policy.from_mapping(policy().model_dump()))
+    fitted = calibrate_cosine(trace, CHOSEN)
     knots = fitted.confidence.calibration
     assert knots.fitted_on
     points = decide(trace, fitted).confidence()
@@ -147,7 +147,7 @@ def test_the_cosine_becomes_the_probability_of_being_right() -> None:
 def test_a_cosine_that_ranks_the_wrong_way_is_refused() -> None:
     """It would make the far surer than the near."""
     with pytest.raises(ValueError, match="keep fallback: hybrid"):
-        calibrate_cosine(_by_cosine(60, rising=False), Policy.from_mapping(policy().model_dump()))
+        calibrate_cosine(_by_cosine(60, rising=False), CHOSEN)
 
 
 @pytest.mark.parametrize(

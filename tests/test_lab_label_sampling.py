@@ -53,6 +53,11 @@ def filled(sample: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
     return sample.assign(label=[labels[name] for name in sample["request_id"]])
 
 
+def drawn_labels(trace: Trace, labels: dict[str, str], n: int = 30, seed: int = 1) -> pd.DataFrame:
+    """A drawn sample with its labels."""
+    return filled(sample_for_labels(trace, POLICY, n, seed=seed), labels)
+
+
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2))
 def test_distances_are_those_of_flips(seed: int, n_cases: int, depths: int) -> None:
@@ -190,7 +195,7 @@ class TestLabelsBack:
     def test_by_a_file(self, tmp_path: Path, name: str) -> None:
         """What people fill in comes back into the cases; all others state their stratum alone."""
         trace, labels = traffic()
-        sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        sample = drawn_labels(trace, labels)
         write_sample(sample, tmp_path / name)
         back = with_sample_labels(trace, POLICY, tmp_path / name)
         by_id = {case.id: case for case in back.cases}
@@ -210,7 +215,7 @@ class TestLabelsBack:
         The warning has the count.
         """
         trace, labels = traffic()
-        sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        sample = drawn_labels(trace, labels)
         sample.loc[[2, 5], "label"] = ""
         sample.to_csv(tmp_path / "labels.csv", index=False)
         with pytest.warns(UserWarning, match="2 of 30 drawn requests have no label"):
@@ -226,13 +231,13 @@ class TestLabelsBack:
         thumbs = replace(
             trace, cases=tuple(case._replace(expect_status="ambiguous") for case in trace.cases)
         )
-        first = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        first = drawn_labels(trace, labels)
         with pytest.warns(UserWarning, match="30 labels take the place of another"):
             with_sample_labels(thumbs, POLICY, first)
         both = with_sample_labels(
             with_sample_labels(trace, POLICY, first),
             POLICY,
-            filled(sample_for_labels(trace, POLICY, 20, seed=2), labels),
+            drawn_labels(trace, labels, 20, 2),
         )
         rows = review(both, POLICY).frame()
         known = rows[rows["rate"] == "pass_rate"].set_index("basis")["n"]
@@ -273,7 +278,7 @@ class TestLabelsBack:
     def test_what_is_not_the_sample(self, change: Any, message: str) -> None:
         """Is named with its number, and nothing is taken over."""
         trace, labels = traffic()
-        sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
+        sample = drawn_labels(trace, labels)
         with pytest.raises(InputError, match=message):
             with_sample_labels(trace, POLICY, change(sample))
 
@@ -301,9 +306,7 @@ def test_intervals_hold_the_truth() -> None:
     every = trace.with_labels([labels[case.id] for case in trace.cases], [{}] * len(trace))
     truth, held, draws = sweep(every, policies), Counter[tuple[str, int]](), 40
     for seed in range(draws):
-        drawn = with_sample_labels(
-            trace, POLICY, filled(sample_for_labels(trace, POLICY, 40, seed=seed), labels)
-        )
+        drawn = with_sample_labels(trace, POLICY, drawn_labels(trace, labels, 40, seed))
         for place, reviewed in enumerate(policies):
             rows = (
                 review(drawn, reviewed, level=0.8)

@@ -50,6 +50,7 @@ CASES = (
     Case("b", "theft flood", "ambiguous", expect_option=2),
     Case("c", "tea", "refuse"),
 )
+NEAR = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
 HALF = float(np.sqrt(0.5))
 RELEVANCE: dict[str, Any] = {
     "relevance": {"column": "score", "higher": "surer", "unit": "probability"}
@@ -145,10 +146,7 @@ class TestVectorStore:
         )
         assert trace.hits.l2[0, 0, 0] == pytest.approx([0.0, 2.0 - 2.0 * HALF])
         assert np.isnan(trace.hits.s_rerank).all()
-        policy = PolicyData.from_mapping(
-            {"confidence": {"enabled": False}, "gap": {"enabled": False}}
-        )
-        said = decide(trace, policy).frame()
+        said = decide(trace, NEAR).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse"]
         assert said["sources"].tolist()[0] == ["docs/home.md#1", "docs/home.md#2"]
 
@@ -176,13 +174,6 @@ class TestVectorStore:
             ValueError, match=rf"langchain, id a: .*distance='{distance}' a nearer one follows, got"
         ):
             hits_frame(Scored(scores), CASES[:1], distance=distance)
-
-    def test_a_distance_that_is_not_stated(self, store: InMemoryVectorStore) -> None:
-        """Nothing is guessed."""
-        with pytest.raises(
-            ValueError, match="must be stated, for it does not say; pass distance, one of cosine"
-        ):
-            hits_frame(store, CASES)
 
     def test_distances_of_vectors_that_are_not_unit(self) -> None:
         """A squared distance beyond 4 stops in the trace, with the remedy."""
@@ -248,18 +239,6 @@ class TestRetriever:
             "home#2",
         ]
         assert len(hits_frame(retriever, CASES[:1], embeddings=Words(), k=1)) == 1
-
-    def test_without_embeddings(self) -> None:
-        """No distance is made up from a rank."""
-        with pytest.raises(
-            ValueError, match="a retriever gives none; pass embeddings to measure it"
-        ):
-            hits_frame(Listed(documents=[]), CASES)
-
-    def test_with_a_distance(self) -> None:
-        """There are no scores that it could be of."""
-        with pytest.raises(ValueError, match="gives documents without scores"):
-            hits_frame(Listed(documents=[]), CASES, distance="l2")
 
     def test_a_rerankers_probability(self) -> None:
         """What a reranker left in the metadata is the confidence, 75 of 100."""
@@ -373,25 +352,27 @@ class TestScope:
 class TestDoor:
     """What comes in."""
 
-    def test_a_source_that_is_none(self) -> None:
-        """Says what it must be."""
-        source: Any = [DOCUMENTS]
-        with pytest.raises(
-            ValueError, match="VectorStore or a BaseRetriever of langchain_core, got list"
-        ):
-            hits_frame(source, CASES, distance="l2")
-
-    def test_both_ways_to_a_distance(self, store: InMemoryVectorStore) -> None:
-        """One of them is too much."""
-        with pytest.raises(ValueError, match="leave out distance or embeddings"):
-            hits_frame(store, CASES, distance="cosine", embeddings=Words())
-
-    def test_an_unknown_distance(self, store: InMemoryVectorStore) -> None:
-        """Says which there are."""
-        with pytest.raises(
-            ValueError, match="one of cosine, cosine_distance, l2, euclidean, got 'dot'"
-        ):
-            hits_frame(store, CASES, distance="dot")  # type: ignore[arg-type]
+    @pytest.mark.parametrize(
+        ("source", "how", "rule"),
+        [
+            (Scored([]), {}, "must be stated, for it does not say; pass distance, one of cosine"),
+            (Listed(documents=[]), {}, "a retriever gives none; pass embeddings to measure it"),
+            (Listed(documents=[]), {"distance": "l2"}, "gives documents without scores"),
+            ([], {"distance": "l2"}, "VectorStore or a BaseRetriever of langchain_core, got list"),
+            (
+                Scored([]),
+                {"distance": "cosine", "embeddings": Words()},
+                "leave out distance or embeddings",
+            ),
+            (Scored([]), {"distance": "dot"}, "one of cosine, cosine_distance, l2, .*, got 'dot'"),
+        ],
+    )
+    def test_what_is_no_source_of_a_distance(
+        self, source: Any, how: dict[str, Any], rule: str
+    ) -> None:
+        """Says what it must be; nothing is guessed or made up from a rank."""
+        with pytest.raises(ValueError, match=rule):
+            hits_frame(source, CASES, **how)
 
     def test_without_the_extra(
         self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch
@@ -457,10 +438,7 @@ class TestScoresAlone:
             store, [Case("a", "excess"), Case("b", "tea")], distance="cosine"
         )
         assert [case.expect_status for case in trace.cases] == [None, None]
-        policy = PolicyData.from_mapping(
-            {"confidence": {"enabled": False}, "gap": {"enabled": False}}
-        )
-        assert decide(trace, policy).frame()["status"].tolist() == ["ok", "refuse"]
+        assert decide(trace, NEAR).frame()["status"].tolist() == ["ok", "refuse"]
 
     def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
         """A text, infinity, a frame's own name, the score of what has none stop, and are named."""

@@ -87,12 +87,9 @@ class TestStudies:
             _tuned(TRACE, **goal).policies["expected cost"] for goal in ({}, {"mix": MIX})
         )
         models = [policy.decision.model for policy in (plain, mixed)]
-        assert models[0] is not None
-        assert models[1] is not None
         assert models[0].bias == models[1].bias
         assert models[0].parts == models[1].parts
         assert models[0].mix is None
-        assert models[1].mix is not None
         assert models[1].mix.traffic == (0.9, 0.1, 0.0)
         labels = [case.expect_status for case in TRACE.split("tune").cases]
         assert models[1].mix.fitted[0] == pytest.approx(labels.count("ok") / len(labels), abs=1e-5)
@@ -135,9 +132,7 @@ class TestStudies:
     def test_a_crossing_is_that_of_the_judged_costs(self) -> None:
         """By hand from the ends of the lines, for each candidate; none of always-answer's own."""
         result = _tuned(TRACE)
-        assert result.crossing is not None
         table = result.mix_costs
-        assert table is not None
         own, answer = table.loc[result.selected], table.loc["always-answer"]
         if result.crossing.above == "always-answer":
             share = result.crossing.high
@@ -256,11 +251,8 @@ def test_a_fitted_decision_is_that_of_a_study() -> None:
     """The same correction; without a mix none, and a drawn sample is weighed."""
     fitted = raglab.fit_decision(TRACE, free_policy(), mix=MIX)
     model = fitted.decision.model
-    assert model is not None
-    assert model.mix is not None
     assert model.mix.traffic == (0.9, 0.1, 0.0)
     studied = _tuned(TRACE, mix=MIX).policies["expected cost"].decision.model
-    assert studied is not None
     assert studied.mix == model.mix
     plain = raglab.fit_decision(TRACE, free_policy())
     odds = [np.array(of.structure.decision.bias) for of in (plain, fitted)]
@@ -272,8 +264,6 @@ def test_a_fitted_decision_is_that_of_a_study() -> None:
     tuned = TRACE.split("tune")
     drawn = _weighed(tuned, [0.2 if row % 2 else 0.9 for row in range(len(tuned))])
     weighed = raglab.fit_decision(drawn, free_policy()).decision.model
-    assert weighed is not None
-    assert plain.decision.model is not None
     assert weighed.bias != plain.decision.model.bias
     with pytest.raises(ValueError, match="mix"):
         raglab.fit_decision(drawn, free_policy(), mix=MIX)
@@ -294,8 +284,6 @@ def test_costs_of_an_estimated_mix_are_taken_at_the_estimate() -> None:
     assert there["expected_cost_low"][0] < stated["expected_cost_low"][0]
     result = _tuned(TRACE, mix=mix)
     model = result.policies["expected cost"].decision.model
-    assert model is not None
-    assert model.mix is not None
     assert model.mix.traffic == (0.88, 0.12, 0.0)
 
 

@@ -80,6 +80,25 @@ class TestByHand:
         assert (table["n"].tolist(), table.attrs["without_source"]) == ([1], 2)
         none = ranking(trace_of((ask(), found("a.md"))))
         assert (none["n"].tolist(), none.attrs["without_source"]) == ([0], 1)
+        assert none.iloc[0, 3:].isna().all()
+
+    def test_the_arm_s_order_and_the_fused_one(self) -> None:
+        """Expected first and second: half; with the ranks turned round the fused order stays."""
+
+        def both(*ranks: int) -> list[list[Hit]]:
+            return [
+                [
+                    Hit(0.25, "a.md", s_hybrid=0.5, s_rerank=0.5, rank=ranks[0]),
+                    Hit(0.5, "b.md", s_hybrid=0.25, s_rerank=0.5, rank=ranks[1]),
+                ]
+            ]
+
+        first, second = ask(expect_sources=("a.md",)), ask(expect_sources_any=("b.md",))
+        table = ranking(trace_of((first, both(0, 1)), (second, both(0, 1))))
+        assert table["order"].tolist() == ["final", "fused (s_hybrid)"]
+        assert table["hit@1"].tolist() == [0.5, 0.5]
+        assert table["nDCG@10"].tolist() == pytest.approx([(1 + SECOND) / 2] * 2)
+        assert ranking(trace_of((first, both(1, 0))))["hit@1"].tolist() == [0.0, 1.0]
 
     def test_a_source_without_a_grade_counts_1(self) -> None:
         """Of a case that grades some of its sources."""

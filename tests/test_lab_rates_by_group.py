@@ -65,9 +65,7 @@ def test_what_a_promise_would_need(trace: Trace, policy: Policy) -> None:
     frame = group_rates(trace, policy, "tenant", targets={"hallucination_rate": 0.2})
     assert set(frame["needed"]) == {11} == {cases_needed(0.2)}
     acme = frame.set_index("group").loc["acme"]
-    assert acme["need"].startswith(
-        "hallucination_rate ≤ 20.0 % needs 11 answered cases without an error, 18 with one"
-    )
+    assert "needs 11 answered cases without an error, 18 with one" in acme["need"]
     assert f"there are {acme['n']} with {acme['k']}: these certify " in acme["need"]
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from labelled import noted
 from raglab.bandit import Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
 from raglab.lab.search_space import always_answer
@@ -43,6 +44,11 @@ def audited(value: Any = VALUE, margin: Any = SEEN, mask: Any = None, **more: An
     return audit_table(*world(value, margin, mask), MARGIN, **(FEW | more))
 
 
+def correlation(found: RewardAudit, signal: str = "reward") -> Any:
+    """Row of a signal."""
+    return found.correlations.set_index("signal").loc[signal]
+
+
 def drawn(n: int = 80, n_arms: int = 3, seed: int = 0) -> tuple[Any, Any, Any]:
     """Values, margins on a coarse grid so that ties occur, and a mask."""
     rng = np.random.default_rng(seed)
@@ -55,7 +61,7 @@ def drawn(n: int = 80, n_arms: int = 3, seed: int = 0) -> tuple[Any, Any, Any]:
 
 def test_four_cases_by_head() -> None:
     """Pearson is 0.8 / sqrt(1.2), and 1 of 2 pairs agrees."""
-    row = audited().correlations.set_index("signal").loc["reward"]
+    row = correlation(audited())
     assert row["pearson"] == pytest.approx(0.8 / np.sqrt(1.2))
     assert (row["concordance"], row["pairs"], row["cases"], row["n"]) == (0.5, 2, 2, 8)
     # two cases say nothing
@@ -69,12 +75,10 @@ def test_a_reward_that_is_the_label_agrees_in_every_pair() -> None:
     """
     value = np.array([[1.0, 0.0], [0.0, 1.0]] * 15)
     found = audited(value, value)
-    row = found.correlations.set_index("signal").loc["reward"]
+    row = correlation(found)
     assert (row["pearson"], row["concordance"]) == (pytest.approx(1.0), 1.0)
     assert row["concordance_low"] == pytest.approx(0.025 ** (1 / 30))  # exact: 30 of 30, and not 1
-    assert any(
-        "more than a coin, yet the learner does not gain by it" in note for note in found.notes
-    )
+    assert noted(found.notes, "more than a coin, yet the learner does not gain by it")
     assert "not told apart from uniform" in found.notes[0]
 
 
@@ -83,7 +87,7 @@ def test_a_reward_that_is_the_opposite_is_said_to_point_away() -> None:
     value = np.array([[1.0, 0.0], [0.0, 1.0]] * 15)
     found = audited(value, 1.0 - value)
     assert found.correlations.set_index("signal").loc["reward", "concordance"] == 0.0
-    assert any("less than a coin" in note for note in found.notes)
+    assert noted(found.notes, "less than a coin")
 
 
 def test_noise_is_no_better_than_a_coin() -> None:
@@ -91,15 +95,15 @@ def test_noise_is_no_better_than_a_coin() -> None:
     rng = np.random.default_rng(1)
     value = (rng.random((200, 2)) < 0.5).astype(float)
     found = audited(value, rng.random((200, 2)))
-    row = found.correlations.set_index("signal").loc["reward"]
+    row = correlation(found)
     assert row["concordance_low"] < 0.5 < row["concordance_high"]
-    assert any("no more than a coin" in note for note in found.notes)
+    assert noted(found.notes, "no more than a coin")
 
 
 def test_a_constant_component_has_no_correlation() -> None:
     """cache_hit is 0 everywhere: ties agree half."""
     found = audited()
-    row = found.correlations.set_index("signal").loc["cache_hit"]
+    row = correlation(found, "cache_hit")
     assert np.isnan([row["pearson"], row["pearson_low"], row["pearson_high"]]).all()
     assert row["concordance"] == 0.5
 
@@ -107,7 +111,7 @@ def test_a_constant_component_has_no_correlation() -> None:
 def test_correlations_equal_scipy_s() -> None:
     """Pearson over the available rows."""
     value, margin, mask = drawn()
-    row = audited(value, margin, mask).correlations.set_index("signal").loc["margin"]
+    row = correlation(audited(value, margin, mask), "margin")
     x, y = margin[mask], value[mask]
     assert row["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic)
 
@@ -122,7 +126,7 @@ def test_concordance_equals_a_loop_over_pairs() -> None:
                 n += 1
                 apart = (margin[row, one] - margin[row, two]) * (value[row, one] - value[row, two])
                 agree += 0.5 if apart == 0.0 else float(apart > 0.0)
-    row = audited(value, margin, mask).correlations.set_index("signal").loc["margin"]
+    row = correlation(audited(value, margin, mask), "margin")
     assert row["pairs"] == n > 20
     assert row["concordance"] == pytest.approx(agree / n)
 
@@ -151,7 +155,7 @@ def test_the_order_of_cases_changes_no_estimate() -> None:
 def test_arms_of_a_case_stay_together_in_the_bootstrap() -> None:
     """Every arm twice doubles the rows and adds no case: the intervals of the correlations stay."""
     value, margin, _ = drawn(60, 2, seed=7)
-    one = audited(value, margin).correlations.set_index("signal").loc["margin"]
+    one = correlation(audited(value, margin), "margin")
     two = (
         audited(np.tile(value, 2), np.tile(margin, 2))
         .correlations.set_index("signal")
@@ -168,6 +172,8 @@ def test_the_same_seed_gives_the_same_audit() -> None:
     one, two, other = (audited(value, margin, mask, seed=seed) for seed in (0, 0, 1))
     pd.testing.assert_frame_equal(one.correlations, two.correlations)
     pd.testing.assert_frame_equal(one.arms, two.arms)
+    pd.testing.assert_frame_equal(one.simulation, two.simulation)
+    assert not one.simulation.equals(other.simulation)
     assert one.correlations["pearson"].equals(other.correlations["pearson"])
     assert not one.correlations["pearson_low"].equals(other.correlations["pearson_low"])
 
@@ -177,23 +183,24 @@ def test_missing_rewards_are_left_out_and_said() -> None:
     margin = SEEN.copy()
     margin[0] = np.nan
     found = audited(VALUE, margin)
-    row = found.correlations.set_index("signal").loc["reward"]
+    row = correlation(found)
     assert (row["n"], row["pairs"]) == (6, 1)
-    assert any("2 of 8 rows have no reward" in note for note in found.notes)
+    assert noted(found.notes, "2 of 8 rows have no reward")
 
 
 def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
     """Two arms that take turns: no fixed arm, and the notes say so."""
     found = audited(VALUE, SEEN, np.array([[True, False], [False, True]] * 2))
+    assert found.arms["n"].tolist() == [2, 2]
     assert "best fixed arm" not in found.simulation["policy"].tolist()
-    assert any(note.startswith("No arm is available in every case") for note in found.notes)
+    assert noted(found.notes, "No arm is available in every case")
 
 
 def test_finer_values_than_right_and_wrong() -> None:
     """With values like nDCG the pairs are those that differ at all."""
     value = np.array([[0.5, 0.4], [0.2, 0.9], [1.0, 1.0], [0.0, 0.3]])
     found = audited(value, SEEN)
-    row = found.correlations.set_index("signal").loc["reward"]
+    row = correlation(found)
     assert (row["pairs"], row["concordance"]) == (3, pytest.approx(2 / 3))
 
 
@@ -231,7 +238,7 @@ def test_few_cases_prove_nothing() -> None:
         assert f"There are {n} cases, too few" in found.notes[1]
     many = audited(np.tile([1.0, 0.0], (10, 1)), np.tile([0.9, 0.1], (10, 1)), rounds=100)
     assert many.simulation.set_index("policy").loc["uniform", "verdict"] == "helps"
-    assert not any("too few for intervals" in note for note in many.notes)
+    assert not noted(many.notes, "too few for intervals")
     # no resample differs, and the exact interval says that this is no proof
     assert many.arms["mean_value_low"][0] == pytest.approx(0.025 ** (1 / 10))
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelled import noted
 from raglab import reward
 from raglab.bandit import Bandit, Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table, headline
@@ -65,8 +66,8 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() ->
     assert (simulation[UNIFORM]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
     assert audit.notes[0].startswith("thompson_beta on this reward ends at 0.")
     assert "misleads" in audit.notes[0]
-    assert any("yet the learner does not gain by it" in note for note in audit.notes)
-    assert not any("better than a coin" in note for note in audit.notes)
+    assert noted(audit.notes, "yet the learner does not gain by it")
+    assert not noted(audit.notes, "better than a coin")
 
 
 @pytest.mark.parametrize("bandit", ["thompson_nig", Bandit(threshold=0.55)])
@@ -77,7 +78,7 @@ def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandi
     audit = audit_rewards(world, bandit=bandit, **SMALL)
     assert rows_of(audit)[UNIFORM]["verdict"] == "helps"
     assert "the reward helps it" in audit.notes[0]
-    assert not any("does not gain" in note for note in audit.notes)
+    assert not noted(audit.notes, "does not gain")
 
 
 def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offered() -> None:
@@ -86,7 +87,7 @@ def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offe
     assert note.startswith("1480 of 1500 rewards lie above the threshold 0.5")
     assert f"{MEDIAN}, 0.550 here" in note
     others = audit_rewards(misleading(), bandit="thompson_nig", **SMALL).notes
-    assert not any(MEDIAN in note for note in others)
+    assert not noted(others, MEDIAN)
 
 
 def test_typical_rewards_at_the_threshold_are_counted() -> None:
@@ -94,11 +95,9 @@ def test_typical_rewards_at_the_threshold_are_counted() -> None:
     rng = np.random.default_rng(0)
     value = (rng.random((200, 2)) < 0.5).astype(float)
     audit = audit_rewards(table_of(value, 0.48 + 0.032 * value), **SMALL)
-    assert any(
-        "400 of 400 rewards lie within 0.05 of the threshold 0.5" in note for note in audit.notes
-    )
+    assert noted(audit.notes, "400 of 400 rewards lie within 0.05 of the threshold 0.5")
     apart = audit_rewards(table_of(value, 0.2 + 0.6 * value), **SMALL)
-    assert not any(MEDIAN in note for note in apart.notes)
+    assert not noted(apart.notes, MEDIAN)
 
 
 def test_chance_is_not_told_apart_from_uniform() -> None:
@@ -118,12 +117,6 @@ def test_chance_is_not_told_apart_from_uniform() -> None:
 @pytest.mark.parametrize(
     ("difference", "low", "high", "sentence"),
     [
-        (
-            -0.004,
-            -0.007,
-            -0.001,
-            "below uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that",
-        ),
         (
             0.004,
             0.001,
@@ -227,17 +220,6 @@ def test_one_arm_earns_its_mean() -> None:
     assert result["verdict"].iloc[1] == "not told apart"
 
 
-def test_the_same_seed_gives_the_same_comparison() -> None:
-    """Bit for bit; another seed moves the interval."""
-    plans = {UNIFORM: np.full((500, 3), 1 / 3)}
-    one, two, third = (
-        simulate_learner(misleading(), Bandit(), plans, SimulationSizes(50, 5, 20, seed=seed))
-        for seed in (1, 1, 2)
-    )
-    assert one.equals(two)
-    assert one["value_low"].iloc[1] != third["value_low"].iloc[1]
-
-
 def test_a_learner_starts_again_on_every_resampled_table() -> None:
     """Arms that 60 questions hardly tell apart.
 
@@ -261,21 +243,6 @@ def test_other_learners_are_audited(bandit: str) -> None:
     world = misleading(100)._replace(features=np.ones((100, 1)), feature_names=("intercept",))
     audit = audit_rewards(world, bandit=bandit, **SMALL | {"rounds": 40, "replications": 4})
     assert audit.simulation["policy"].iloc[0] == bandit
-
-
-def test_missing_rewards_and_masks_are_audited() -> None:
-    """A reward that never arrives counts in no mean.
-
-    An arm that is open now and then is no fixed arm.
-    """
-    world = misleading(100)
-    rewards = world.reward.copy()
-    rewards[:10, 1] = np.nan
-    mask = np.ones((100, 3), dtype=bool)
-    mask[10:, 0] = False
-    audit = audit_table(world._replace(reward=rewards, mask=mask), **SMALL, tables=10)
-    assert audit.arms["n"].tolist() == [10, 100, 100]
-    assert any("10 of 210 rows have no reward." in note for note in audit.notes)
 
 
 def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from types import SimpleNamespace
 
@@ -343,7 +344,7 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
         case._replace(split="tune" if row < cut else "report")
         for row, case in enumerate(trace.cases)
     )
-    parted = type(trace)(split, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    parted = replace(trace, cases=split)
     own = Policy.load().replace("similarity.min_similarity", 0.5, "refine.max_depth", 0)
     by_chain = tune(parted, rule="chain", trials=16, batch_size=8)
     competing = by_chain.costs.index[by_chain.costs["competes"]]
@@ -354,12 +355,3 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
     assert named.policies["mine"].policy_id == own.policy_id
     assert (named.comparison["judged_by"] == UNSEEN).all()
     assert by_chain.costs.loc[COST, "cross_validated"] == named.costs.loc[COST, "cross_validated"]
-
-
-def test_a_study_selects_the_same_twice() -> None:
-    """Costs, advantage and policy."""
-    trace = separable(60, seed=5)
-    before, after = (tune(trace, trials=8, batch_size=4, seed=2) for _ in range(2))
-    assert before.costs.equals(after.costs)
-    assert before.held_out_estimate == after.held_out_estimate
-    assert before.policy.policy_id == after.policy.policy_id

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import raglab
 from raglab.lab.signal_audit import (
     CONSTANT,
     EVERYWHERE,
@@ -25,6 +24,7 @@ from worlds import Hit, ask, policy, trace_of
 
 RNG = np.random.default_rng(3)
 N = 60
+CHOSEN = Policy.from_mapping(policy().model_dump())
 TELLS = [0.9 if row % 2 else 0.1 for row in range(N)]
 NOISE = RNG.permutation(np.linspace(0.0, 0.9, N)).tolist()
 
@@ -46,8 +46,7 @@ def world(*, split: str | None = None, **scores: list[float]) -> Trace:
 
 def audited(trace: Trace, **more: Any) -> pd.DataFrame:
     """Frame of an audit by signal."""
-    chosen = Policy.from_mapping(policy().model_dump())
-    return audit_signals(trace, chosen, **{"repeats": 1, "folds": 3} | more).table.set_index(
+    return audit_signals(trace, CHOSEN, **{"repeats": 1, "folds": 3} | more).table.set_index(
         "signal"
     )
 
@@ -129,9 +128,7 @@ def test_a_copy_is_worth_nothing_beside_the_other() -> None:
 
 def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
     """One hit a case has no gap: numbers are missing, the row is last, the notes name it."""
-    audit = audit_signals(
-        world(s_rerank=TELLS), Policy.from_mapping(policy().model_dump()), repeats=1, folds=3
-    )
+    audit = audit_signals(world(s_rerank=TELLS), CHOSEN, repeats=1, folds=3)
     row = audit.table.set_index("signal").loc["gap"]
     assert (row["note"], row["missing"], row["n"]) == (EVERYWHERE, 1.0, 0)
     assert row[["auroc_right", "worth", "cost_without", "rank_correlation"]].isna().all()
@@ -160,11 +157,10 @@ def test_tune_alone_is_read_where_there_is_one() -> None:
     hits = hits._replace(chunk=hits.chunk % N)
     cases = (*tuned.cases, *(case._replace(id=f"r{case.id}") for case in other.cases))
     both = Trace(cases, tuned.chunks, tuned.arms, hits, meta=dict(tuned.meta))
-    chosen = Policy.from_mapping(policy().model_dump())
-    whole, part = (audit_signals(one, chosen, repeats=1, folds=3) for one in (both, tuned))
+    whole, part = (audit_signals(one, CHOSEN, repeats=1, folds=3) for one in (both, tuned))
     assert (whole.split, whole.cases) == (part.split, part.cases) == ("tune", N)
     pd.testing.assert_frame_equal(whole.table, part.table, check_exact=True)
-    assert audit_signals(other, chosen, repeats=0).split == "all"
+    assert audit_signals(other, CHOSEN, repeats=0).split == "all"
 
 
 def test_the_order_of_the_cases_is_nothing() -> None:
@@ -176,9 +172,8 @@ def test_the_order_of_the_cases_is_nothing() -> None:
 
 def test_costs_are_those_stated() -> None:
     """If wrong answers cost two, knowing nothing means refusing all, which costs the answerable."""
-    chosen = Policy.from_mapping(policy().model_dump())
     found = audit_signals(
-        world(s_rerank=TELLS), chosen, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3
+        world(s_rerank=TELLS), CHOSEN, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3
     )
     assert found.cost_without_signals == 0.5
     assert found.cost == 0.0
@@ -203,12 +198,11 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None
             Hit(0.5, "b.md", tags={"product": "hull"}),
         ]
         rows.append((case, [hits]))
-    chosen = Policy.from_mapping(policy().model_dump())
     trace: Any = trace_of(*rows)
-    seen = shard_signals(trace, chosen, None).labelled
+    seen = shard_signals(trace, CHOSEN, None).labelled
     assert seen.cases.can_ask.all()
     assert seen.cases.options_right[seen.ambiguous].all()
-    audit = audit_signals(trace, chosen, repeats=1, folds=3)
+    audit = audit_signals(trace, CHOSEN, repeats=1, folds=3)
     row = audit.table.set_index("signal").loc["confidence"]
     assert row["auroc_ambiguous"] == 1.0
     assert audit.cost == 0.0
@@ -277,7 +271,7 @@ def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int,
         :others
     ]
     with pytest.raises(ValueError, match=says) as caught:
-        audit_signals(trace.subset(np.array(rows)), Policy.from_mapping(policy().model_dump()))
+        audit_signals(trace.subset(np.array(rows)), CHOSEN)
     assert "folds must be" not in str(caught.value)
 
 
@@ -285,17 +279,8 @@ def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int,
 def test_as_many_as_it_needs_are_enough(folds: int, count: int) -> None:
     """One less of either kind is too few."""
     trace = world(s_rerank=TELLS)
-    chosen = Policy.from_mapping(policy().model_dump())
     rows = [*range(1, 2 * count, 2), *range(0, 2 * count, 2)]
-    audit_signals(trace.subset(np.array(rows)), chosen, folds=folds, repeats=1)
+    audit_signals(trace.subset(np.array(rows)), CHOSEN, folds=folds, repeats=1)
     for few in (rows[1:], rows[:-1]):
         with pytest.raises(ValueError, match=f"at least {count} cases"):
-            audit_signals(trace.subset(np.array(few)), chosen, folds=folds, repeats=1)
-    if folds in {3, 10}:
-        text = " ".join((audit_signals.__doc__ or "").split())
-        assert f"{folds} folds {'need ' if folds == 10 else ''}{count} of each" in text
-
-
-def test_it_is_public() -> None:
-    """By the package's name."""
-    assert raglab.audit_signals is audit_signals
+            audit_signals(trace.subset(np.array(few)), CHOSEN, folds=folds, repeats=1)

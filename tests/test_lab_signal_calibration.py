@@ -205,7 +205,6 @@ def test_an_error_that_did_not_fall_is_told() -> None:
     values = rng.choice([0.2, 0.5, 0.8], size=60)
     labels = np.where(rng.random(60) < values, "ok", "refuse").tolist()
     made = calibrate_signal(trace_of_labels(labels, values.tolist()), "yes_no")
-    assert made.before is not None
     assert made.calibrated.cross_fitted.ece >= made.before.ece
     assert "it did not fall" in repr(made)
     assert "did not fall" not in repr(calibrate_signal(low_scores(), "yes_no"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,9 +41,14 @@ def _said(french_right: int = 0, english_right: int = 10, size: int = 10) -> Dec
     return decide(trace_of(*rows), policy())
 
 
+def by_value(said: Decisions, **more: Any) -> Any:
+    """Slices by column and value."""
+    return slices(said, **more).set_index(["column", "value"])
+
+
 def test_a_slice_by_hand() -> None:
     """None of 10 French and all of 10 English pass: p = 2 / C(20, 10), and French stands on top."""
-    found = slices(_said()).set_index(["column", "value"])
+    found = by_value(_said())
     row = found.loc["language", "fr"]
     assert found.index[0] == ("language", "fr")
     assert (row["n"], row["k"], row["rate"], row["rest"]) == (10, 0, 0.0, 1.0)
@@ -57,17 +63,13 @@ def test_a_slice_costs_what_its_cases_do() -> None:
 
     Names are checked.
     """
-    found = slices(_said(), rate="false_refusal_rate").set_index(["column", "value"])[
-        "expected_cost"
-    ]
+    found = by_value(_said(), rate="false_refusal_rate")["expected_cost"]
     assert (found["language", "fr"], found["language", "en"], found["line", "home"]) == (
         1.0,
         0.0,
         0.5,
     )
-    cheap = slices(_said(), costs={"ok": {"refused": 0.25}}).set_index(["column", "value"])[
-        "expected_cost"
-    ]
+    cheap = by_value(_said(), costs={"ok": {"refused": 0.25}})["expected_cost"]
     assert (cheap["language", "fr"], cheap["language", "en"]) == (0.25, 0.0)
     with pytest.raises(ValueError, match="a label of costs"):
         slices(_said(), costs={"fine": {}})
@@ -75,7 +77,7 @@ def test_a_slice_costs_what_its_cases_do() -> None:
 
 def test_a_column_of_one_value_has_no_rest() -> None:
     """All cases are of one line: n is all of them, and there is nothing to test against."""
-    found = slices(_said()).set_index(["column", "value"])
+    found = by_value(_said())
     row = found.loc["line", "home"]
     assert row["n"] == 20
     assert np.isnan([row["rest"], row["p"], row["p_holm"]]).all()
@@ -84,7 +86,7 @@ def test_a_column_of_one_value_has_no_rest() -> None:
 
 def test_few_cases_are_shown_but_not_tested() -> None:
     """Below `least` a slice has p but takes no part in the correction."""
-    found = slices(_said(1, 4, size=5), least=6).set_index(["column", "value"])
+    found = by_value(_said(1, 4, size=5), least=6)
     assert found.loc[("language", "fr"), "p"] > 0
     assert found["p_holm"].isna().all()
     assert not found["flag"].any()
@@ -102,9 +104,9 @@ def test_one_bad_case_is_not_the_worst_slice() -> None:
 def test_each_rate_has_its_own_cases() -> None:
     """False refusals are counted over those labelled ok, hallucinations over those answered."""
     said = _said(3, 10)
-    refused = slices(said, rate="false_refusal_rate").set_index(["column", "value"]).loc["language"]
+    refused = by_value(said, rate="false_refusal_rate").loc["language"]
     assert refused[["k", "n"]].to_numpy().tolist() == [[7, 10], [0, 10]]
-    wrong = slices(said, rate="hallucination_rate").set_index(["column", "value"]).loc["language"]
+    wrong = by_value(said, rate="hallucination_rate").loc["language"]
     assert dict(zip(wrong.index, wrong["n"], strict=True)) == {"en": 10, "fr": 3}
     assert list(refused.index) == ["fr", "en"]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from labelled import noted
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.search_space import (
     INFEASIBLE,
@@ -305,16 +307,8 @@ def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
 def test_without_splits_the_nested_estimate_is_the_headline() -> None:
     """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
     trace = _world()
-    bare = Trace(
-        tuple(c._replace(split=None) for c in trace.cases),
-        trace.chunks,
-        trace.arms,
-        trace.hits,
-        None,
-        trace.meta,
-    )
-    result = tune(bare, trials=8, batch_size=8)
-    assert any("S6.5" in note for note in result.notes)
+    result = tune(_with_splits(trace, [None] * len(trace)), trials=8, batch_size=8)
+    assert noted(result.notes, "S6.5")
     assert result.advantage is None
     assert result.costs["report"].isna().all()
     assert f"{result.held_out_estimate:.3f}" in repr(result)
@@ -326,7 +320,7 @@ def test_few_cases_of_a_label_are_warned_about() -> None:
     result = tune(_world(), trials=8, batch_size=8)
     (note,) = (note for note in result.notes if "under 30 of a label" in note)
     assert "labelled refuse" in note
-    assert not any("under 30" in note for note in tune(_world(250), trials=8, batch_size=8).notes)
+    assert not noted(tune(_world(250), trials=8, batch_size=8).notes, "under 30")
 
 
 def test_candidates_that_keep_the_targets_are_preferred() -> None:
@@ -354,7 +348,7 @@ def test_candidates_that_keep_the_targets_are_preferred() -> None:
         batch_size=8,
         goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}),
     )
-    assert any("No candidate keeps the targets" in note for note in none.notes)
+    assert noted(none.notes, "No candidate keeps the targets")
 
 
 def test_own_costs_change_what_is_minimised() -> None:
@@ -402,7 +396,7 @@ def test_settings_that_make_no_study_are_refused(settings: dict[str, Any]) -> No
 
 def _with_splits(trace: Trace, splits: list[str | None]) -> Trace:
     cases = tuple(case._replace(split=name) for case, name in zip(trace.cases, splits, strict=True))
-    return Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    return replace(trace, cases=cases)
 
 
 def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
@@ -431,7 +425,7 @@ def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
         "these cases have no split certify, and a certificate needs questions that tuning did not"
         in some.size_note
     )
-    assert any("without a split are not used" in note for note in some.notes)
+    assert noted(some.notes, "without a split are not used")
 
 
 @pytest.mark.usefixtures("quick_study")
@@ -442,20 +436,18 @@ def test_a_model_fitted_on_judged_cases_does_not_compete() -> None:
     """
     trace = _world(120)
     whole = _with_splits(trace, [None] * len(trace))
-    fitted = fit_decision(whole, Policy.load())
     with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
         tune(
             _different(trace),
             candidates={"mine": fit_decision(_different(whole), Policy.load())},
             trials=8,
         )
-    assert fitted.decision.model is not None
 
 
 def _different(trace: Trace) -> Trace:
     """The same cases, each with a question of its own."""
     cases = tuple(case._replace(query=f"question {row}") for row, case in enumerate(trace.cases))
-    return Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    return replace(trace, cases=cases)
 
 
 def test_always_refuse_of_a_fitted_policy_refuses_by_the_chain() -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import raglab
+from labelled import noted
 from raglab.bandit import (
     Bandit,
     Budget,
@@ -95,7 +96,7 @@ class TestSplit:
         assert (
             result.notes[0] == "Tuned on the first 120 rows in their order, judged on the last 120."
         )
-        assert any("120 rounds, not 1000" in note for note in result.notes)
+        assert noted(result.notes, "120 rounds, not 1000")
         assert result.settings["rounds"] == 120
 
     def test_other_rows_are_drawn_by_the_seed(self) -> None:
@@ -127,7 +128,6 @@ class TestSplit:
             frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given"
         )
         part = table_rows(table, np.array([5, 7]))
-        assert part.delay is not None
         assert (part.delay.tolist(), part.cost.tolist()) == ([5, 7], table.cost[[5, 7]].tolist())
         assert part.features.tolist() == table.features[[5, 7]].tolist()
 
@@ -169,7 +169,7 @@ class TestSearch:
         """At a price of 0 no price is searched, and a note says so; reward is the value."""
         result = raglab.tune_bandit(priced(price=0.0), bandit="thompson_nig", **SMALL)
         assert "price" not in result.trials
-        assert any("no price was searched" in note for note in result.notes)
+        assert noted(result.notes, "no price was searched")
         assert "spend" in result.comparison
 
     def test_the_same_seed_gives_the_same_study(self) -> None:
@@ -186,7 +186,7 @@ class TestSearch:
         with pytest.warns(UserWarning, match="thompson_nig is played"):
             result = raglab.tune_bandit(priced(), **SMALL)
         assert result.bandit.algorithm == "thompson_nig"
-        assert any("thompson_nig is played" in note for note in result.notes)
+        assert noted(result.notes, "thompson_nig is played")
 
 
 class TestVerdict:
@@ -213,7 +213,7 @@ class TestVerdict:
         )
         result = raglab.tune_bandit(world, bandit="lin_ucb", **(SMALL | {"rounds": 300}))
         assert rows(result.comparison).loc[TUNED, "value"] > 0.9
-        assert any(note.startswith(f"Tuned beats the {FIXED}") for note in result.notes)
+        assert noted(result.notes, f"Tuned beats the {FIXED}")
 
     def test_where_no_arm_is_always_there_none_is_fixed(self) -> None:
         """The row is left out and a note says so."""
@@ -222,7 +222,7 @@ class TestVerdict:
         )
         result = raglab.tune_bandit(Table.from_frame(gaps, order="shuffled"), **SMALL)
         assert FIXED not in set(result.comparison["policy"])
-        assert any(note.startswith("No arm is available in every row") for note in result.notes)
+        assert noted(result.notes, "No arm is available in every row")
 
 
 class TestBudget:
@@ -236,10 +236,9 @@ class TestBudget:
         result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)
         assert (result.trials["feasible"] == (result.trials["spend"] <= 1.02 * 0.6)).all()
         assert result.trials["feasible"].any()
-        assert result.budget is not None
         assert result.budget == Budget(0.6, "cents", price=result.price, step=result.budget.step)
         assert result.trials["step"].iloc[0] == Budget(0.6).step
-        assert any("pacer" in note for note in result.notes)
+        assert noted(result.notes, "pacer")
 
     def test_the_comparison_plays_the_pacer(self) -> None:
         """Reward and spend of the unchanged settings are those of `run` on the judging rows.
@@ -253,7 +252,6 @@ class TestBudget:
         sizes: dict[str, Any] = {"rounds": 120, "replications": 20, "seed": 1}
         played = run(Bandit("thompson_nig"), later.priced(0.0), budget=0.6, **sizes)
         row = rows(result.comparison).loc[UNTUNED]
-        assert played.spend is not None
         assert row["reward"] == pytest.approx(played.gross[:, -1].mean() / 120)
         assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert row["spend_low"] < row["spend"] < row["spend_high"]
@@ -280,7 +278,7 @@ class TestBudget:
         assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)
         np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
         assert "regret" not in shown
-        assert any(MIXTURE in note for note in result.notes)
+        assert noted(result.notes, MIXTURE)
 
     def test_a_fixed_arm_must_be_within_it(self) -> None:
         """The large model is better and too dear: the fixed arm is the small one."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from decided import by_cost
 from generators import Drawn, Weighed
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, noted
 from parts import in_parts, same
 from raglab.lab.review_rates import REVIEW_RATES
 from raglab.lab.traffic_review import Review, request_day, review
@@ -99,8 +99,8 @@ class TestByHand:
             ["tenant", "a", 2, 1],
             ["tenant", "b", 2, 1],
         ]
-        assert any("1 of 4 requests state no time" in note for note in made.notes)
-        assert any("No request has a label" in note for note in made.notes)
+        assert noted(made.notes, "1 of 4 requests state no time")
+        assert noted(made.notes, "No request has a label")
         assert "2 ok (50.0%)" in repr(made)
 
     def test_curve_of_a_threshold(self) -> None:
@@ -258,6 +258,12 @@ def test_shards_say_the_same(seed: int, size: int) -> None:
         same(whole.gates, review(unlabelled(mixed), drawn).gates)
 
 
+def sampled(trace: Any) -> Any:
+    """Rates of a sample by name."""
+    rows = review(trace, free_policy()).frame()
+    return rows.query("basis == 'sample'").set_index("rate")
+
+
 class TestLabels:
     """Rates from labels."""
 
@@ -282,7 +288,7 @@ class TestLabels:
         """Where all requests are drawn, each rate is that of `sweep`, and its interval a point."""
         trace = labelled(2, {"": 60})
         drawn = with_extra(trace, [{"stratum": "all", "inclusion_probability": 1.0}] * 60)
-        rows = review(drawn, free_policy()).frame().query("basis == 'sample'").set_index("rate")
+        rows = sampled(drawn)
         rates = sweep(trace, [free_policy()]).iloc[0]
         for name in set(RATES) & set(rows.index):
             assert rows.loc[name, "estimate"] == pytest.approx(rates[name], nan_ok=True), name
@@ -306,12 +312,7 @@ class TestLabels:
             for row in (*pair, *others_drawn):
                 rows[row]["inclusion_probability"] = 2 / 3 if row < 3 else 2 / 4
             drawn = with_extra(tiny, rows)
-            estimates.append(
-                review(drawn, free_policy())
-                .frame()
-                .query("basis == 'sample'")
-                .set_index("rate")["estimate"]
-            )
+            estimates.append(sampled(drawn)["estimate"])
         assert len(estimates) == 18
         for name in ("pass_rate", "hallucination_rate"):
             assert np.mean([row[name] for row in estimates]) == pytest.approx(truth[name])
@@ -335,13 +336,7 @@ class TestLabels:
             for _ in range(20)
         ]
         unknown = [*known[:-1], {**known[-1], "sample_label": ""}]
-        sure, unsure = (
-            review(with_extra(trace, rows), free_policy())
-            .frame()
-            .query("basis == 'sample'")
-            .set_index("rate")
-            for rows in (known, unknown)
-        )
+        sure, unsure = (sampled(with_extra(trace, rows)) for rows in (known, unknown))
         assert (sure.loc["pass_rate", "n"], unsure.loc["pass_rate", "n"]) == (20, 19)
         assert unsure.loc["pass_rate", "high"] - unsure.loc["pass_rate", "low"] == pytest.approx(
             1 / 20
@@ -355,7 +350,7 @@ class TestLabels:
         trace = labelled(2, {"": 10})
         rows: list[dict[str, Any]] = [{"stratum": "a", "inclusion_probability": 1.0}] * 5 + [{}] * 5
         made = review(with_extra(trace, rows), free_policy())
-        assert any("5 requests state no stratum" in note for note in made.notes)
+        assert noted(made.notes, "5 requests state no stratum")
         row = made.frame().query("basis == 'sample'").set_index("rate").loc["pass_rate"]
         assert row["high"] - row["low"] == pytest.approx(0.5)
 

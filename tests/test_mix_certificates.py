@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, noted
 from raglab import metrics
 from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
 from raglab.lab.certification import certify_best, certify_policy
@@ -256,17 +256,21 @@ def test_rates_within_a_label_do_not_move(trace: Trace) -> None:
     assert mixed.label_needs == {}
 
 
+def drawn_mix(delta: float, *hits: int, **more: Any) -> Any:
+    """Mix of 300 drawn requests of each label."""
+    drawn: Any = (tuple(Stratum(300, 300, n) for n in hits),)
+    return estimated_mix(drawn, delta, is_finite=False, **more)
+
+
 def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
     """Unless its own is stated; nothing must be left of delta for the test: an error."""
-    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 15, 0)),)
-    estimate: Any = estimated_mix(drawn, 0.02, is_finite=False)  # type: ignore[arg-type]
+    estimate = drawn_mix(0.02, 285, 15, 0)
     estimate = replace(estimate, high=(estimate.high[0], estimate.high[1], 0.0))
     with_none = replace(estimate, strata=(), is_fixed=True)
     fixed = certify_policy(trace, POLICY, targets=RISK, mix=with_none)
     assert fixed.certificate.delta == 0.1
     assert (fixed.certificate.mix or {})["delta"] == 0.02
     again = stated_mix(fixed.certificate.rows)
-    assert again is not None
     assert again.shares == with_none.shares
     assert len(again.corners) == 2
     stated = certify_policy(trace, POLICY, targets=RISK, delta=0.08, mix=dict(with_none.shares))
@@ -278,8 +282,7 @@ def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
 def test_half_of_the_error_where_the_counts_are_known() -> None:
     """Three labels of which each has a case."""
     trace = three_labels()
-    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 10, 5)),)
-    estimate = estimated_mix(drawn, 0.3, is_finite=False)  # type: ignore[arg-type]
+    estimate = drawn_mix(0.3, 285, 10, 5)
     result = certify_policy(trace, POLICY, targets=RISK, mix=estimate)
     assert result.certificate.mix == estimate.at(0.05).rows
     corners = estimate.at(0.05).vertices(np.array([20, 10, 10]))
@@ -328,8 +331,7 @@ def test_another_mix_is_another_look(trace: Trace, tmp_path: Path) -> None:
 def test_an_estimate_with_its_own_error_is_another_look(trace: Trace, tmp_path: Path) -> None:
     """Its intervals alone are not what a certificate was tested at."""
     looks = tmp_path / "looks.jsonl"
-    drawn = (tuple(Stratum(300, 300, hits) for hits in (285, 15, 0)),)
-    shown: Any = estimated_mix(drawn, 0.05, is_finite=False, labels=("ok", "refuse"))  # type: ignore[arg-type]
+    shown = drawn_mix(0.05, 285, 15, 0, labels=("ok", "refuse"))
     certify_policy(trace, POLICY, targets=RISK, mix=shown, looks=looks)
     stated = replace(shown, is_fixed=True)
     with pytest.raises(ValueError, match="certified on once"):
@@ -434,9 +436,9 @@ def test_few_cases_of_a_label_are_said() -> None:
     trace = three_labels()
     few = trace.subset([*range(20), *range(20, 24), *range(30, 40)])
     notes = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9}).notes
-    assert any("few cases: 4 refuse." in note for note in notes)
+    assert noted(notes, "few cases: 4 refuse.")
     none = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.0}).notes
-    assert not any("few cases" in note for note in none)
+    assert not noted(none, "few cases")
 
 
 def test_the_direction_follows_the_label_that_loses_more() -> None:
@@ -446,7 +448,7 @@ def test_the_direction_follows_the_label_that_loses_more() -> None:
         trace, always_answer(POLICY), targets={"hallucination_rate": 0.4}, mix={"ok": 0.8}
     )
     assert result.policy is not None
-    assert any("stays true with more ok" in note for note in result.notes)
+    assert noted(result.notes, "stays true with more ok")
 
 
 def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
@@ -454,10 +456,9 @@ def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
 ) -> None:
     """An estimated one is to be estimated again."""
     mapped = rescale_thresholds(trace, certified.policy, to=trace)
-    assert mapped.certification is not None
     assert mapped.certification.certificate.mix == MIX
     rows = certified.policy.certificate
     guessed = certified.policy.replace("certificate", rows | {"mix": MIX | {"delta": 0.05}})
     refused = rescale_thresholds(trace, guessed, to=trace)
     assert refused.certification is None
-    assert any("estimate" in text for text in refused.missing)
+    assert noted(refused.missing, "estimate")

@@ -16,6 +16,7 @@ from raglab.store.files import InputError
 from raglab.values import Status
 
 MANUAL = Path(__file__).parent / "data" / "manual"
+ANSWERS = raglab.lab.always_answer(raglab.Policy.load())
 DOCUMENTS, QUESTIONS = MANUAL / "documents", MANUAL / "questions.csv"
 
 
@@ -84,8 +85,7 @@ class TestScoring:
 
     def test_only_the_document_that_is_meant_is_right(self, world: dict[str, Any]) -> None:
         """An answer from the install page of the other library is not correct."""
-        policy = raglab.lab.always_answer(raglab.Policy.load())
-        frame = raglab.decide(world["trace"], policy).frame().set_index("query")
+        frame = raglab.decide(world["trace"], ANSWERS).frame().set_index("query")
         for case in world["cases"]:
             if case.expect_status != "ok":
                 continue
@@ -98,7 +98,7 @@ class TestScoring:
 
     def test_recorded_answers_count(self, world: dict[str, Any]) -> None:
         """Answered cases are correct if their recorded answer is right, and the basis is stated."""
-        policy = raglab.lab.always_answer(raglab.Policy.load())
+        policy = ANSWERS
         decisions = raglab.decide(world["recorded"], policy)
         outcomes = raglab.lab.answer_outcomes(world["recorded"], policy)
         answered_right = decisions.frame().query("status == 'ok'")["correct"].sum()
@@ -111,10 +111,7 @@ class TestScoring:
         self, world: dict[str, Any]
     ) -> None:
         """Two policies with other sets of hits are both judged on all their answers."""
-        two, three = (
-            raglab.lab.always_answer(raglab.Policy.load()).replace("chosen.final_k", k)
-            for k in (2, 3)
-        )
+        two, three = (ANSWERS.replace("chosen.final_k", k) for k in (2, 3))
         trace = raglab.record_answers(world["trace"], two, decided_only=True)
         trace = raglab.record_answers(trace, three, decided_only=True)
         assert [raglab.decide(trace, policy).missing_answers.k for policy in (two, three)] == [0, 0]
@@ -159,7 +156,7 @@ def test_live_decides_as_the_replay(world: dict[str, Any]) -> None:
 
     The status of `ask` is that of the replay, and none falls to hygiene.
     """
-    policy = raglab.lab.always_answer(raglab.Policy.load())
+    policy = ANSWERS
     folder = world["out"] / "index"
     raglab.build_index(world["corpus"], folder, arms=world["recorded"].arms)
     system = raglab.System.open(folder, policy=policy, arm="hybrid", cache=False, audit=False)

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from hostile_texts import MARKUP, assert_inert
-from labelled import labelled
+from labelled import labelled, unsplit
 from raglab import metrics, replay
 from raglab.certify import Certificate, label_noise_bound
 from raglab.displays import tables
@@ -50,7 +50,7 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.signal_audit import CONSTANT
-from raglab.lab.slice_rates import ranking, slices
+from raglab.lab.slice_rates import slices
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.traffic_review import review
 from raglab.store.policies import Policy
@@ -264,9 +264,6 @@ def test_a_rate_over_nothing_meets_nothing() -> None:
     found = verdicts(dict(row), TARGETS, can=True)
     assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
     assert "A rate over 0 cases meets nothing." in blocks.verdict_sentence("x", found)
-    assert "answers 0.0 % of the cases and asks back in 0.0 %" in blocks.verdict_sentence(
-        "x", found
-    )
     assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
 
 
@@ -307,9 +304,6 @@ def test_a_target_that_asking_back_earns_is_not_met() -> None:
     text = blocks.verdict_sentence(
         "tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False)
     )
-    assert text.startswith(
-        "tuned meets 0 of 2 targets; it answers 50.0 % of the cases and asks back in 50.0 %"
-    )
     assert "only by asking back or refusing" in text
     for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
         with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
@@ -336,7 +330,6 @@ def test_what_can_be_met_together_answers() -> None:
         ("asks", 0.5, 0.4),
         0.375,
     )
-    assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in blocks.reach_sentence(bought)
     assert reachable(here, table, None, TARGETS, max_over_ask=0.5).best == ("asks", 0.5, 0.4)
     trials = pd.DataFrame(
         [asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)]
@@ -373,14 +366,12 @@ def test_most_harmful_flip_first() -> None:
 def test_right_status_on_wrong_sources_is_said() -> None:
     """A case answered from other sources than expected flips from right to wrong sources."""
     trace = some_trace([("one", "ok", 0.3, 0.9)])
-    cases = (trace.cases[0]._replace(expect_sources=("b.md#1",)),)
-    trace = TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    trace = replace(trace, cases=(trace.cases[0]._replace(expect_sources=("b.md#1",)),))
     loose = always_answer(Policy.load())
     narrow = loose.replace("chosen.final_k", 1)
     shown = blocks.flip_blocks(
         "loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow)
     )
-    assert isinstance(shown[1], tables.ReportTable)
     assert shown[1].rows[0][-1].text == "right → wrong sources"
 
 
@@ -389,22 +380,15 @@ def test_size_limits_what_can_be_certified() -> None:
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
     size, best = promises.best_signal_sentences(here)
-    assert size.startswith("Were the 47 answerable cases of this page all answered rightly")
     assert "would certify 4.8 %" in size
     assert "s at or above 0 answers 47 cases, 1 wrongly" in best
     (none,) = promises.best_signal_sentences(seen([1.0], [False], [refuse]))
-    assert none == "No case of this page is labelled ok, so nothing can be certified."
+    assert "nothing can be certified" in none
     # A certificate rests on split certify, not on the cases of the page.
     kept, best = promises.best_signal_sentences(here, "this page (split report)", 15)
-    assert kept.startswith("Were the 15 answerable cases of split certify all answered rightly")
     assert "would certify 14.2 %" in kept
-    assert best.startswith(
-        "On this page (split report), one threshold on one signal has an upper bound of"
-    )
     assert "certify" not in best
-    assert promises.best_signal_sentences(here, "this page", 0) == (
-        "No case of split certify is labelled ok, so nothing can be certified.",
-    )
+    assert len(promises.best_signal_sentences(here, "this page", 0)) == 1
 
 
 def test_tables_sum_to_the_cases() -> None:
@@ -458,47 +442,6 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     these["defaults"] = these["defaults"].replace("signals.top1_cosine.min", 0.1)
     shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
     assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
-
-
-def test_ranking_by_head() -> None:
-    """Expected source first for one case and second for another.
-
-    hit@1 0.5, nDCG@10 the mean of 1 and 1/log2(3).
-    """
-    trace = some_trace(
-        [("one", "ok", 0.3, 0.9), ("two", "ok", 0.3, 0.9), ("three", "refuse", 0.3, 0.9)]
-    )
-    cases = (
-        trace.cases[0],
-        trace.cases[1]._replace(expect_sources=(), expect_sources_any=("b.md",)),
-        trace.cases[2],
-    )
-    found = ranking(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta))
-    assert found["order"].tolist() == ["final", "fused (s_hybrid)"]
-    assert found["n"].tolist() == [2, 2]
-    assert found.iloc[0][["hit@1", "hit@5", "hit@20"]].tolist() == [0.5, 1.0, 1.0]
-    assert found.iloc[0]["nDCG@10"] == pytest.approx((1 + 1 / np.log2(3)) / 2)
-
-
-def test_ranking_reads_the_arm_s_order() -> None:
-    """With the ranks turned round the last hit is first; the fused order is free of the rank."""
-    trace = some_trace([("one", "ok", 0.3, 0.9)])
-    turned = TraceData(
-        trace.cases,
-        trace.chunks,
-        trace.arms,
-        trace.hits._replace(rank=trace.hits.rank[..., ::-1]),
-        None,
-        trace.meta,
-    )
-    assert ranking(turned)["hit@1"].tolist() == [0.0, 1.0]
-
-
-def test_ranking_of_no_expected_source_is_missing() -> None:
-    """Without expected sources every measure is NaN, over 0 cases."""
-    found = ranking(some_trace([("one", "refuse", 0.3, 0.9)])).iloc[0]
-    assert found["n"] == 0
-    assert np.isnan(found[["hit@1", "hit@5", "hit@20", "nDCG@10"]].to_numpy(dtype=float)).all()
 
 
 @pytest.mark.parametrize("path", list(replay.SWEPT))
@@ -563,7 +506,8 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     chunks = tuple(
         one._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for one in made.chunks
     )
-    hostile = TraceData(cases, chunks, made.arms, made.hits, None, {**made.meta, "corpus": MARKUP})
+    meta = {**made.meta, "corpus": MARKUP}
+    hostile = replace(made, cases=cases, chunks=chunks, meta=meta)
     these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
     tuned = f"{MARKUP} a"
     text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP])
@@ -630,7 +574,6 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert "Move the thresholds yourself" in shown
     study = StudyOutcome("x", "defaults", CANDIDATES, 0.3, unseen=True)
     section = report_page.cockpit_section(frozen, study)[0]
-    assert isinstance(section, blocks.Frame)
     assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
@@ -675,14 +618,12 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     )
     judged: Any = SimpleNamespace(signals=seen)
     (table,) = parts.signals_section(judged)
-    assert isinstance(table, tables.ReportTable)
     assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
     assert table.head[-1] == "AURC minus that of backwards"
     # It ranks nothing: an area of 0.5 with an interval would say that it was measured.
     assert [cells[1].text for cells in table.rows] == ["0.000", "–"]
     seen.score["nowhere"] = np.full(12, np.nan)
     (table,) = parts.signals_section(judged)
-    assert isinstance(table, tables.ReportTable)
     assert {row[0].text: row[0].small for row in table.rows}["nowhere"] == "not measured"
 
 
@@ -710,7 +651,6 @@ def test_late_interaction_is_rank_only() -> None:
     """The caption warns of uncalibrated confidence exactly if the reranker is late interaction."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
         picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
-        assert isinstance(picture, blocks.Picture)
         assert ("rank only until calibrated" in picture.caption) == warned
 
 
@@ -738,24 +678,8 @@ def test_empty_label_classes(tmp_path: Path, label: str) -> None:
 def test_a_case_without_hits(tmp_path: Path) -> None:
     """A trace whose hits are all missing gives a page: no threshold reaches anything."""
     trace = some_trace(ROWS)
-    missing: dict[str, Any] = {
-        name: np.full_like(field, np.nan)
-        for name, field in trace.hits._asdict().items()
-        if field.dtype == np.float64
-    }
-    none: dict[str, Any] = {
-        "chunk": np.full_like(trace.hits.chunk, -1),
-        "rank": np.full_like(trace.hits.rank, -1),
-    }
-    empty = TraceData(
-        trace.cases,
-        trace.chunks,
-        trace.arms,
-        trace.hits._replace(**missing, **none),
-        None,
-        trace.meta,
-    )
-    page = written(tmp_path, empty, targets=TARGETS)
+    none = (np.full_like(field, np.nan if field.dtype == float else -1) for field in trace.hits)
+    page = written(tmp_path, replace(trace, hits=Hits(*none)), targets=TARGETS)
     assert "no threshold" in page
     Tags(page)
 
@@ -819,17 +743,11 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_pa
     assert f'{first.USE}</dt><dd class="good">Use tuned.' in opening
     assert f"{these['tuned'].policy_id}; expected cost is the same policy" in opening
     assert "Selected: expected cost." not in opening
-    assert (
-        rest.partition("Candidates</h3>")[2]
-        .lstrip()
-        .startswith("</summary>\n<p>Selected: expected cost.</p>")
-    )
-    assert "Another note." in rest
+    assert all(note in rest for note in notes)
     assert "<td>tuned = expected cost" in rest
     assert opening.count("tuned is better") == 3
     assert "120 cases of split report" in opening
     assert "<code>policy = raglab.Policy.load(&#34;tuned.yaml&#34;)</code>" in opening
-    assert "only tuned right" not in rest
     assert "in sample" not in opening
     assert opening.count('href="#decision-by-expected-cost"') == 1
     Tags(shown)
@@ -846,9 +764,9 @@ def report_data(trace: TraceData, these: dict[str, Policy], **more: Any) -> part
     )
 
 
-def facts(here: parts.ReportData, study: StudyOutcome | None = None) -> dict[str, first.Fact]:
+def facts(shown: first.FirstScreen) -> dict[str, first.Fact]:
     """Rows of the first screen by their heads."""
-    return {one.head: one for one in screen(here, study).facts}
+    return {one.head: one for one in shown.facts}
 
 
 def screen(here: parts.ReportData, study: StudyOutcome | None = None) -> first.FirstScreen:
@@ -901,18 +819,15 @@ def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> No
     trace, these, study = decided_by_cost
     few = replace(trace, cases=trace.cases[:4], hits=Hits(*(column[:4] for column in trace.hits)))
     shown = screen(report_data(few, these), study)
-    told = {one.head: one for one in shown.facts}
+    told = facts(shown)
     assert shown.advice == "open"
     assert "not shown to be better than " in told[first.USE].text
-    assert "These 4 cases cannot tell a difference" in told[first.UNKNOWN].details[0]
-    assert "25.0 % of them" in told[first.CASES].details[0]
+    assert "cannot tell a difference" in told[first.UNKNOWN].details[0]
     assert {told[name].mark for name in (first.USE, first.SAVES, first.NEXT)} == {""}
     assert told[first.NEXT].code == ""
     alone = screen(report_data(few, these))
     assert alone.advice == "open"
-    assert {one.head: one for one in alone.facts}[first.CASES].text.endswith(
-        "What was tuned on is not known here."
-    )
+    assert "is not known here" in facts(alone)[first.CASES].text
 
 
 def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
@@ -920,13 +835,10 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
     trace, these, study = decided_by_cost
     here = report_data(trace, these | {"tuned": always_refuse(Policy.load())})
     shown = screen(here, study)
-    told = {one.head: one for one in shown.facts}
+    told = facts(shown)
     assert (shown.advice, told[first.USE].mark, told[first.NEXT].mark) == ("worse", "bad", "bad")
-    assert told[first.USE].text.startswith("Do not use tuned: it costs more than ")
-    assert told[first.SAVES].text.startswith("Nothing. tuned costs ")
-    assert told[first.NEXT].text.startswith("Keep ")
+    assert told[first.USE].text.startswith("Do not use tuned")
     assert not told[first.NEXT].code
-    assert shown.against is not None
     by_name = {row[0].text: row for row in shown.against.rows}
     assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
     assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
@@ -939,26 +851,14 @@ def test_the_first_screen_says_what_is_not_known() -> None:
     """
     these = policies() | {"tuned": always_answer(Policy.load())}
     shown = screen(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS))
-    told = {one.head: one for one in shown.facts}
+    told = facts(shown)
     assert shown.advice == "same"
-    assert (
-        told[first.USE].text
-        == "Use always-answer, which needs no tuning. tuned is the same policy."
-    )
-    assert "; always-answer is the same policy" in told[first.USE].details[0]
+    assert told[first.USE].text.startswith("Use always-answer")
     assert told[first.CASES].mark == "bad"
-    assert (
-        "not all of split report: 2 to answer, 1 to refuse, 1 to ask back."
-        in told[first.CASES].text
-    )
+    assert "2 to answer, 1 to refuse, 1 to ask back" in told[first.CASES].text
     assert "is not known here" in told[first.CASES].text
     assert told[first.PROMISED].text.startswith("Nothing: tuned holds no certificate")
-    assert (
-        told[first.PROMISED]
-        .details[0]
-        .startswith("Here tuned meets 1 of 2 targets; it answers 100.0 %")
-    )
-    assert "hallucination_rate: wrong answers among" in told[first.PROMISED].details[1]
+    assert "meets 1 of 2 targets" in told[first.PROMISED].details[0]
 
 
 def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
@@ -966,13 +866,11 @@ def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
 ) -> None:
     """Without a study and without split report the cases may be those tuned on."""
     trace, these, _ = decided_by_cost
-    cases = tuple(one._replace(split=None) for one in trace.cases)
-    shown = screen(report_data(replace(trace, cases=cases), beaten(these)))
-    told = {one.head: one for one in shown.facts}
+    shown = screen(report_data(unsplit(trace), beaten(these)))
+    told = facts(shown)
     assert shown.advice == "unknown"
     assert "good" not in {one.mark for one in shown.facts}
     assert "only if tuned was not tuned on these cases" in told[first.SAVES].details[1]
-    assert shown.against is not None
     assert not {cell.text for row in shown.against.rows for cell in row} & {"tuned is better"}
     assert "good" not in {cell.mark for row in shown.against.rows for cell in row}
 
@@ -1000,7 +898,6 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> N
         f"tuned costs {row.expected_cost:.3f} a case (95 % interval {row.expected_cost_low:.3f} to"
     )
     assert shown.facts[1].details[0].startswith(lead)
-    assert shown.against is not None
     for cells in shown.against.rows:
         one, two = (replay.decide(trace, these[name]).right for name in ("tuned", cells[0].text))
         assert cells[1].text == f"{one.mean() - two.mean():+.3f}"
@@ -1094,7 +991,6 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     trace, these, study = decided_by_cost
     picture, table = parts.candidates_section(report_data(trace, these), study)
     assert isinstance(picture, blocks.Picture)
-    assert isinstance(table, tables.ReportTable)
     assert [(row[0].text, row[0].small) for row in table.rows] == [
         ("expected cost", "selected"),
         ("defaults", "incumbent"),
@@ -1108,7 +1004,6 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     assert table.rows[4][2].text == "in sample, not comparable"
     assert "good" not in {cell.mark for row in table.rows for cell in row}
     unjudged = parts.candidates_section(report_data(trace, these), in_sample(study))[1]
-    assert isinstance(unjudged, tables.ReportTable)
     assert "judged" not in unjudged.head
     assert parts.candidates_section(report_data(trace, these), None) == []
 
@@ -1116,32 +1011,19 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
 def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
     """P(right) beside signals and in the diagram, ratio swept, decisions in plain words."""
     trace, these, _ = decided_by_cost
-    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    here = report_data(trace, these)
     expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
     np.testing.assert_array_equal(here.signals.score["P(right)"], expected)
     shown, idle = threshold_curves(trace, these, ("tuned", "defaults"))
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
-    (reliability, errors, _), (boundary,) = (
-        parts.reliability_section(here),
-        parts.boundary_section(here),
-    )
-    assert isinstance(reliability, blocks.Picture)
-    assert isinstance(errors, tables.ReportTable)
-    assert isinstance(boundary, blocks.Picture)
-    assert reliability.caption.startswith(
-        "P(right), the probability that tuned decides by, in bins"
-    )
+    (_, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
     assert errors.rows[0][0].text == "P(right), as it is"
     assert boundary.name == "probability_by_label"
     (stages,) = parts.stages_section(here)
-    assert isinstance(stages, tables.ReportTable)
     assert {("answered", "ok"), ("expected_cost", "refuse")} <= {
         (row[0].text, row[1].text) for row in stages.rows
     }
-    (histogram,) = parts.histogram_section(here)
-    assert isinstance(histogram, blocks.Picture)
-    assert histogram.caption.endswith("No tau decides for tuned.")
 
 
 def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
@@ -1150,12 +1032,9 @@ def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
     A chain has no such section.
     """
     trace, these, _ = decided_by_cost
-    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    here = report_data(trace, these)
     table, costs = parts.model_section(here)
-    assert isinstance(table, tables.ReportTable)
-    assert isinstance(costs, tables.ReportTable)
     model = these["tuned"].decision.model
-    assert model is not None
     kept = {name for name, part in model.parts.items() if any(part.weights)}
     assert {row[0].text for row in table.rows} == kept | {"bias"}
     by_name = {row[0].text: row for row in table.rows}
@@ -1169,7 +1048,6 @@ def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
     """A section that a manifest leaves out at its default still counts as a change."""
     _, these, _ = decided_by_cost
     table = blocks.changes_table("a", "b", these["defaults"], these["tuned"])
-    assert isinstance(table, tables.ReportTable)
     assert ["decision.rule", "chain", "expected_cost"] in [
         [cell.text for cell in row] for row in table.rows
     ]
@@ -1177,13 +1055,13 @@ def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
 
 def judged(trace: TraceData) -> parts.ReportData:
     """What the parts of a report read."""
-    return report_page._report_data(trace, policies(), None, "tuned", "defaults", "report")
+    return report_data(trace, policies())
 
 
 def test_unsplit_cases_are_flagged() -> None:
     """Tuned thresholds judged on cases that are no report split bring a warning."""
     for split, mark in (("report", ""), ("tune", "bad"), (None, "bad")):
-        assert facts(judged(some_trace(ROWS, split=split)))[first.CASES].mark == mark
+        assert facts(screen(judged(some_trace(ROWS, split=split))))[first.CASES].mark == mark
 
 
 def test_checks_that_the_hits_cannot_be_judged_by_are_named_beside_those_that_can() -> None:
@@ -1192,13 +1070,9 @@ def test_checks_that_the_hits_cannot_be_judged_by_are_named_beside_those_that_ca
     The first screen counts those that act.
     """
     full, off = some_trace(ROWS), ("confidence", "gap", "similarity")
-    trace = TraceData(
-        full.cases, full.chunks, full.arms, full.hits, None, {**full.meta, "gates_off": off}
-    )
+    trace = replace(full, meta={**full.meta, "gates_off": off})
     these = policies() | {"tuned": Policy.load().without_gates()}
-    shown = facts(report_page._report_data(trace, these, None, "tuned", "defaults", "report"))[
-        "Checks switched off"
-    ]
+    shown = facts(screen(report_data(trace, these)))["Checks switched off"]
     assert not set(off) & set(shown.text.replace(",", "").replace(".", "").split())
     assert (
         "Also switched off, but these hits cannot be judged by them: gap, similarity and "
@@ -1212,17 +1086,18 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     With a split certify the next step certifies, without one it deals splits.
     """
     trace, these, study = decided_by_cost
-    data = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
-    steps = [facts(data._replace(n_certify=n), in_sample(study))[first.NEXT] for n in (None, 15)]
-    assert "raglab.split(trace) deals its cases into tune, certify and report" in steps[0].text
-    assert steps[1].text.startswith(
-        "Certify tuned on split certify, on which nothing was fitted or chosen."
-    )
+
+    def told(**more: Any) -> dict[str, first.Fact]:
+        return facts(screen(report_data(trace, these, **more), in_sample(study)))
+
+    steps = [told(n_certify=n)[first.NEXT] for n in (None, 15)]
+    assert "raglab.split(trace)" in steps[0].text
+    assert steps[1].text.startswith("Certify tuned on split certify")
     assert steps[1].code.startswith("raglab.certify_policy(trace, policy, targets=")
     refusal = "not certified: hallucination_rate at most 0.01"
     certificate = Certificate(None, (), 0.0, (), None, 0.1, "single", 1, 1, 15, refusal)
     failed = Certification(certificate, None, study.costs, {}, NAN, ())
-    tested = facts(data._replace(n_certify=15, failed=failed), in_sample(study))
+    tested = told(n_certify=15, failed=failed)
     assert tested[first.PROMISED].text == f"Nothing: tuned was tested and is {refusal}."
     assert first.LOOK in tested[first.NEXT].text
     assert tested[first.NEXT].code == ""
@@ -1258,7 +1133,7 @@ def test_the_page_of_a_study_shows_its_certification(
     )
     assert f"Nothing: tuned was tested and is not certified: {RISK} at most 0.001" in opening[0.001]
     assert not any(proposes in opening[alpha] for alpha in (0.8, 0.001))
-    assert [alpha for alpha in opening if "No target is stated" in promised[alpha]] == []
+    assert "No target is stated" not in "".join(promised.values())
     assert "Certified on 120 cases" in promised[0.8]
     assert f"is not certified: {RISK} at most 0.001" in promised[0.001]
     of_another = certify_policy(
@@ -1292,8 +1167,6 @@ def test_many_flips_are_counted_not_all_shown() -> None:
     text, table = parts.flips_section(
         judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)]))
     )
-    assert isinstance(text, blocks.Text)
-    assert isinstance(table, tables.ReportTable)
     assert text.text.startswith(
         "75 of 75 cases are decided otherwise by tuned than by defaults: 75 become right"
     )
@@ -1313,12 +1186,7 @@ def test_doors_state_the_rule(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trials must have the columns"):
         written(tmp_path, some_trace(ROWS), trials=pd.DataFrame({"x": [1]}))
     with pytest.raises(ValueError, match="at least one case"):
-        written(
-            tmp_path,
-            some_trace([("one", "ok", 0.3, 0.9)]).__class__(
-                (), CHUNKS, ("hybrid",), some_trace(ROWS).hits, None, {}
-            ),
-        )
+        written(tmp_path, replace(some_trace(ROWS), cases=()))
     assert not list(tmp_path.iterdir())
 
 
@@ -1359,205 +1227,140 @@ def whole(trace: TraceData, subject: Policy) -> parts.ReportData:
     return report_page._report_data(trace, {"mine": subject}, None, "tuned", "mine", "report")
 
 
+FRESH = wide_trace(300, "report", seed=3)
+
+
+def promised(subject: Policy, trace: TraceData = FRESH, **more: Any) -> list[Any]:
+    """Blocks of the section on promises."""
+    return promises.certificate_blocks(whole(trace, subject)._replace(**more))
+
+
 def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
     """Promises as certified and, on other cases, the table of the check.
 
     The page holds every new section.
     """
-    trace = wide_trace(300, "report", seed=3)
-    text, table, verdict = promises.certificate_blocks(whole(trace, certified))
-    assert isinstance(text, blocks.Text)
-    assert isinstance(table, tables.ReportTable)
-    assert isinstance(verdict, blocks.Text)
-    found = check_policy(trace, certified)
+    text, table, verdict = promised(certified)
+    found = check_policy(FRESH, certified)
+    answers = tables.percent(dict(certified.certificate or {})["coverage"])
     assert text.text.startswith("Certified on 300 cases: ")
-    line, mark = promises.promise_line(whole(trace, certified))
-    assert line.startswith(
-        "hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence"
-    )
-    assert "(test number 1 on these cases, as far as is known)" in line
+    assert f"It answers {answers} of those cases and asks back 0.0 %" in text.text
+    line, mark = promises.promise_line(whole(FRESH, certified))
+    assert "hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together" in line
+    assert "for this test alone" not in line
     assert line.endswith(promises.RETESTS["upheld"])
     assert mark == "good"
-    assert [row[0].text for row in table.rows] == [
-        "hallucination_rate ≤ 5 %",
-        "false_refusal_rate ≤ 10 %",
+    assert [(row[0].text, row[3].small, row[5].text) for row in table.rows] == [
+        (f"{one.target} ≤ {100 * one.alpha:g} %", f"{one.k}/{one.n}", "upheld")
+        for one in found.table.itertuples()
     ]
-    assert [row[3].small for row in table.rows] == [
-        f"{k}/{n}" for k, n in zip(found.table.k, found.table.n, strict=True)
-    ]
-    assert (
-        [row[5].text for row in table.rows]
-        == found.table["verdict"].tolist()
-        == ["upheld", "upheld"]
-    )
+    assert set(found.table["verdict"]) == {"upheld"}
     assert verdict.text.startswith("Re-test upheld")
-    shown = written(tmp_path, trace, {"mine": certified}, incumbent="mine")
-    titles = re.findall(r"<h3>([^<]+)</h3>", shown)
-    assert titles[:3] == [
+    shown = written(tmp_path, FRESH, {"mine": certified}, incumbent="mine")
+    assert re.findall(r"<h3>([^<]+)</h3>", shown)[:3] == [
         "What is promised",
         "If labels were wrong",
         "Policies and their rates",
     ]
-    assert "isotonic, cross-fitted in 5 folds" in shown
     Tags(shown)
 
 
 def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
     """On the split that it was certified on the promises stand without a re-test."""
-    table, text = promises.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[
-        1:
-    ]
-    assert isinstance(table, tables.ReportTable)
-    assert isinstance(text, blocks.Text)
+    _, table, text = promised(certified, wide_trace(300, "certify", seed=2))
     assert table.head[-1] == "upper bound, 90 %"
     assert text.text.startswith("No re-test")
 
 
 def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
-    """One of another policy, of an older raglab or without its parts is no promise.
-
-    Further looks are said.
-    """
-    trace = wide_trace(60, "report", seed=3)
+    """One of another policy, of an older raglab or without its parts is no promise."""
     own = dict(certified.certificate or {})
     older = {
         name: value for name, value in own.items() if name not in {"pilot_hash", "looks_recorded"}
     }
     for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}, older):
-        shown = screen(whole(trace, certified.replace("certificate", wrong)))
-        told = {one.head: one for one in shown.facts}
-        assert (shown.advice, told[first.PROMISED].mark) == ("invalid certificate", "bad")
-        assert "Nothing: mine holds a certificate that is not valid: " in told[first.PROMISED].text
-    assert "older raglab without pilot_hash, looks_recorded; certify" in told[first.PROMISED].text
-    looks = own | {"looks": 2, "spent": 0.15}
-    second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
-    assert isinstance(second, blocks.Text)
-    assert "break with probability 15.0 %" in second.text
-    other = promises.certificate_blocks(
-        whole(trace, certified.replace("certificate", own | {"arm": "graph"}))
-    )[-1]
-    assert isinstance(other, blocks.Text)
+        shown = screen(whole(FRESH, certified.replace("certificate", wrong)))
+        told = facts(shown)[first.PROMISED]
+        assert (shown.advice, told.mark) == ("invalid certificate", "bad")
+        assert "not valid" in told.text
+    assert "older raglab without pilot_hash, looks_recorded" in told.text
+    other = promised(certified.replace("certificate", own | {"arm": "graph"}))[-1]
     assert other.warning
     assert "arm must be one of hybrid" in other.text
 
 
-def test_a_certificate_that_is_bought_is_shown_as_such(certified: Policy) -> None:
-    """Coverage and over-ask stand in its first sentence.
-
-    Where it rests on asking a warning follows.
-    """
-    own, trace = dict(certified.certificate or {}), wide_trace(300, "report", seed=3)
-    (first, second, *_) = promises.certificate_blocks(whole(trace, certified))
-    assert isinstance(first, blocks.Text)
-    assert (
-        f"It answers {tables.percent(own['coverage'])} of those cases and asks back 0.0 %"
-        in first.text
-    )
-    assert not isinstance(second, blocks.Text)
-    bought = own | {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
-    second = promises.certificate_blocks(whole(trace, certified.replace("certificate", bought)))[1]
-    assert isinstance(second, blocks.Text)
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"looks": 2, "spent": 0.15}, "break with probability 15.0 %"),
+        (
+            {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]},
+            "40.0 % of the unambiguous are asked back; always-ask would keep",
+        ),
+    ],
+)
+def test_a_promise_of_further_looks_or_by_asking_is_warned_of(
+    certified: Policy, change: dict[str, Any], says: str
+) -> None:
+    """Behind the first sentence."""
+    changed = certified.replace("certificate", dict(certified.certificate or {}) | change)
+    second = promised(changed)[1]
     assert second.warning
-    assert (
-        "40.0 % of the unambiguous are asked back; always-ask would keep every target too"
-        in second.text
-    )
+    assert says in second.text
 
 
 def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
     """A cost is no share: neither its limit nor its bound is a percentage."""
-    trace = wide_trace(300, "report", seed=3)
     promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
-    own = dict(certified.certificate or {}) | {
-        "promises": [promise],
-        "costs": {"refuse": {"answered_wrong": 4.0}},
-    }
-    table = promises.certificate_blocks(whole(trace, certified.replace("certificate", own)))[1]
-    assert isinstance(table, tables.ReportTable)
+    own = {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
+    table = promised(certified.replace("certificate", dict(certified.certificate or {}) | own))[1]
     assert [cell.text for cell in table.rows[0][:3]] == ["expected_cost ≤ 1.5", "1.0017", "1.25"]
     assert table.rows[0][1].small.startswith("300.5/300")
 
 
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
-    """A line a target, the best there is, and what each signal could carry at a target in reach."""
-    here = whole(wide_trace(300, "report", seed=3), Policy.load())
-    shown = promises.certificate_blocks(here._replace(targets=TARGETS))
-    texts = [block.text for block in shown if isinstance(block, blocks.Text)]
-    table = shown[-1]
-    assert isinstance(table, tables.ReportTable)
-    assert texts[0].startswith(
-        "The command raglab certify tests whether a policy keeps stated targets"
-    )
-    here_is = "On this page (split report), "
-    assert texts[1].startswith(
-        f"{here_is}false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error"
-    )
-    assert texts[2].startswith(
-        f"{here_is}hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 "
-    )
+    """A line a target, the best there is, and what each signal could carry at a target in reach.
+
+    No default target; on the cases it was tuned on a policy's counts promise nothing.
+    """
+    _, refusals, wrong, *_, table = promised(Policy.load(), targets=TARGETS)
+    assert "false_refusal_rate ≤ 10.0 % needs 22 answerable cases" in refusals.text
+    assert "hallucination_rate ≤ 1.0 % needs 230 answered cases" in wrong.text
     assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}
     assert "for a risk of 5 % (1 % is beyond so few cases)" in table.caption
+    _, need, *_, table = promised(Policy.load())
+    assert need.text.startswith("No target is stated")
+    assert "for a usual risk of 5 %" in table.caption
+    tuned_here = promised(Policy.load(), in_sample=("mine",))
+    assert not any("needs" in one.text for one in tuned_here if one.kind == "text")
 
 
 def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
     """Its own targets, counts and bounds for a usual target, and the missing labelled questions."""
     policy = Policy.load().replace("similarity.min_similarity", 0.1)
     failed = certify_policy(wide_trace(60, "certify", seed=5), policy, targets={RISK: 0.01})
-    here = whole(wide_trace(300, "report", seed=3), policy)._replace(failed=failed, n_certify=42)
-    reason, table, need, size, best, diagnosis = promises.certificate_blocks(here)
+    more = {"failed": failed, "n_certify": 42}
+    reason, table, need, size, _, diagnosis = promised(policy, **more)
     (promise,) = failed.certificate.promises
     assert failed.policy is None
-    assert isinstance(table, tables.ReportTable)
     assert table.head == ["target", "when tested", "upper bound, 90 %"]
     (row,) = table.rows
     assert [row[0].text, row[1].small] == [f"{RISK} ≤ 1 %", f"{promise.k:g}/{promise.n}"]
     assert row[2].text == tables.percent(promise.bound)
-    texts = [block.text for block in (reason, need, size, best) if isinstance(block, blocks.Text)]
-    assert texts[0].startswith(
-        "mine was to be certified on the 60 cases to certify on (split certify, "
-    )
-    assert failed.certificate.reason in texts[0]
-    assert re.search(r"about [\d,]+ more labelled questions, since \d+ of 60 count here", texts[1])
-    assert texts[2].startswith("Were the 42 answerable cases of split certify")
-    assert texts[3].startswith("On this page (split report), ")
-    assert isinstance(diagnosis, tables.ReportTable)
-    assert "on this page (split report), for a risk of 5 % (1 % is beyond" in diagnosis.caption
-    untested = failed._replace(certificate=replace(failed.certificate, looks=0), needs={})
-    kinds = [block.kind for block in promises.certificate_blocks(here._replace(failed=untested))]
+    assert failed.certificate.reason in reason.text
+    assert re.search(r"about [\d,]+ more labelled questions, since \d+ of 60 count", need.text)
+    assert "42 answerable cases of split certify" in size.text
+    assert "for a risk of 5 % (1 % is beyond" in diagnosis.caption
+    more["failed"] = failed._replace(certificate=replace(failed.certificate, looks=0), needs={})
+    kinds = [block.kind for block in promised(policy, **more)]
     assert kinds == ["text", "text", "text", "table"]  # no counts where nothing was tested
 
 
 def test_the_confidence_of_a_further_look_is_that_of_all_too(certified: Policy) -> None:
     """The first look states one confidence, a later one that of all looks beside it."""
-    later = certified.replace(
-        "certificate", dict(certified.certificate or {}) | {"looks": 3, "spent": 0.3}
-    )
-    trace = wide_trace(300, "report", seed=3)
-    line, _ = promises.promise_line(whole(trace, later))
-    assert (
-        "with 90 % confidence for this test alone, 70 % for all 3 together, on questions like"
-        in line
-    )
-    assert "for this test alone" not in promises.promise_line(whole(trace, certified))[0]
-
-
-def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
-    """No default target; on the cases it was tuned on a policy's counts promise nothing."""
-    here = whole(wide_trace(300, "report", seed=3), Policy.load())
-    _, need, *_, table = promises.certificate_blocks(here)
-    assert isinstance(need, blocks.Text)
-    assert isinstance(table, tables.ReportTable)
-    assert need.text.startswith(
-        "No target is stated; of a usual one, as an example: on this page (split report), "
-        "hallucination_rate ≤ 5.0 %"
-    )
-    assert "for a usual risk of 5 %. AUROC, 0 to 1" in table.caption
-    texts = [
-        one.text
-        for one in promises.certificate_blocks(here._replace(in_sample=("mine",)))
-        if one.kind == "text"
-    ]
-    assert not any("needs" in text for text in texts)
+    own = dict(certified.certificate or {}) | {"looks": 3, "spent": 0.3}
+    line, _ = promises.promise_line(whole(FRESH, certified.replace("certificate", own)))
+    assert "with 90 % confidence for this test alone, 70 % for all 3 together" in line
 
 
 def test_worst_slice_first() -> None:
@@ -1570,11 +1373,10 @@ def test_worst_slice_first() -> None:
         case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases)
     )
     here = whole(
-        TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta),
+        replace(trace, cases=cases),
         always_answer(Policy.load()),
     )
     (table,) = report_page.weak_spots(here)
-    assert isinstance(table, tables.ReportTable)
     frame = slices(here.decisions["mine"]).query("rate < rest")
     assert [row[0].text for row in table.rows] == [
         f"{one.column} = {one.value}" for one in frame.itertuples()
@@ -1582,7 +1384,6 @@ def test_worst_slice_first() -> None:
     assert "label = refuse" in {row[0].text for row in table.rows[:2]}
     assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
     (text,) = report_page.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
-    assert isinstance(text, blocks.Text)
     assert text.text.startswith("There is no slice")
 
 
@@ -1593,10 +1394,8 @@ def test_wrong_labels() -> None:
     """
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
     (plain,) = report_page.assumptions(here)
-    assert isinstance(plain, tables.ReportTable)
     assert plain.caption.endswith("mislabelled cases.")
     (doubted,) = report_page.assumptions(here._replace(targets=TARGETS))
-    assert isinstance(doubted, tables.ReportTable)
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
     bounds = label_noise_bound(k, n).bound
     assert [cell.text for cell in doubted.rows[1][1:]] == [
@@ -1625,15 +1424,13 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
         ("four", "ok", 0.3, 0.1),
     ]
     these = policies() | {"tuned": policies()["tuned"].replace("confidence.tau_explicit", 10.0)}
-    here = report_page._report_data(some_trace(rows), these, None, "tuned", "defaults", "report")
+    here = report_data(some_trace(rows), these)
     for subject, taus in (
         ("tuned", ["below 10", "at or above 10"]),
         ("defaults", ["below 30", "30 to", "at or above 40"]),
     ):
         shown = here._replace(names=("defaults", "tuned") if subject == "tuned" else ("defaults",))
         picture, table = parts.boundary_section(shown)
-        assert isinstance(picture, blocks.Picture)
-        assert isinstance(table, tables.ReportTable)
         display = DecisionBoundaryDisplay.from_trace(here.trace, these[subject])
         assert picture.caption.endswith(display.says)
         assert all(
@@ -1647,7 +1444,6 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
 def test_without_a_confidence_gate_there_is_no_boundary() -> None:
     """Off, the section is one sentence."""
     (text,) = parts.boundary_section(whole(some_trace(ROWS), always_answer(Policy.load())))
-    assert isinstance(text, blocks.Text)
     assert text.text == "mine has its confidence gate off, so no confidence bounds what it answers."
 
 
@@ -1657,8 +1453,6 @@ def test_in_sample_calibration_never_stands_alone() -> None:
     Three rows and two curves, or one of each where cases are too few.
     """
     picture, table, _ = parts.reliability_section(judged(wide_trace(200, "report", seed=5)))
-    assert isinstance(picture, blocks.Picture)
-    assert isinstance(table, tables.ReportTable)
     assert [row[0].text.split(",")[0].split(" on ")[0] for row in table.rows] == [
         "confidence / 100",
         "isotonic",
@@ -1667,9 +1461,7 @@ def test_in_sample_calibration_never_stands_alone() -> None:
     assert "flatters" in table.rows[2][0].text
     assert "(30, 40]" in picture.caption
     few = parts.reliability_section(judged(some_trace(ROWS)))
-    assert isinstance(few[0], blocks.Picture)
     assert "takes 10 right and 10 wrong cases" in few[0].caption
-    assert isinstance(few[1], tables.ReportTable)
     assert len(few[1].rows) == 1
 
 
@@ -1677,7 +1469,6 @@ def test_signals_are_ranked_with_intervals() -> None:
     """Values are AUROC and AURC of the primitives, lowest AURC first, its own difference a dash."""
     here = judged(wide_trace(200, "report", seed=5))
     (table,) = parts.signals_section(here)
-    assert isinstance(table, tables.ReportTable)
     areas = {
         name: metrics.aurc(here.signals.right, score) for name, score in here.signals.score.items()
     }
@@ -1699,8 +1490,6 @@ def test_the_fused_gate_has_its_line() -> None:
     fused = fit_fused_gate(trace, Policy.load()).policy
     here = whole(trace, fused)
     picture, _, table = *parts.risk_coverage_section(here), *parts.signals_section(here)
-    assert isinstance(picture, blocks.Picture)
-    assert isinstance(table, tables.ReportTable)
     assert "fair where its model was fitted on other cases" in picture.caption
     assert "fused gate" in {row[0].text for row in table.rows}
     said = replay.decide(trace, always_answer(fused))

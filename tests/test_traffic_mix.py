@@ -205,7 +205,6 @@ class TestIntervals:
         assert shown.at(0.02).at(0.05) == shown
         assert fixed.at(0.02) is fixed
         stated = checked_mix({"ok": 0.9})
-        assert stated is not None
         assert stated.at(0.02) is stated
 
     @pytest.mark.parametrize("delta", [0.0, -0.1, 0.5, 1.0, float("nan")])
