@@ -15,10 +15,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import raglab
-from raglab.cli import app
+from commands import run
 from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import measured_tables, structure_hash
@@ -511,13 +510,11 @@ class TestFolder:
         An ambiguous label exits with 1 and the candidates.
         """
         out = folder / "t.parquet"
-        done = CliRunner().invoke(
-            app, ["trace", str(folder), "--out", str(out), "--quiet", "--json"]
-        )
+        done = run("trace", folder, "--out", out, "--quiet", "--json")
         assert done.exit_code == 0, done.output
         assert Trace.load(out).meta[EXACT_NAMES] == ["readme.md"]
         (folder / "documents" / "readme.md").unlink()
-        done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(out), "--quiet"])
+        done = run("trace", folder, "--out", out, "--quiet")
         assert done.exit_code == 1
         assert (
             "which 2 documents have: home/readme.md, motor/readme.md; give the path" in done.output

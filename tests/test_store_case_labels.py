@@ -29,6 +29,7 @@ from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases
 from raglab.values import Case
+from refusals import told
 
 ROOT = Path(raglab.__file__).parent
 QUESTIONS = [
@@ -56,9 +57,7 @@ def refusal(call: Any, *parts: str) -> str:
     with pytest.raises(InputError) as caught:
         call()
     message = str(caught.value)
-    assert not (missing := [part for part in parts if part not in message]), (
-        f"{missing} not in {message!r}"
-    )
+    told(message, *parts)
     return message
 
 
@@ -80,11 +79,11 @@ class TestNames:
         table(sources=["glass.md", "journeys.md#2", None, None]).to_csv(path, index=False)
         refusal(
             lambda: load_cases(path),
-            "gold.csv: ",
-            "got 'sources'",
-            "'sources' looks like expect_sources",
-            'columns={"expect_sources": "sources"}',
-            'columns={"sources": "sources"} keeps it',
+            (
+                "gold.csv:  … got 'sources' … 'sources' looks like expect_sources … "
+                'columns={"expect_sources": "sources"} … columns={"sources": "sources"} '
+                "keeps it"
+            ),
         )
         assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == (
             "journeys.md#2",
@@ -223,8 +222,7 @@ class TestNames:
         path.write_text("query,label\n" + "".join(f"q {n},topic {n}\n" for n in range(12)))
         error = refusal(
             lambda: load_cases(path),
-            "12 different labels are intents or topics",
-            "--columns intent=label",
+            "12 different labels are intents or topics … --columns intent=label",
         )
         assert "frame" not in error
 
@@ -298,9 +296,10 @@ class TestNames:
         frame = table(docs=[None] * 4, sources=[None] * 4, fold=[None] * 4, gold=[None] * 4)
         refusal(
             lambda: load_cases(frame),
-            "got 'docs', 'sources', 'fold', 'gold'",
-            "'gold' looks like expect_sources or answer",
-            'columns={"expect_sources": "docs", "split": "fold"}',
+            (
+                "got 'docs', 'sources', 'fold', 'gold' … 'gold' looks like expect_sources or "
+                'answer … columns={"expect_sources": "docs", "split": "fold"}'
+            ),
         )
 
     def test_a_name_that_can_be_several_fields(self) -> None:
@@ -315,9 +314,10 @@ class TestNames:
         )
         refusal(
             lambda: load_cases(frame.rename(columns={"gold": "Urteil"}).assign(doc=None)),
-            'columns={"query": "prompt", "expect_sources": "doc", "expect_status": "…"} '
-            "(--columns query=prompt",
-            "; expect_status is required too",
+            (
+                'columns={"query": "prompt", "expect_sources": "doc", "expect_status": "…"} '
+                "(--columns query=prompt … ; expect_status is required too"
+            ),
         )
 
     def test_json_lines(self, tmp_path: Path) -> None:
@@ -330,9 +330,7 @@ class TestNames:
         )
         refusal(
             lambda: load_cases(path),
-            "c.jsonl, line 2: ",
-            "'gold_sources' looks like expect_sources",
-            "read_json",
+            "c.jsonl, line 2:  … 'gold_sources' looks like expect_sources … read_json",
         )
         read = pd.read_json(path, lines=True)
         assert load_cases(read, columns={"expect_sources": "gold_sources"})[1].expect_sources == (
@@ -472,9 +470,10 @@ class TestGoldAnswers:
         for load in self.by_load(answers):
             refusal(
                 load,
-                "row 1",
-                "answers must be a text, a list of texts, or an object whose text is one",
-                '["Ann"',
+                (
+                    "row 1 … answers must be a text, a list of texts, or an object whose text is "
+                    'one … ["Ann"'
+                ),
             )
         record = {"query": "Who?", "expect_status": "ok", "answers": answers}
         path = lines(
@@ -482,7 +481,7 @@ class TestGoldAnswers:
             {"id": "a"} | record,
             {"id": "b", "query": "Why?", "expect_status": "ok"},
         )
-        refusal(lambda: load_cases(path), "line 1, id a: answers must be", "1 of 2 cases: 'a'")
+        refusal(lambda: load_cases(path), "line 1, id a: answers must be … 1 of 2 cases: 'a'")
 
     def test_a_case_made_in_python(self) -> None:
         """Where it is judged, with its id."""
@@ -709,15 +708,15 @@ class TestContradictions:
         frame = pd.DataFrame(rows, columns=["query", "label", "expect_sources"])
         refusal(
             lambda: load_cases(frame),
-            "frame, row 2, id q3: a question must have one label",
-            "got 'refuse' after 'ok a.md' in 'q1'",
-            "1 of 2 questions have two labels",
+            (
+                "frame, row 2, id q3: a question must have one label … got 'refuse' after "
+                "'ok a.md' in 'q1' … 1 of 2 questions have two labels"
+            ),
         )
         frame.loc[2] = ["who pays?", "ok", "c.md"]
         refusal(
             lambda: load_cases(frame),
-            "got 'ok c.md' after 'ok a.md' in 'q1'",
-            "several sources of one question",
+            "got 'ok c.md' after 'ok a.md' in 'q1' … several sources of one question",
         )
         path = tmp_path / "mine.csv"
         frame.to_csv(path, index=False)
@@ -732,8 +731,7 @@ class TestContradictions:
         )
         refusal(
             lambda: load_cases(path),
-            "c.jsonl, line 2, id b: a question must have one label",
-            "in 'a'",
+            "c.jsonl, line 2, id b: a question must have one label … in 'a'",
         )
 
     def test_the_order_of_sources_is_no_label(self) -> None:
