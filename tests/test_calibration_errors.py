@@ -224,18 +224,6 @@ def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins: int) -> None:
         assert curve.at.tolist() == pytest.approx([(j - 1) / bins, j / bins])
 
 
-@pytest.mark.parametrize("threshold", [0.3, 0.4, 0.6, 0.7, 30 / 100, 40 / 100])
-def test_our_default_thresholds_fall_below_the_edge_they_lie_on(threshold: float) -> None:
-    """0.6, 0.7, 30 % and 40 % are edges of ten bins, and the upper ends of theirs."""
-    curve = reliability([1], [threshold])
-    assert curve.at[0] == pytest.approx(threshold - 0.1)
-
-
-def test_both_ends_are_inside() -> None:
-    """0 belongs to the first bin, 1 to the last."""
-    assert reliability([0, 1], [0.0, 1.0]).at.tolist() == [0.0, 0.9]
-
-
 @LAWFUL
 @given(rows=ROWS, bins=st.integers(1, 24))
 def test_placing_without_sorting_is_placing_by_search(
@@ -316,21 +304,6 @@ def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(
     assert sorted(zip(y, s, p, strict=True)) == sorted(zip(y[order], s[order], again, strict=True))
     if grouped:
         assert again.tolist() == p[order].tolist()
-
-
-def test_what_calibrated_reports_does_not_depend_on_the_order_of_cases() -> None:
-    """Calibrator and both judgements, to the bit."""
-    y, s = _world(300)
-    order = _rng(2).permutation(300)
-    first = calibrated(y, s, method="isotonic", rng=_rng(3))
-    second = calibrated(y[order], s[order], method="isotonic", rng=_rng(3))
-    assert _bits([first.calibrator, first.in_sample, first.cross_fitted]) == _bits(
-        [
-            second.calibrator,
-            second.in_sample,
-            second.cross_fitted,
-        ]
-    )
 
 
 @LAWFUL

@@ -143,42 +143,6 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         assert told in done.output
 
 
-def test_remedies_of_tables_name_the_options_of_the_shell(tmp_path: Path) -> None:
-    """Those of the corpus are others than those of the labels."""
-    chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
-    chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
-    cases.write_text("inquiry,gold\nIs glass covered?,yes\n", encoding="utf-8")
-    trace = [
-        "trace",
-        str(chunks),
-        "--cases",
-        str(cases),
-        "--out",
-        str(tmp_path / "t.parquet"),
-        "--quiet",
-    ]
-    index = ["index", str(chunks), "--out", str(tmp_path / "index")]
-    for command, told in (
-        ([*trace, "--columns", "text=body"], "(--corpus-columns text=…)"),
-        (index, "(--corpus-columns text=…)"),
-        (
-            [*trace, "--corpus-columns", "text=body, id=key"],
-            "repeat the option: --corpus-columns text=body",
-        ),
-        (
-            [*trace, "--corpus-columns", "text=body", "--columns", "query"],
-            "--columns must be field=column",
-        ),
-        (
-            [*trace, "--corpus-columns", "text=body", "--columns", "intent=gold"],
-            "(--columns query=… --columns",
-        ),
-    ):
-        done = run(*command)
-        assert done.exit_code == 1
-        assert told in done.output
-
-
 def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`trace --split` deals as `raglab.split` does.
 
