@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import raglab
-from raglab.cli import app
+from commands import run
 from raglab.replay import decide, flips
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -60,9 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cases.jsonl").write_text(
         "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
     )
-    done = CliRunner().invoke(
-        app, ["trace", str(folder), "--out", str(folder / "t.parquet"), "--quiet", "--json"]
-    )
+    done = run("trace", folder, "--out", folder / "t.parquet", "--quiet", "--json")
     assert done.exit_code == 0, done.output
     return folder
 
@@ -73,7 +70,7 @@ def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.M
 
     def traced(*options: str) -> tuple[int, str]:
         out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
-        done = CliRunner().invoke(app, ["trace", str(world), "--out", out, "--quiet", *options])
+        done = run("trace", world, "--out", out, "--quiet", *options)
         return done.exit_code, done.output if done.exit_code else Trace.load(out).meta[
             "parameters"
         ]["index"]
@@ -89,21 +86,21 @@ def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_an_example(command: str) -> None:
     """Each command says what it does and how it is called."""
-    shown = CliRunner().invoke(app, [command, "--help"])
+    shown = run(command, "--help")
     assert shown.exit_code == 0
     assert "Example: raglab" in shown.output or command == "demo"
 
 
 def test_the_version_and_the_module() -> None:
     """`raglab --version`, and `python -m raglab` as `raglab`."""
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"raglab {version('raglab-toolkit')}\n"
+    assert run("--version").stdout == f"raglab {version('raglab-toolkit')}\n"
     main = import_module("raglab.__main__").main
     assert (main.__module__, main.__name__) == ("raglab.cli", "main")
 
 
 def test_no_command_shows_the_help() -> None:
     """The exit codes stand there too."""
-    assert "Exit codes" in CliRunner().invoke(app, []).output
+    assert "Exit codes" in run().output
 
 
 def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
@@ -116,11 +113,11 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
     cases.write_text("question,gold\nIs glass covered?,yes\n", encoding="utf-8")
     command = [
         "trace",
-        str(chunks),
+        chunks,
         "--cases",
-        str(cases),
+        cases,
         "--out",
-        str(tmp_path / "t.parquet"),
+        tmp_path / "t.parquet",
         "--quiet",
     ]
     whole = [
@@ -131,7 +128,7 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         "--columns",
         "expect_status=gold",
     ]
-    done = CliRunner().invoke(app, [*command, *whole])
+    done = run(*command, *whole)
     assert done.exit_code == 1
     assert (
         "cases.csv, row 0 (line 2), column gold: expect_status must be one of ok, refuse, ambiguous"
@@ -141,43 +138,7 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         ([], "the column text is required"),
         ([*whole, "--columns", "gold"], "must be field=column"),
     ):
-        done = CliRunner().invoke(app, [*command, *more])
-        assert done.exit_code == 1
-        assert told in done.output
-
-
-def test_remedies_of_tables_name_the_options_of_the_shell(tmp_path: Path) -> None:
-    """Those of the corpus are others than those of the labels."""
-    chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
-    chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
-    cases.write_text("inquiry,gold\nIs glass covered?,yes\n", encoding="utf-8")
-    trace = [
-        "trace",
-        str(chunks),
-        "--cases",
-        str(cases),
-        "--out",
-        str(tmp_path / "t.parquet"),
-        "--quiet",
-    ]
-    index = ["index", str(chunks), "--out", str(tmp_path / "index")]
-    for command, told in (
-        ([*trace, "--columns", "text=body"], "(--corpus-columns text=…)"),
-        (index, "(--corpus-columns text=…)"),
-        (
-            [*trace, "--corpus-columns", "text=body, id=key"],
-            "repeat the option: --corpus-columns text=body",
-        ),
-        (
-            [*trace, "--corpus-columns", "text=body", "--columns", "query"],
-            "--columns must be field=column",
-        ),
-        (
-            [*trace, "--corpus-columns", "text=body", "--columns", "intent=gold"],
-            "(--columns query=… --columns",
-        ),
-    ):
-        done = CliRunner().invoke(app, command)
+        done = run(*command, *more)
         assert done.exit_code == 1
         assert told in done.output
 
@@ -195,11 +156,11 @@ def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pd.DataFrame(rows, columns=["query", "label"]).to_csv(cases, index=False)
     command = [
         "trace",
-        str(folder),
+        folder,
         "--cases",
-        str(cases),
+        cases,
         "--out",
-        str(out),
+        out,
         "--quiet",
         "--arm",
         "bm25",
@@ -208,15 +169,15 @@ def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("0.5,0.5", "--split must be the shares"),
         ("0.5,0.5,0.5", "shares must sum to 1"),
     ):
-        done = CliRunner().invoke(app, [*command, "--split", shares])
+        done = run(*command, "--split", shares)
         assert (done.exit_code, told in done.output) == (1, True), done.output
-    done = CliRunner().invoke(app, [*command, "--split", "0.5,0.5,0"])
+    done = run(*command, "--split", "0.5,0.5,0")
     assert done.exit_code == 0, done.output
     dealt = raglab.split(raglab.load_cases(cases), tune=0.5, certify=0.5, report=0)
     assert [case.split for case in Trace.load(out).cases] == [case.split for case in dealt]
     frame = pd.DataFrame(rows, columns=["query", "label"]).assign(split="tune")
     frame.to_csv(cases, index=False)
-    done = CliRunner().invoke(app, [*command, "--split", "0.5,0.5,0"])
+    done = run(*command, "--split", "0.5,0.5,0")
     assert (done.exit_code, "must have no split, got 'tune' in 12 of 12" in done.output) == (
         1,
         True,
@@ -240,32 +201,30 @@ def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.M
     out, place = tmp_path / "t.parquet", tmp_path / "index"
     trace = [
         "trace",
-        str(folder),
+        folder,
         "--cases",
-        str(cases),
+        cases,
         "--out",
-        str(out),
+        out,
         "--quiet",
         "--encoding",
         "cp1252",
     ]
-    done = CliRunner().invoke(app, trace)
+    done = run(*trace)
     assert (done.exit_code, "(--cases-encoding)" in done.output) == (1, True)
-    done = CliRunner().invoke(app, [*trace, "--cases-encoding", "cp1252"])
+    done = run(*trace, "--cases-encoding", "cp1252")
     assert done.exit_code == 0, done.output
     assert "1 of 2 files beyond ASCII (b.md) are read as cp1252" in done.output
     traced = Trace.load(out)
     assert {chunk.text for chunk in traced.chunks} == {"Öl ist gedeckt.", "Glas für 5 €."}
     assert [case.query for case in traced.cases] == ["Öl?"]
-    done = CliRunner().invoke(
-        app, ["index", str(folder), "--out", str(place), "--encoding", "cp1252", "--quiet"]
-    )
+    done = run("index", folder, "--out", place, "--encoding", "cp1252", "--quiet")
     assert (done.exit_code, "2" in done.stdout) == (0, True), done.output
 
 
 def test_the_published_policy_is_printed_with_its_id() -> None:
     """`raglab policy` is a policy file that can be edited."""
-    shown = json.loads(CliRunner().invoke(app, ["policy", "--json"]).output)
+    shown = json.loads(run("policy", "--json").output)
     assert shown["l2"]["max_l2"] == 0.8
     assert len(shown["policy_id"]) == 12
 
@@ -275,27 +234,27 @@ def test_what_is_refused_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     bad = tmp_path / "p.yaml"
     bad.write_text("similarity: {min_similarity: 70}\n", encoding="utf-8")
     for call in (["policy", "-p", str(bad)], ["decide", str(tmp_path / "none.parquet")]):
-        done = CliRunner().invoke(app, call)
+        done = run(*call)
         assert done.exit_code == 1
         assert done.stderr.startswith("raglab: ")
         assert done.stderr.count("\n") == 1
-    assert "min_similarity" in CliRunner().invoke(app, ["policy", "-p", str(bad)]).stderr
+    assert "min_similarity" in run("policy", "-p", bad).stderr
 
 
 def test_wrong_usage_is_exit_code_2() -> None:
     """As everywhere."""
-    assert CliRunner().invoke(app, ["decide"]).exit_code == 2
+    assert run("decide").exit_code == 2
 
 
 def test_decide_prints_every_case(world: Path) -> None:
     """A row a case in JSON, as a table, and as CSV."""
     out = world / "decisions.csv"
-    call = ["decide", str(world / "t.parquet"), "--out", str(out)]
-    rows = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    call = ["decide", world / "t.parquet", "--out", out]
+    rows = json.loads(run(*call, "--json").stdout)
     assert [row["case_id"] for row in rows] == [
         f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES
     ]
-    table = CliRunner().invoke(app, call).stdout
+    table = run(*call).stdout
     assert "confidence" in table
     decisions = decide(Trace.load(world / "t.parquet"), Policy.load())
     assert table.splitlines()[-1] == repr(decisions), "a page of rows ends with its total"
@@ -308,7 +267,7 @@ def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
     trace, policy = Trace.load(world / "t.parquet"), Policy.load()
     right = decide(trace, policy).right
     assert not right.all()
-    done = CliRunner().invoke(app, call)
+    done = run(*call)
     assert done.exit_code == 1
     refused = [
         bool(one)
@@ -318,48 +277,40 @@ def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
     told = done.stdout.splitlines()[-1]
     assert told.startswith(f"passed {right.sum()} of {len(right)} contracts (S6.3): ok ")
     assert f", refuse {sum(refused)} of {len(refused)}" in told
-    shown = CliRunner().invoke(app, [*call, "--json"])
+    shown = run(*call, "--json")
     assert (shown.exit_code, len(json.loads(shown.stdout))) == (1, len(right))
     assert "contracts (S6.3)" in shown.stderr
     kept = world / "right.parquet"
     trace.subset(np.flatnonzero(right)).save(kept)
-    assert CliRunner().invoke(app, ["decide", str(kept), "--strict"]).exit_code == 0
-    assert CliRunner().invoke(app, call[:-1]).exit_code == 0
-    both = CliRunner().invoke(app, [*call, "--case", "tune-q1"])
+    assert run("decide", kept, "--strict").exit_code == 0
+    assert run(*call[:-1]).exit_code == 0
+    both = run(*call, "--case", "tune-q1")
     assert (both.exit_code, both.stderr.startswith("raglab: --strict")) == (1, True)
 
 
 def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     """Gate by gate, and the smallest change of one threshold."""
-    call = ["decide", str(world / "t.parquet"), "--case", "tune-q1"]
-    shown = json.loads(
-        CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail
-    )
+    call = ["decide", world / "t.parquet", "--case", "tune-q1"]
+    shown = json.loads(run(*call, "--json").stdout, parse_constant=pytest.fail)
     assert shown["checks"][0]["gate"] == "domain"
     first = shown["flips"][0]
     near = flips(Trace.load(world / "t.parquet"), Policy.load(), "tune-q1")
     assert (first["path"], first["flips_at"]) == (near["path"][0], near["flips_at"][0])
-    assert "flips it" in CliRunner().invoke(app, call).stdout
-    none = CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "q1"])
+    assert "flips it" in run(*call).stdout
+    none = run("decide", world / "t.parquet", "--case", "q1")
     assert (none.exit_code, "did you mean tune-q1 or report-q1?" in none.stderr) == (1, True)
 
 
 def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     """Neither and both are refused."""
     trace = str(world / "t.parquet")
-    steps = json.loads(
-        CliRunner()
-        .invoke(app, ["sweep", trace, "--path", "similarity.min_similarity", "--json"])
-        .stdout
-    )
+    steps = json.loads(run("sweep", trace, "--path", "similarity.min_similarity", "--json").stdout)
     assert (steps[0]["low"], steps[-1]["high"]) == (-1.0, 1.0)
     (world / "p.yaml").write_text("similarity: {enabled: false}\n", encoding="utf-8")
-    rows = json.loads(
-        CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout
-    )
+    rows = json.loads(run("sweep", trace, world / "p.yaml", "--json").stdout)
     assert rows[0]["false_refusal_rate_n"] == 4
-    assert CliRunner().invoke(app, ["sweep", trace]).exit_code == 1
-    threshold = CliRunner().invoke(app, ["sweep", trace, "l2.max_l2"])
+    assert run("sweep", trace).exit_code == 1
+    threshold = run("sweep", trace, "l2.max_l2")
     assert (threshold.exit_code, threshold.stderr.rstrip().endswith("by --path l2.max_l2.")) == (
         1,
         True,
@@ -373,9 +324,7 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     People read the winner first.
     """
     trace, out = str(world / "t.parquet"), world / "tuned"
-    done = CliRunner().invoke(
-        app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"]
-    )
+    done = run("tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", out, "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout, parse_constant=pytest.fail)
     assert {row["policy"] for row in told["comparison"]} >= {
@@ -399,8 +348,8 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     assert {row["verdict"] for row in told["against"]} <= {"better", "worse", "same", "open"}
     # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the
     # last line says so.
-    call = ["tune", trace, "--trials", "20", "--mlruns", trace, "--quiet", "--out", str(out)]
-    done = CliRunner().invoke(app, call)
+    call = ["tune", trace, "--trials", "20", "--mlruns", trace, "--quiet", "--out", out]
+    done = run(*call)
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1].endswith("choose another.")
     assert "the folder must be writable, got File exists" in done.stderr
@@ -410,8 +359,6 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     assert "expected_cost" in done.stdout
     assert "tuned against" in done.stdout
     page = world / "again.html"
-    done = CliRunner().invoke(
-        app, ["report", trace, "-p", told["policy"], "--split", "report", "-o", str(page)]
-    )
+    done = run("report", trace, "-p", told["policy"], "--split", "report", "-o", page)
     assert done.exit_code == 0, done.output
     assert page.is_file()

@@ -15,8 +15,8 @@ import typer
 from typer.testing import CliRunner
 
 import raglab.progress
+from commands import run
 from labelled import labelled
-from raglab.cli import app
 from raglab.cli.common import (
     AsJson,
     Quiet,
@@ -128,23 +128,23 @@ def test_the_doors_take_them(tmp_path: Path) -> None:
     Policy.load().save(file)
     call = [
         "sweep",
-        str(tmp_path / "t.parquet"),
-        str(file),
+        tmp_path / "t.parquet",
+        file,
         "--cost",
         "ok.refused=4",
         "--cost",
         "refuse.asked=2",
     ]
-    done = CliRunner().invoke(app, [*call, "--json"])
+    done = run(*call, "--json")
     assert done.exit_code == 0, done.output
     costs = {"ok": {"refused": 4.0}, "refuse": {"asked": 2.0}}
     assert (
         json.loads(done.stdout)[0]["expected_cost"]
         == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
     )
-    assert "expected_cost" in CliRunner().invoke(app, call).stdout
+    assert "expected_cost" in run(*call).stdout
     for option in (["--cost", "ok=1"], ["--target", "over_ask=0.1"]):
-        refused = CliRunner().invoke(app, ["tune", str(tmp_path / "none.parquet"), *option])
+        refused = run("tune", tmp_path / "none.parquet", *option)
         assert refused.exit_code == 1
         assert refused.stderr.startswith("raglab: ")
         assert refused.stderr.count("\n") == 1
@@ -186,6 +186,6 @@ def test_a_refused_command_leaves_nothing_silent() -> None:
 
     Bars of what its process does next are as they were.
     """
-    done = CliRunner().invoke(app, ["tune", "--json", "--trials", "many"])
+    done = run("tune", "--json", "--trials", "many")
     assert done.exit_code != 0
     assert not raglab.progress._silent.get()

@@ -22,10 +22,9 @@ import pytest
 import sqlalchemy
 import typer
 import yaml
-from typer.testing import CliRunner
 
+from commands import run
 from labelled import labelled
-from raglab.cli import app
 from raglab.cli.common import keep_inputs, show, shown_json, table_text
 from raglab.cli.door import (
     EXIT_CODES,
@@ -66,7 +65,7 @@ def raised(error: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: st
         raise error
 
     monkeypatch.setattr("raglab.cli.load_policy", fail)
-    return CliRunner().invoke(app, [*arguments, "policy"])
+    return run(*arguments, "policy")
 
 
 FOREIGN = [
@@ -97,7 +96,7 @@ class TestErrors:
         assert (ended.exit_code, ended.stderr.count("\n")) == (REFUSED, 1)
         assert re.match(r"raglab: .+, got .+; .+ --debug\.", ended.stderr)
         assert not any(text in ended.output for text in ("Traceback", "[Errno", SECRET, "\x1b"))
-        stack = CliRunner().invoke(app, ["--debug", "policy"]).stderr
+        stack = run("--debug", "policy").stderr
         assert "Traceback" in stack
         assert not any(text in stack for text in (SECRET, "\x1b"))
 
@@ -126,14 +125,14 @@ class TestErrors:
         )
         assert ended.stderr == told
         for call in (["--debug", "policy"], ["policy", "--debug"]):
-            shown = CliRunner().invoke(app, call)
+            shown = run(*call)
             assert shown.exit_code == INTERNAL
             assert shown.stderr.startswith("Traceback (most recent call last)")
             assert shown.stderr.endswith(told)
         monkeypatch.setenv("RAGLAB_DEBUG", "1")
-        assert "Traceback" in CliRunner().invoke(app, ["policy"]).stderr
+        assert "Traceback" in run("policy").stderr
         monkeypatch.setenv("RAGLAB_DEBUG", "0")
-        assert CliRunner().invoke(app, ["policy"]).stderr == told
+        assert run("policy").stderr == told
         assert str(INTERNAL) in EXIT_CODES
 
     @pytest.mark.parametrize(
@@ -161,32 +160,29 @@ class TestErrors:
     )
     def test_wrong_usage_is_one_line(self, call: list[str], told: str) -> None:
         """With the place of the help."""
-        ended = CliRunner().invoke(app, call)
+        ended = run(*call)
         assert (ended.exit_code, ended.stderr.count("\n")) == (USAGE, 1)
         assert ended.stderr.endswith(told)
 
     def test_arguments_that_are_no_text(self) -> None:
         """A byte that is no UTF-8 is refused before anything else."""
-        ended = CliRunner().invoke(app, ["odd\udcff"])
+        ended = run("odd\udcff")
         assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
 
     def test_a_warning_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without the line of source that raised it."""
         monkeypatch.setattr("raglab.cli.load_policy", lambda _: warnings.warn("a\nb", stacklevel=1))
-        assert CliRunner().invoke(app, ["policy"]).stderr.startswith("warning: a b\n")
+        assert run("policy").stderr.startswith("warning: a b\n")
 
     def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
         for name in (f"{HOSTILE}.parquet", "x\ny.parquet", "x" * 5000):
-            ended = CliRunner().invoke(app, ["decide", str(tmp_path / name)])
+            ended = run("decide", tmp_path / name)
             assert ended.exit_code == REFUSED
             assert ended.stderr.count("\n") == 1
             assert ended.stderr.strip().isprintable()
             assert len(ended.stderr) < 1100
-        assert (
-            SHOWN
-            in CliRunner().invoke(app, ["decide", str(tmp_path / f"{HOSTILE}.parquet")]).stderr
-        )
+        assert SHOWN in run("decide", tmp_path / f"{HOSTILE}.parquet").stderr
 
     def test_an_unknown_variable_stops_every_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that begins as ours do, even where no settings are read.
@@ -194,9 +190,9 @@ class TestErrors:
         The help is shown all the same.
         """
         monkeypatch.setenv("RAGLAB_CACH", "x")
-        ended = CliRunner().invoke(app, ["policy"])
+        ended = run("policy")
         assert (ended.exit_code, "did you mean RAGLAB_CACHE" in ended.stderr) == (REFUSED, True)
-        assert CliRunner().invoke(app, ["policy", "--help"]).exit_code == 0
+        assert run("policy", "--help").exit_code == 0
 
 
 class TestPasswords:
@@ -223,7 +219,7 @@ class TestPasswords:
         """
         monkeypatch.chdir(tmp_path)
         (tmp_path / "log.csv").write_text("action,reward,propensity\na,1,1\n")
-        ended = CliRunner().invoke(app, call)
+        ended = run(*call)
         assert ended.exit_code == REFUSED
         assert SECRET not in ended.output
         assert "ann:***@" in ended.stderr
@@ -311,7 +307,7 @@ class TestText:
             yaml.safe_dump({"patterns": {"deny": [f"x{HOSTILE[-1]}\u202e"]}}), encoding="utf-8"
         )
         for call in (["policy", "-p", str(path)], ["policy", "-p", str(path), "--json"]):
-            told = CliRunner().invoke(app, call)
+            told = run(*call)
             assert told.exit_code == 0, told.stderr
             assert "\u202e" not in told.stdout
             assert "\x07" not in told.stdout
@@ -343,7 +339,7 @@ class TestCsv:
         bad = tmp_path / "bad.parquet"
         dataclasses.replace(of.subset([0]), cases=(case,)).save(bad)
         out = tmp_path / "deep" / "d.csv"
-        ended = CliRunner().invoke(app, ["decide", str(bad), "--out", str(out), "--json"])
+        ended = run("decide", bad, "--out", out, "--json")
         assert ended.exit_code == 0, ended.stderr
         frame = pd.read_csv(out)
         assert (frame["case_id"][0], frame["query"][0]) == ("'=1+1", "'@SUM(A1)\"")
@@ -386,7 +382,7 @@ class TestInputs:
                 "{}\n" if name.endswith("yaml") else "action,reward,propensity\na,1,1\n"
             )
         before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        ended = CliRunner().invoke(app, call)
+        ended = run(*call)
         assert ended.exit_code == REFUSED
         assert "must be" in ended.stderr
         assert "choose another path" in ended.stderr
@@ -406,7 +402,7 @@ class TestInputs:
         A folder is no file, and is known before the work.
         """
         for call in (["decide", str(trace)], ["trace", str(trace.parent)]):
-            ended = CliRunner().invoke(app, [*call, "--out", out])
+            ended = run(*call, "--out", out)
             assert (ended.exit_code, "--out must be a file, got a" in ended.stderr) == (
                 REFUSED,
                 True,
@@ -416,7 +412,7 @@ class TestInputs:
     def test_no_message_advises_it(self, tmp_path: Path) -> None:
         """A file that is no trace is not offered as the place of a new one."""
         Policy.load().save(tmp_path / "p.yaml")
-        told = CliRunner().invoke(app, ["decide", str(tmp_path / "p.yaml")]).stderr
+        told = run("decide", tmp_path / "p.yaml").stderr
         assert "--out NEW.parquet`" in told
         assert f"--out {tmp_path}" not in told
 

@@ -152,12 +152,6 @@ def test_what_is_wrong_is_one_line(path: str, arguments: tuple[str, ...], messag
     assert message in said.stderr
 
 
-def test_a_deterministic_log_is_refused(tmp_path: Path) -> None:
-    """With what to do instead."""
-    log().assign(propensity=1.0).to_csv(tmp_path / "certain.csv", index=False)
-    assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "ips", code=1).stderr
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind: str) -> None:
     """Uniform is over the arms that a round could take.

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from commands import run
 from raglab.audit.log import AuditLog
-from raglab.cli import app
 from raglab.decision.checks import Check
 from raglab.policy import PolicyData
 
@@ -50,17 +49,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*words: str) -> Result:
-    """Result of a command."""
-    return CliRunner().invoke(app, list(words))
-
-
 def test_explain(folder: Path) -> None:
     """Prints what happened, for people or as JSON."""
-    said = run("explain", "r2", "--log", str(folder))
+    said = run("explain", "r2", "--log", folder)
     assert said.exit_code == 0, said.output
     assert "decided anew  refuse by similarity" in said.output
-    told = json.loads(run("explain", "r1", "--log", str(folder / "audit.sqlite"), "--json").output)
+    told = json.loads(run("explain", "r1", "--log", folder / "audit.sqlite", "--json").output)
     assert (told["rebuilt"], told["request"]["question"]) == (True, "who is the insurer?")
 
 
@@ -69,7 +63,7 @@ def test_explain_a_log_that_was_edited(folder: Path) -> None:
     with sqlite3.connect(folder / "audit.sqlite") as link:
         link.execute("UPDATE decisions SET status = 'ok'")
     link.close()
-    said = run("explain", "r2", "--log", str(folder))
+    said = run("explain", "r2", "--log", folder)
     assert said.exit_code == 1
     assert "status ok is recorded, the checks give refuse by similarity" in said.output
 
@@ -109,11 +103,11 @@ def test_what_is_refused(folder: Path, words: tuple[str, ...], told: str) -> Non
 
 def test_audit(folder: Path) -> None:
     """Counts by day; export and forgetting on demand."""
-    said = run("audit", "--log", str(folder), "--export", str(folder / "out"))
+    said = run("audit", "--log", folder, "--export", folder / "out")
     assert said.exit_code == 0, said.output
     assert (folder / "out" / "query_log.parquet").is_file()
     assert "2026-03-02" in said.output
-    told = json.loads(run("audit", "--log", str(folder), "--forget", "2026-03-03", "--json").output)
+    told = json.loads(run("audit", "--log", folder, "--forget", "2026-03-03", "--json").output)
     assert told["forgotten"] == 2
     (day,) = told["days"]
     assert {name: day[name] for name in ("requests", "ok", "refuse")} == {
@@ -129,4 +123,4 @@ def test_audit_of_an_empty_log(tmp_path: Path) -> None:
     """Says that there is nothing."""
     with AuditLog(tmp_path / "audit.sqlite").log.writing():
         pass
-    assert "no request yet" in run("audit", "--log", str(tmp_path)).output
+    assert "no request yet" in run("audit", "--log", tmp_path).output

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from commands import run
 from databases import Server
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
-from raglab.cli import app
 from raglab.decision.checks import Check
 from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
@@ -62,23 +61,16 @@ def url(postgresql: Server) -> str:
     return made
 
 
-def run(*words: str) -> Result:
-    """Result of a command."""
-    return CliRunner().invoke(app, list(words))
-
-
 def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit's with --log or its variable, the bandit's by argument."""
     assert "decided anew  refuse by similarity" in run("explain", "r1", "--log", url).output
     monkeypatch.setenv("RAGLAB_AUDIT_LOG", url)
     assert json.loads(run("explain", "r1", "--json").output)["rebuilt"]
-    assert run("audit", "--export", str(tmp_path / "out")).exit_code == 0
+    assert run("audit", "--export", tmp_path / "out").exit_code == 0
     assert (tmp_path / "out" / "query_log.parquet").is_file()
     told = json.loads(run("audit", "--forget", "2026-03-03", "--json").output)
     assert (told["forgotten"], told["days"][0]["refuse"]) == (4, 4)
-    arms = json.loads(run("metrics", url, "--out", str(tmp_path / "x.prom"), "--json").stdout)[
-        "arms"
-    ]
+    arms = json.loads(run("metrics", url, "--out", tmp_path / "x.prom", "--json").stdout)["arms"]
     assert (sum(arm["pulls"] for arm in arms), sum(arm["rewards"] for arm in arms)) == (4, 4)
     assert run("feedback", url, "r1", "--up").exit_code == 0
     ended = run("evaluate-log", url, "--estimators", "snips", "--json")

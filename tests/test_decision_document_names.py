@@ -15,10 +15,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import raglab
-from raglab.cli import app
 from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import measured_tables, structure_hash
@@ -504,21 +502,3 @@ class TestFolder:
             ValueError, match=r"which 2 documents have: home/readme.md, motor/readme.md"
         ):
             live_ask("What is the excess?", system=system, documents=["readme.md"])
-
-    def test_the_command_line(self, folder: Path) -> None:
-        """`raglab trace` of such a folder, then `raglab decide`.
-
-        An ambiguous label exits with 1 and the candidates.
-        """
-        out = folder / "t.parquet"
-        done = CliRunner().invoke(
-            app, ["trace", str(folder), "--out", str(out), "--quiet", "--json"]
-        )
-        assert done.exit_code == 0, done.output
-        assert Trace.load(out).meta[EXACT_NAMES] == ["readme.md"]
-        (folder / "documents" / "readme.md").unlink()
-        done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(out), "--quiet"])
-        assert done.exit_code == 1
-        assert (
-            "which 2 documents have: home/readme.md, motor/readme.md; give the path" in done.output
-        )

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import raglab
+from commands import run
 from labelled import free_policy, labelled
 from parts import in_parts
-from raglab.cli import app
 from raglab.decision.scoring import status_only, status_only_sentence, trace_status_only
 from raglab.lab.certification_texts import certificate_lines
 from raglab.store.traces import Trace
@@ -208,7 +207,7 @@ def test_the_command_line(tmp_path: Path) -> None:
             trace.split("report"),
         ),
     ):
-        done = CliRunner().invoke(app, list(command))
+        done = run(*list(command))
         assert sentence(judged) in done.output, command
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.md").write_text("# Glass\n\nBroken glass is covered.\n", encoding="utf-8")
@@ -216,17 +215,8 @@ def test_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text(
         "query,label\nis glass covered,ok\nwho won,refuse\n", encoding="utf-8"
     )
-    done = CliRunner().invoke(
-        app,
-        [
-            "trace",
-            str(tmp_path / "c"),
-            "-c",
-            str(tmp_path / "q.csv"),
-            "-o",
-            str(tmp_path / "u.parquet"),
-            "-q",
-        ],
+    done = run(
+        "trace", tmp_path / "c", "-c", tmp_path / "q.csv", "-o", tmp_path / "u.parquet", "-q"
     )
     assert "1 of 2 cases is scored by status alone" in done.output, done.output
     assert "expect none" not in done.output

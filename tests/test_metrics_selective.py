@@ -107,16 +107,6 @@ def test_aurc_by_hand() -> None:
     assert eaurc(correct, confidence) == pytest.approx((1 / 2) / 4, abs=1e-15)
 
 
-def test_a_tie_is_worth_the_mean_of_its_orders() -> None:
-    """One right, then a tie of right and wrong.
-
-    Orders (0, 0, 1/3) and (0, 1/2, 1/3), so (0 + 1/4 + 1/3) / 3.
-    """
-    assert aurc([True, True, False], [0.9, 0.5, 0.5]) == pytest.approx(
-        (1 / 4 + 1 / 3) / 3, abs=1e-15
-    )
-
-
 @settings(LAWFUL, max_examples=60)
 @given(rows=st.lists(ROW, min_size=1, max_size=6))
 def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, float]]) -> None:
@@ -125,17 +115,6 @@ def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, flo
     orders = [list(order) for order in permutations(range(len(rows)))]
     mean = np.mean([_naive_aurc(right[order], score[order]) for order in orders])
     assert aurc(right, score) == pytest.approx(mean, abs=1e-12)
-
-
-def test_a_plain_sort_depends_on_the_order_of_tied_rows() -> None:
-    """Ten right and ten wrong of one confidence: 0.17 or 0.83 by which stand first.
-
-    In truth one half.
-    """
-    right, score = np.arange(20) < 10, np.full(20, 0.7)
-    assert _naive_aurc(right, score) == pytest.approx(0.166, abs=1e-3)
-    assert _naive_aurc(right[::-1], score) == pytest.approx(0.834, abs=1e-3)
-    assert aurc(right, score) == aurc(right[::-1], score) == pytest.approx(0.5, abs=1e-15)
 
 
 def test_aurc_of_many_cases_is_the_plain_sum() -> None:
@@ -498,27 +477,6 @@ def test_all_right_all_wrong_and_all_equal(score: list[float]) -> None:
     if len(set(map(str, score))) == 1:
         assert aurc([1, 1, 1, 0], score) == pytest.approx(0.25, abs=1e-15)
         assert auroc([1, 1, 1, 0], score) == 0.5
-
-
-def test_one_case() -> None:
-    """It is right or wrong, and has no rank."""
-    for right in (True, False):
-        assert (aurc([right], [0.4]), eaurc([right], [0.4]), augrc([right], [0.4])) == (
-            1 - right,
-            0,
-            (1 - right) / 2,
-        )
-        assert np.isnan(auroc([right], [0.4]))
-        assert [float(field[0]) for field in risk_coverage([right], [0.4])] == [
-            1,
-            1 - right,
-            1,
-            1 - right,
-            0.4,
-        ]
-        assert aurc_difference(
-            [right], [0.4], [NAN], resamples=3, rng=np.random.default_rng(0)
-        ) == (0, 0, 0, 0.5)
 
 
 def test_infinite_confidences_are_levels() -> None:

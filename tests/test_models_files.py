@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from commands import run
 from model_hub import Hub, running, use
-from raglab.cli import app
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.models import files as model_files
@@ -451,19 +450,19 @@ class TestSystem:
         (docs / "a.md").write_text(TEXT)
         command = [
             "index",
-            str(docs),
+            docs,
             "-o",
-            str(tmp_path / "index"),
+            tmp_path / "index",
             "--arm",
             "hybrid",
             "--encoder",
             NAME,
             "-q",
         ]
-        refused = CliRunner().invoke(app, command)
+        refused = run(*command)
         assert refused.exit_code != 0
         assert hub.requests == []
-        done = CliRunner().invoke(app, [*command, "--download"])
+        done = run(*command, "--download")
         assert done.exit_code == 0, done.stderr
         assert "hf_secret" not in "".join(
             path.read_text(errors="replace") for path in (tmp_path / "index").glob("*")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import refusals
 from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
 from raglab.values import Case, Chunk
@@ -65,9 +66,7 @@ def told(call: Any, *parts: str) -> str:
     with pytest.raises(InputError) as caught:
         call()
     message = str(caught.value)
-    assert not (missing := [part for part in parts if part not in message]), (
-        f"{missing} not in {message!r}"
-    )
+    refusals.told(message, *parts)
     return message
 
 
@@ -243,7 +242,7 @@ def test_a_wrong_cell_of_a_chunk_is_told(column: str, cell: object, rule: str) -
 def test_all_bad_rows_are_counted() -> None:
     """The first is told whole, the next few by place and value, and none is loaded."""
     frame = CASES.assign(label=["yes", "ok", "no"], question=["a", None, "b"])
-    message = told(lambda: load_cases(frame), "frame, row 0, column label", "got 'yes'")
+    message = told(lambda: load_cases(frame), "frame, row 0, column label … got 'yes'")
     assert (
         "3 of 3 rows break a rule, next row 1, column question, got none; row 2, column label, "
         "got 'no'" in message
@@ -271,8 +270,10 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
     """Missing ones all at once, with what came and how to map them; a map that fits no table."""
     told(
         lambda: load_cases(CASES[["id", "lang"]]),
-        "the columns query, expect_status are required, got only 'id', 'lang'",
-        'columns={"query": "…", "expect_status": "…"}',
+        (
+            "the columns query, expect_status are required, got only 'id', 'lang' … "
+            'columns={"query": "…", "expect_status": "…"}'
+        ),
     )
     told(lambda: load_corpus(CASES), "the column text is required")
     told(
@@ -291,11 +292,10 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
     told(lambda: load_cases(CASES, columns=["query"]), "columns must map our names")
     told(
         lambda: load_cases(CASES.assign(query="x")),
-        "query must be one column",
-        "query and question",
+        "query must be one column … query and question",
     )
     told(lambda: load_cases(pd.concat([CASES, CASES], axis=1)), "columns must have different names")
-    told(lambda: load_cases(CASES.iloc[:0]), "at least one row", "one row a case")
+    told(lambda: load_cases(CASES.iloc[:0]), "at least one row … one row a case")
     told(lambda: load_cases([{"query": "x"}]), "the cases must be a pandas DataFrame, got list")
     path = tmp_path / "cases.jsonl"
     save_cases(load_cases(CASES), path)

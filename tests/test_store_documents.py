@@ -18,6 +18,7 @@ from raglab.store.documents import MAX_ROWS
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
+from refusals import told
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 needs_shared = pytest.mark.skipif(
@@ -68,12 +69,6 @@ def refusal(path: Path, **limits: int) -> str:
     with pytest.raises(InputError) as caught:
         load_corpus(path, **limits)
     return str(caught.value)
-
-
-def told(message: str, *parts: str) -> None:
-    """Check that a message holds all parts."""
-    missing = [part for part in parts if part not in message]
-    assert not missing, f"{missing} not in {message!r}"
 
 
 def pdf_bytes(*texts: str, labelled: bool = False, locked: bool = False) -> bytes:
@@ -335,103 +330,101 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
 
 
 @pytest.mark.parametrize(
-    ("record", "parts"),
+    ("record", "said"),
     [
-        ({"id": "a", "source": "s"}, ("line 2, id a: the field text is required", "add text")),
-        ({"source": "s", "text": "t"}, ("line 2: the field id is required", "add id")),
-        ({**CHUNK, "text": 7}, ("text must be a string, got 7", "write text in quotes")),
-        ({**CHUNK, "text": " "}, ("text must not be blank", "fill text")),
+        ({"id": "a", "source": "s"}, "line 2, id a: the field text is required … add text"),
+        ({"source": "s", "text": "t"}, "line 2: the field id is required … add id"),
+        ({**CHUNK, "text": 7}, "text must be a string, got 7 … write text in quotes"),
+        ({**CHUNK, "text": " "}, "text must not be blank … fill text"),
         (
             {**CHUNK, "id": "first"},
-            ("id must be unique", "'first' again (first on line 1)", "rename or remove"),
+            "id must be unique … 'first' again (first on line 1) … rename or remove",
         ),
         (
             {**CHUNK, "page": "2"},
-            ("page must be an integer of at least 1, got '2'", "write page as a number"),
+            "page must be an integer of at least 1, got '2' … write page as a number",
         ),
-        ({**CHUNK, "page": 2.0}, ("page must be an integer", "write page as a number")),
-        ({**CHUNK, "page": True}, ("page must be an integer", "write page as a number")),
+        ({**CHUNK, "page": 2.0}, "page must be an integer … write page as a number"),
+        ({**CHUNK, "page": True}, "page must be an integer … write page as a number"),
         (
             {**CHUNK, "page": 0},
-            ("page must be an integer of at least 1, got 0", "write page as a number"),
+            "page must be an integer of at least 1, got 0 … write page as a number",
         ),
         (
             {**CHUNK, "page": 2**31},
-            ("page must be at most 2147483647, got a larger one", "correct page"),
+            "page must be at most 2147483647, got a larger one … correct page",
         ),
         (
             {**CHUNK, "page": 10**4000},
-            ("page must be at most 2147483647, got a larger one", "correct page"),
+            "page must be at most 2147483647, got a larger one … correct page",
         ),
         (
             {**CHUNK, "id": "a" * 1001},
-            ("a chunk's id must have at most 1000 characters, got 1001", "shorten it"),
+            "a chunk's id must have at most 1000 characters, got 1001 … shorten it",
         ),
         (
             {**CHUNK, "source": "a" * 1001},
-            ("a source must have at most 1000 characters, got 1001", "shorten it"),
+            "a source must have at most 1000 characters, got 1001 … shorten it",
         ),
         (
             {**CHUNK, "page_label": "a" * 1001},
-            ("a page's label must have at most 1000 characters", "shorten it"),
+            "a page's label must have at most 1000 characters … shorten it",
         ),
         (
             {**CHUNK, "entities": ["e"] * 20_000},
-            ("a chunk must have at most 1000 entities, got 20000", "shorten it"),
+            "a chunk must have at most 1000 entities, got 20000 … shorten it",
         ),
         (
             {**CHUNK, "entities": ["e" * 1001]},
-            ("an entity or a tag's name must have at most 1000", "shorten it"),
+            "an entity or a tag's name must have at most 1000 … shorten it",
         ),
         (
             {**CHUNK, "tags": {"t" * 1001: ""}},
-            ("an entity or a tag's name must have at most 1000", "shorten it"),
+            "an entity or a tag's name must have at most 1000 … shorten it",
         ),
         (
             {**CHUNK, "tags": {"t": "a" * 10_001}},
-            ("a tag must have at most 10000 characters, got 10001", "shorten it"),
+            "a tag must have at most 10000 characters, got 10001 … shorten it",
         ),
         (
             {**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")},
-            ("at most 200 tags, got 201", "shorten it"),
+            "at most 200 tags, got 201 … shorten it",
         ),
-        ({**CHUNK, "tags": {"t" * 10**5: 1}}, ("ttt..., got 1; write ttt",)),
-        ({**CHUNK, "tags": ["x"]}, ("tags must be an object of strings", 'write {"domain"')),
+        ({**CHUNK, "tags": {"t" * 10**5: 1}}, "ttt..., got 1; write ttt"),
+        ({**CHUNK, "tags": ["x"]}, 'tags must be an object of strings … write {"domain"'),
         (
             {**CHUNK, "tags": {"version": 2025}},
-            ("version must be a string, got 2025", "write version in quotes"),
+            "version must be a string, got 2025 … write version in quotes",
         ),
-        ({**CHUNK, "entities": "Acme"}, ("entities must be a list of strings", "square brackets")),
+        ({**CHUNK, "entities": "Acme"}, "entities must be a list of strings … square brackets"),
         (
             {**CHUNK, "entities": ["Acme", 1]},
-            ("entities must be a list of strings", "correct or remove the item"),
+            "entities must be a list of strings … correct or remove the item",
         ),
         (
             {**CHUNK, "label": "i"},
-            ("keys must be among id, source", "got 'label'", "put further facts under tags"),
+            "keys must be among id, source … got 'label' … put further facts under tags",
         ),
         (
             {**CHUNK, "url": "x", "year": 1, "author": None},
-            ("got 'url', 'year', 'author'; put further facts",),
+            "got 'url', 'year', 'author'; put further facts",
         ),
         (
             {**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)},
-            ("'8', '9' and 9990 more; put further facts",),
+            "'8', '9' and 9990 more; put further facts",
         ),
-        ({**CHUNK, "title": 7}, ("title must be a string, got 7",)),
+        ({**CHUNK, "title": 7}, "title must be a string, got 7"),
         (
             {**CHUNK, "title": "A", "tags": {"title": "B"}},
-            ("a title must be stated once", "got 'A' and 'B'", "take one"),
+            "a title must be stated once … got 'A' and 'B' … take one",
         ),
     ],
 )
-def test_a_wrong_chunk_line_is_told_so(
-    tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]
-) -> None:
+def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     """The message has file, line, rule, what came and a remedy, and is short whatever came."""
     path = write_records(tmp_path / "c.jsonl", {**CHUNK, "id": "first"}, record)
     message = refusal(path)
-    told(message, str(path), "line 2", *parts)
+    told(message, str(path), "line 2", said)
     assert len(message) < 1500
 
 
@@ -474,177 +467,175 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("record", "parts"),
+    ("record", "said"),
     [
-        ({"source": "b.md"}, ("the field pages is required", "add pages")),
-        ({"source": "b.md", "pages": {}}, ("pages must be a list of objects", "square brackets")),
+        ({"source": "b.md"}, "the field pages is required … add pages"),
+        ({"source": "b.md", "pages": {}}, "pages must be a list of objects … square brackets"),
         (
             {"source": "b.md", "pages": ["x"]},
-            ("pages must be a list of objects", "correct or remove the item"),
+            "pages must be a list of objects … correct or remove the item",
         ),
         (
             {"source": "b.md", "pages": [{"text": "x"}]},
-            ("the field page is required", "number the pages from 1"),
+            "the field page is required … number the pages from 1",
         ),
-        ({"source": "b.md", "pages": [{"page": 1}]}, ("the field text is required", "add text")),
+        ({"source": "b.md", "pages": [{"page": 1}]}, "the field text is required … add text"),
         (
             {"source": "b.md", "pages": [{"page": "1", "text": "x"}]},
-            ("page must be an integer", "as a number"),
+            "page must be an integer … as a number",
         ),
         (
             {"source": "b.md", "pages": [{"page": n, "text": "x"} for n in (2, 2)]},
-            ("must go up, got 2 after 2", "1, 2, 3"),
+            "must go up, got 2 after 2 … 1, 2, 3",
         ),
-        ({"source": "b.md", "pages": []}, ("a document must have text", "fill it or take it away")),
-        (PAGED, ("'a.md#1-1' again (first on line 1)", "rename or remove")),
+        ({"source": "b.md", "pages": []}, "a document must have text … fill it or take it away"),
+        (PAGED, "'a.md#1-1' again (first on line 1) … rename or remove"),
     ],
 )
 def test_a_wrong_document_line_is_told_so(
-    tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]
+    tmp_path: Path, record: dict[str, Any], said: str
 ) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", PAGED, record)
-    told(refusal(path), str(path), "line", *parts)
+    told(refusal(path), str(path), "line", said)
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "said"),
     [
-        (b"", ("a file must not be empty", "one JSON object a line")),
-        (b"\n \n", ("a file must not be empty", "one JSON object a line")),
-        (b'{"corpus": "n"}\n', ("at least one chunk", "add documents")),
-        (b'{"id": "a"', ("line 1: text must be valid JSON", "at column", "correct or remove it")),
-        (b"[1]\n", ("line 1: a line must be a JSON object, got a list of 1", 'write {"key"')),
-        (b'{"id": NaN}', ("line 1: text must be valid JSON, got NaN", "correct or remove it")),
+        (b"", "a file must not be empty … one JSON object a line"),
+        (b"\n \n", "a file must not be empty … one JSON object a line"),
+        (b'{"corpus": "n"}\n', "at least one chunk … add documents"),
+        (b'{"id": "a"', "line 1: text must be valid JSON … at column … correct or remove it"),
+        (b"[1]\n", 'line 1: a line must be a JSON object, got a list of 1 … write {"key"'),
+        (b'{"id": NaN}', "line 1: text must be valid JSON, got NaN … correct or remove it"),
         (
             b'{"id": "a", "id": "b"}',
-            ("line 1: text must be valid JSON, got key 'id' twice", "correct or remove it"),
+            "line 1: text must be valid JSON, got key 'id' twice … correct or remove it",
         ),
         (
             b'{"id": "\\ud800"}',
-            ("line 1: text must be valid JSON", "surrogates", "correct or remove it"),
+            "line 1: text must be valid JSON … surrogates … correct or remove it",
         ),
         (
             b"[" * 100_000,
-            ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it"),
+            "line 1: text must be valid JSON, got nesting too deep … correct or remove it",
         ),
         (
             b'{"a":' * 10**6,
-            ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it"),
+            "line 1: text must be valid JSON, got nesting too deep … correct or remove it",
         ),
         (
             b'{"id": 1e400}',
-            ("line 1: text must be valid JSON, got '1e400', which is beyond 1.8e308", "correct"),
+            ("line 1: text must be valid JSON, got '1e400', which is beyond 1.8e308 … correct"),
         ),
         (
             b'{"a": [-1e400]}',
-            ("line 1: text must be valid JSON, got '-1e400', which is beyond", "correct"),
+            "line 1: text must be valid JSON, got '-1e400', which is beyond … correct",
         ),
         (
             b'{"a": %s}' % (b"9" * 5000),
-            ("line 1: text must be valid JSON, got an integer of over 4300 digits", "correct"),
+            ("line 1: text must be valid JSON, got an integer of over 4300 digits … correct"),
         ),
         (
             b'\n{"id": "\xe9"}',
-            ("line 2: text must be UTF-8, got byte 0xe9", "save the file as UTF-8"),
+            "line 2: text must be UTF-8, got byte 0xe9 … save the file as UTF-8",
         ),
         (
             b'{"query": "x"}',
             (
-                "line 1: a record must have pages (a document), text (a chunk) or _id (BEIR)",
-                "add the field",
+                "line 1: a record must have pages (a document), text (a chunk) or _id (BEIR) "
+                "… add the field"
             ),
         ),
-        (b'{"_id": 7, "text": ""}', ("line 1: _id must be a string, got 7", "write _id in quotes")),
-        (b'{"_id": "7"}', ("line 1, id 7: the field text is required", "add text")),
+        (b'{"_id": 7, "text": ""}', "line 1: _id must be a string, got 7 … write _id in quotes"),
+        (b'{"_id": "7"}', "line 1, id 7: the field text is required … add text"),
         (
             b'{"_id": "7", "text": ""}\n{"_id": "7", "text": ""}',
-            ("line 2: a chunk's id must be unique", "first on line 1"),
+            "line 2: a chunk's id must be unique … first on line 1",
         ),
     ],
 )
-def test_wrong_json_lines_are_told_so(
-    tmp_path: Path, content: bytes, parts: tuple[str, ...]
-) -> None:
+def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, said: str) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write(tmp_path / "c.jsonl", content)
-    told(refusal(path), str(path), *parts)
+    told(refusal(path), str(path), said)
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "said"),
     [
-        (b"", ("a file must not be empty", "fill it or take it away")),
-        (b"# Only\n## Headings\n", ("a document must have text", "fill it or take it away")),
-        (b"x\ny\xff", ("line 2: text must be UTF-8, got byte 0xff", "save the file as UTF-8")),
+        (b"", "a file must not be empty … fill it or take it away"),
+        (b"# Only\n## Headings\n", "a document must have text … fill it or take it away"),
+        (b"x\ny\xff", "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8"),
         (
             b"---\ntitle: a: b\n---\nx",
-            ("line 2: front matter must be valid YAML", "quote values with a colon"),
+            "line 2: front matter must be valid YAML … quote values with a colon",
         ),
-        (b"---\na: 1\nb: [x\n---\nx", ("front matter must be valid YAML", "correct it")),
+        (b"---\na: 1\nb: [x\n---\nx", "front matter must be valid YAML … correct it"),
         (
             b"\xef\xbb\xbf" * 2 + b"---\na: 1\n---\nx",
-            ("line 1: a file must begin with one byte-order mark at most",),
+            "line 1: a file must begin with one byte-order mark at most",
         ),
         (
             b"---\na: 1\n\xef\xbb\xbfb: 2\n---\nx",
-            ("line 3: a byte-order mark may stand at the beginning", "take it away"),
+            "line 3: a byte-order mark may stand at the beginning … take it away",
         ),
         (
             b"---\na: !!timestamp foo\n---\nx",
-            ("line 2: front matter must be plain YAML, got the tag", "timestamp"),
+            "line 2: front matter must be plain YAML, got the tag … timestamp",
         ),
         (
             b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx",
-            ("line 3: front matter must be plain YAML",),
+            "line 3: front matter must be plain YAML",
         ),
         (
             b"---\n<<: {a: 1}\n---\nx",
-            ("line 2: front matter must be plain YAML, got the merge <<", "alone"),
+            "line 2: front matter must be plain YAML, got the merge << … alone",
         ),
         (
             b"---\na: &x 1\nb: &x 2\n---\nx",
-            ("line 3: front matter must be valid YAML, got second occurrence",),
+            "line 3: front matter must be valid YAML, got second occurrence",
         ),
         (
             b"---\na: " + b"[" * 60_000 + b"\n---\nx",
-            ("front matter must be valid YAML", "recursion"),
+            "front matter must be valid YAML … recursion",
         ),
         (
             b"---\na: " + b"x" * 2**16 + b"\n---\nx",
-            ("line 2: front matter must be at most 65536 characters", "move"),
+            "line 2: front matter must be at most 65536 characters … move",
         ),
-        (b"---\na: \x07\n---\nx", ("line 1: front matter must be valid YAML", "correct it")),
-        (b"---\na: 1\na: 2\n---\nx", ("line 3: a key must stand once", "got 'a'", "take one away")),
+        (b"---\na: \x07\n---\nx", "line 1: front matter must be valid YAML … correct it"),
+        (b"---\na: 1\na: 2\n---\nx", "line 3: a key must stand once … got 'a' … take one away"),
         (
             b"---\na: 1\n[b]: 1\n---\nx",
-            ("line 3: a key of the front matter must be a word, got a list", "write key: value"),
+            ("line 3: a key of the front matter must be a word, got a list … write key: value"),
         ),
         (
             b"---\nentities: Acme\n---\nx",
-            ("line 2: entities must be a list of strings, got 'Acme'", "[Acme, Northmark]"),
+            "line 2: entities must be a list of strings, got 'Acme' … [Acme, Northmark]",
         ),
         (
             b"---\nentities: [[x]]\n---\nx",
-            ("line 2: entities must be a list of strings", "[Acme, Northmark]"),
+            "line 2: entities must be a list of strings … [Acme, Northmark]",
         ),
         (
             b'---\na: 1\n---\n<!-- page 1 label="i" -->\nx\n<!-- page 1 label="ii" -->',
-            ("line 6: page numbers must go up", "1 after 1", "1, 2, 3"),
+            "line 6: page numbers must go up … 1 after 1 … 1, 2, 3",
         ),
         (
             b"> " * 100 + b"x",
-            ("line 1: quotes and lists must be nested at most 50 deep", "make them flat"),
+            "line 1: quotes and lists must be nested at most 50 deep … make them flat",
         ),
-        (b"x\n\n<!-- y", ("line 3: a comment must end with -->", "close it")),
-        (b"+++\na = x\n+++\ny", ("line 2: front matter must be valid TOML", "quote texts")),
-        (b"<!-- page 0 -->\nx", ("line 1: page numbers must go up, got 0 after 0", "1, 2, 3")),
+        (b"x\n\n<!-- y", "line 3: a comment must end with --> … close it"),
+        (b"+++\na = x\n+++\ny", "line 2: front matter must be valid TOML … quote texts"),
+        (b"<!-- page 0 -->\nx", "line 1: page numbers must go up, got 0 after 0 … 1, 2, 3"),
     ],
 )
-def test_wrong_markdown_is_told_so(tmp_path: Path, content: bytes, parts: tuple[str, ...]) -> None:
+def test_wrong_markdown_is_told_so(tmp_path: Path, content: bytes, said: str) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write(tmp_path / "a.md", content)
-    told(refusal(tmp_path), str(path), *parts)
+    told(refusal(tmp_path), str(path), said)
 
 
 def test_wrong_pdfs_are_told_so(tmp_path: Path) -> None:
@@ -655,78 +646,66 @@ def test_wrong_pdfs_are_told_so(tmp_path: Path) -> None:
     told(
         refusal(write(broken, b"%PDF-1.4 nothing")),
         str(broken),
-        "a PDF must be readable",
-        "save it anew",
+        "a PDF must be readable … save it anew",
     )
     told(
         refusal(write(broken, pdf_bytes("x")[:-200])),
         str(broken),
-        "a PDF must be readable",
-        "save it anew",
+        "a PDF must be readable … save it anew",
     )
     told(
         refusal(write(locked, pdf_bytes("x", locked=True))),
         str(locked),
-        "must open without a password",
-        "save it without one",
+        "must open without a password … save it without one",
     )
-    told(
-        refusal(write(scanned, pdf_bytes("", ""))), str(scanned), "no text on 2 pages", "needs OCR"
-    )
+    told(refusal(write(scanned, pdf_bytes("", ""))), str(scanned), "no text on 2 pages … needs OCR")
 
 
 def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
     """No document, no such path, an unknown ending, a JSON that is not SQuAD, a pipe's stand-in."""
-    told(refusal(tmp_path), str(tmp_path), "a folder must hold documents", "add some")
-    told(refusal(tmp_path / "x"), "a path that does not exist", "check the path")
-    told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
-    told(refusal(tmp_path / "x.md"), "the file must be readable", "check path and rights")
-    told(refusal(Path("/dev/null/x.md")), "the file must be readable", "check path and rights")
+    told(refusal(tmp_path), str(tmp_path), "a folder must hold documents … add some")
+    told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
+    told(refusal(tmp_path / "x.jsonl"), "the file must be readable … check path and rights")
+    told(refusal(tmp_path / "x.md"), "the file must be readable … check path and rights")
+    told(refusal(Path("/dev/null/x.md")), "the file must be readable … check path and rights")
     told(
         refusal(write(tmp_path / "x.rtf", "a,b")),
-        "x.rtf",
-        "a corpus must be a folder or a file",
-        "check the path",
+        "x.rtf … a corpus must be a folder or a file … check the path",
     )
     told(
         refusal(write(tmp_path / "x.json", "{}")),
-        "x.json",
-        "must be SQuAD 2.0 (key data)",
-        "write JSON lines",
+        "x.json … must be SQuAD 2.0 (key data) … write JSON lines",
     )
     told(
         refusal(write(tmp_path / "x.json", '{"data": []}')),
-        "x.json",
-        "at least one chunk",
-        "add documents",
+        "x.json … at least one chunk … add documents",
     )
     told(
         refusal(write(tmp_path / "x.json", '{"data":\n[}')),
-        "x.json, line 2: text must be valid JSON",
-        "correct",
+        "x.json, line 2: text must be valid JSON … correct",
     )
 
 
 @pytest.mark.parametrize(
-    ("data", "parts"),
+    ("data", "said"),
     [
-        (7, ("id data: data must be a list of objects", "square brackets")),
-        ([{"paragraphs": []}], ("id data[0]: the field title is required", "add title")),
-        ([{"title": "T"}], ("id data[0]: the field paragraphs is required", "add paragraphs")),
+        (7, "id data: data must be a list of objects … square brackets"),
+        ([{"paragraphs": []}], "id data[0]: the field title is required … add title"),
+        ([{"title": "T"}], "id data[0]: the field paragraphs is required … add paragraphs"),
         (
             [{"title": "T", "paragraphs": [{}]}],
-            ("id data[0].paragraphs[0]: the field context is required", "add context"),
+            "id data[0].paragraphs[0]: the field context is required … add context",
         ),
         (
             [{"title": "T", "paragraphs": [{"context": "x"}]}] * 2,
-            ("id T#1-1: a chunk's id must be unique", "rename"),
+            "id T#1-1: a chunk's id must be unique … rename",
         ),
     ],
 )
-def test_wrong_squad_is_told_so(tmp_path: Path, data: object, parts: tuple[str, ...]) -> None:
+def test_wrong_squad_is_told_so(tmp_path: Path, data: object, said: str) -> None:
     """The message has file, the way inside the document, rule and remedy."""
     path = write(tmp_path / "s.json", json.dumps({"data": data}))
-    told(refusal(path), str(path), *parts)
+    told(refusal(path), str(path), said)
 
 
 def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
@@ -741,9 +720,7 @@ def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
     message = refusal(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    told(
-        message, str(path), "line 1: a line must be at most 16777216 bytes", "raise max_line_bytes"
-    )
+    told(message, str(path), "line 1: a line must be at most 16777216 bytes … raise max_line_bytes")
     assert peak < 64 * 2**20
     line = json.dumps(CHUNK)
     write(path, line + "\r\n")
@@ -757,14 +734,12 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     told(
         refusal(path, max_file_bytes=10),
         str(path),
-        "a file must be at most 10 bytes",
-        "raise max_file_bytes",
+        "a file must be at most 10 bytes … raise max_file_bytes",
     )
     told(
         refusal(path, max_line_bytes=10),
         str(path),
-        "a document must be at most 10 characters",
-        "max_line_bytes",
+        "a document must be at most 10 characters … max_line_bytes",
     )
 
 
@@ -890,36 +865,33 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "said"),
     [
-        ("", ("a file must not be empty",)),
-        ("a,b\n", ("a table must have heads and a row, got heads alone", "add them")),
-        (",\n,,\n", ("a table must have heads and a row, got none",)),
+        ("", "a file must not be empty"),
+        ("a,b\n", "a table must have heads and a row, got heads alone … add them"),
+        (",\n,,\n", "a table must have heads and a row, got none"),
         (
             "a,b\n1,2\n\n1,2,3\n",
             (
-                ", line 4: a row must have as many cells as there are heads, got 3 instead of 2",
-                "quote",
+                ", line 4: a row must have as many cells as there are heads, got 3 instead "
+                "of 2 … quote"
             ),
         ),
-        ("a,b\n1\n", (", line 2: ", "got 1 instead of 2")),
-        ('a,b\n1,"2\n3,4\n', ("a .csv file must be valid CSV", "close each quote")),
-        ('a,b\n1,"2"3\n', ("line 2: a .csv file must be valid CSV",)),
+        ("a,b\n1\n", ", line 2:  … got 1 instead of 2"),
+        ('a,b\n1,"2\n3,4\n', "a .csv file must be valid CSV … close each quote"),
+        ('a,b\n1,"2"3\n', "line 2: a .csv file must be valid CSV"),
         (
             "a,b\n1," + "x" * 200_000,
-            ("a .csv file must be valid CSV, got field larger than field limit",),
+            "a .csv file must be valid CSV, got field larger than field limit",
         ),
-        (b"a,b\n1,\xe9\n", ("line 2: text must be UTF-8",)),
+        (b"a,b\n1,\xe9\n", "line 2: text must be UTF-8"),
         (
             "a," * 10_001 + "b\n1,2\n",
-            ("line 1: the heads of a table must be at most 20000 characters", "shorten"),
+            "line 1: the heads of a table must be at most 20000 characters … shorten",
         ),
     ],
 )
-def test_a_broken_file_is_told_so(
-    tmp_path: Path, content: str | bytes, parts: tuple[str, ...]
-) -> None:
+def test_a_broken_file_is_told_so(tmp_path: Path, content: str | bytes, said: str) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write_csv(tmp_path / "c.csv", content)
-    message = refusal_csv(path)
-    assert [part for part in (str(path), *parts) if part not in message] == []
+    told(refusal_csv(path), str(path), said)

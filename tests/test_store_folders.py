@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import socket
 import warnings
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from pypdf import PdfWriter
 from typer.testing import CliRunner
 
 from raglab import cli
@@ -306,42 +304,6 @@ def test_one_bad_file_does_not_stop_a_folder(corpus: Path) -> None:
     ):
         assert part in message
     assert message.isprintable()
-
-
-def test_each_kind_that_is_left_out_has_its_own_reasons(corpus: Path) -> None:
-    """Of the newcomer.
-
-    A count of two is followed by two files, and an empty file is not among the unreadable.
-    """
-    (corpus / "b.md").write_bytes(b"x\n\xff")
-    (corpus / "c.csv").write_text("a,b\n1\n")
-    (corpus / "d.md").write_text("")
-    scan = PdfWriter()
-    scan.add_blank_page(width=300, height=300)
-    scan.write(corpus / "e.pdf")
-    (corpus / "f.csv").write_text("question,label\nWho?,ok\n")
-    (corpus / "~$g.docx").write_text("")
-    for name in ("LICENSE", "run"):
-        (corpus / name).write_text("x")
-    with pytest.warns(UserWarning, match="left out") as caught:
-        load_corpus(corpus)
-    kinds, message = (str(warning.message) for warning in caught)
-    assert "2 without an ending ('LICENSE', 'run'); documents are" in kinds
-    parts = re.split(r" (?=\d (?:files or|tables|documents|lock))", message)[1:]
-    names = ("b.md", "c.csv", "d.md", "e.pdf", "f.csv")
-    assert [[name for name in names if f"/{name}" in part] for part in parts] == [
-        ["b.md", "c.csv"],
-        ["f.csv"],
-        ["d.md", "e.pdf"],
-        [],
-    ]
-    counts = (
-        "2 files or links",
-        "1 tables of labels",
-        "2 documents without text: ",
-        "1 lock files.",
-    )
-    assert all(part.startswith(count) for part, count in zip(parts, counts, strict=True))
 
 
 def too_long_a_tag(path: Path) -> None:

@@ -6,6 +6,7 @@ By hand first, then laws, then hostile ones.
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -231,7 +232,7 @@ class TestWithoutLabels:
             tune,
             audit_signals,
             lambda trace: slices(decide(trace, HALF)),
-            lambda trace: answer_outcomes(Trace(**{**_fields(trace), "answers": NO_ANSWERS}), HALF),
+            lambda trace: answer_outcomes(dataclasses.replace(trace, answers=NO_ANSWERS), HALF),
             raglab.fit_decision,
             raglab.fit_fused_gate,
         ],
@@ -244,7 +245,7 @@ class TestWithoutLabels:
         ]
         for trace in (
             scored(drawn(1, labels=False)),
-            Trace(**{**_fields(scored(drawn(1))), "cases": tuple(some)}),
+            dataclasses.replace(scored(drawn(1)), cases=tuple(some)),
         ):
             with pytest.raises(
                 ValueError, match=r"must have a label where decisions are counted, got \d+ of 40"
@@ -255,13 +256,6 @@ class TestWithoutLabels:
         """A file of cases is labelled: one without is not written."""
         with pytest.raises(InputError, match="expect_status must be a string"):
             save_cases([Case("a", "who?")], tmp_path / "cases.jsonl")
-
-
-def _fields(trace: Trace) -> dict[str, Any]:
-    return {
-        name: getattr(trace, name)
-        for name in ("cases", "chunks", "arms", "hits", "meta", "columns")
-    }
 
 
 class TestLaws:
@@ -309,7 +303,7 @@ class TestLaws:
         """A trace of somebody else cannot open the gate on patterns or on signals."""
         trace = scored(drawn(1))
         for name in ("domain", "signals", "coverage", "no such"):
-            other = Trace(**{**_fields(trace), "meta": {**trace.meta, "gates_off": ["l2", name]}})
+            other = dataclasses.replace(trace, meta={**trace.meta, "gates_off": ["l2", name]})
             with pytest.raises(ValueError, match=f"may declare off only l2, .* got '{name}'"):
                 decide(other, HALF)
 

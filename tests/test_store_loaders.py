@@ -20,6 +20,7 @@ from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus, save_cases
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.values import Case
+from refusals import told
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 needs_shared = pytest.mark.skipif(
@@ -61,12 +62,6 @@ def refusal(path: Path, **limits: int) -> str:
     with pytest.raises(InputError) as caught:
         load_cases(path, **limits)
     return str(caught.value)
-
-
-def told(message: str, *parts: str) -> None:
-    """Check that a message holds all parts."""
-    missing = [part for part in parts if part not in message]
-    assert not missing, f"{missing} not in {message!r}"
 
 
 def squad(*questions: Mapping[str, Any], titles: tuple[str, ...] = ("AC/DC",)) -> str:
@@ -325,82 +320,80 @@ CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
 
 
 @pytest.mark.parametrize(
-    ("record", "parts"),
+    ("record", "said"),
     [
-        ({"query": "q", "expect_status": "ok"}, ("line 2: the field id is required", "add id")),
-        ({**CASE, "id": 7}, ("id must be a string, got 7", "write id in quotes")),
-        ({**CASE, "id": " "}, ("id must not be blank", "fill id")),
-        ({"id": "w1", "expect_status": "ok"}, ("id w1: the field query is required", "add query")),
+        ({"query": "q", "expect_status": "ok"}, "line 2: the field id is required … add id"),
+        ({**CASE, "id": 7}, "id must be a string, got 7 … write id in quotes"),
+        ({**CASE, "id": " "}, "id must not be blank … fill id"),
+        ({"id": "w1", "expect_status": "ok"}, "id w1: the field query is required … add query"),
         (
             {**CASE, "query": ["q"]},
-            ("id w1: query must be a string, got a list of 1", "write query in quotes"),
+            "id w1: query must be a string, got a list of 1 … write query in quotes",
         ),
         (
             {**CASE, "query": "x" * 20_001},
             (
-                "id w1: query must have at most 20000 characters, got 20001",
-                "a document is no question: shorten it",
+                "id w1: query must have at most 20000 characters, got 20001 … a document is "
+                "no question: shorten it"
             ),
         ),
         (
             {**CASE, "query": None},
-            ("id w1: query must be a string, got None", "write query in quotes"),
+            "id w1: query must be a string, got None … write query in quotes",
         ),
         (
             {**CASE, "question": "q"},
-            ("id w1: a case must have query or question, got both", "take one away"),
+            "id w1: a case must have query or question, got both … take one away",
         ),
         (
             {"id": "w1", "query": "q"},
-            ("id w1: the field expect_status is required", "add expect_status"),
+            "id w1: the field expect_status is required … add expect_status",
         ),
         (
             {**CASE, "expect_status": "OK"},
-            ("expect_status must be one of ok, refuse, ambiguous, got 'OK'", "correct the label"),
+            ("expect_status must be one of ok, refuse, ambiguous, got 'OK' … correct the label"),
         ),
         (
             {**CASE, "expect_sources": "a.md"},
-            ("expect_sources must be a list of strings, got 'a.md'", "square brackets"),
+            "expect_sources must be a list of strings, got 'a.md' … square brackets",
         ),
         (
             {**CASE, "expect_sources": [1]},
-            ("expect_sources must be a list of strings", "got 1", "correct or remove"),
+            "expect_sources must be a list of strings … got 1 … correct or remove",
         ),
         (
             {**CASE, "expect_sources_any": ["a#ii"]},
-            ("must be path or path#page, page an integer, got 'a#ii'", "not its printed"),
+            "must be path or path#page, page an integer, got 'a#ii' … not its printed",
         ),
-        ({**CASE, "expect_sources": ["a#0"]}, ("must be path or path#page", "number from 1")),
-        ({**CASE, "expect_sources": ["#1"]}, ("must be path or path#page", "number from 1")),
+        ({**CASE, "expect_sources": ["a#0"]}, "must be path or path#page … number from 1"),
+        ({**CASE, "expect_sources": ["#1"]}, "must be path or path#page … number from 1"),
         (
             {**CASE, "selected_sources": ["d/a.md#ii"]},
-            ("must be path or path#page, page an integer, got 'd/a.md#ii'", "not its printed"),
+            ("must be path or path#page, page an integer, got 'd/a.md#ii' … not its printed"),
         ),
         (
             {**CASE, "min_sources": "1"},
-            ("min_sources must be an integer of at least 0, got '1'", "as a number"),
+            "min_sources must be an integer of at least 0, got '1' … as a number",
         ),
         (
             {**CASE, "min_sources": -1},
-            ("min_sources must be an integer of at least 0, got -1", "as a number"),
+            "min_sources must be an integer of at least 0, got -1 … as a number",
         ),
         (
             {**CASE, "expect_option": 0},
-            ("expect_option must be an integer of at least 1, got 0", "as a number"),
+            "expect_option must be an integer of at least 1, got 0 … as a number",
         ),
-        ({**CASE, "split": 1}, ("split must be a string, got 1", "write split in quotes")),
+        ({**CASE, "split": 1}, "split must be a string, got 1 … write split in quotes"),
         (
             {**CASE, "id": "first"},
-            ("id must be unique, got 'first' again (first on line 1)", "rename or remove one"),
+            ("id must be unique, got 'first' again (first on line 1) … rename or remove one"),
         ),
     ],
 )
-def test_a_wrong_case_is_told_so(
-    tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]
-) -> None:
+def test_a_wrong_case_is_told_so(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     """The message has file, line, id, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", {**CASE, "id": "first"}, record)
-    told(refusal(path), str(path), "line 2", *parts)
+    told(refusal(path), str(path), "line 2", said)
 
 
 @pytest.mark.parametrize(
@@ -427,121 +420,111 @@ def test_labels_of_windows_name_the_encoding(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "query,expect_status\nWas gilt für Glas?,ok\n".encode("cp1252"))
     told(
         refusal(path),
-        "line 2: text must be UTF-8, got byte 0xfc",
-        "save the file as UTF-8",
-        "encoding= (--cases-encoding), such as 'cp1252'",
+        (
+            "line 2: text must be UTF-8, got byte 0xfc … save the file as UTF-8 … "
+            "encoding= (--cases-encoding), such as 'cp1252'"
+        ),
     )
 
 
 def test_wrong_files_are_told_so(tmp_path: Path) -> None:
     """Empty, not UTF-8, not JSON, over a limit, unknown form, no such path."""
     path = tmp_path / "c.jsonl"
-    told(refusal(write(path, "")), str(path), "a file must not be empty", "one JSON object a line")
+    told(refusal(write(path, "")), str(path), "a file must not be empty … one JSON object a line")
     told(
         refusal(write(path, b'\n{"id": "\xff"}')),
-        "line 2: text must be UTF-8, got byte 0xff",
-        "save the file as UTF-8",
+        "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8",
     )
     told(
         refusal(write(path, "\n\n{'id'}")),
-        "line 3: text must be valid JSON",
-        "correct or remove it",
+        "line 3: text must be valid JSON … correct or remove it",
     )
     told(
         refusal(write(path, "x" * 11), max_line_bytes=10),
-        "line 1: a line must be at most 10 bytes",
-        "max_line_bytes",
+        "line 1: a line must be at most 10 bytes … max_line_bytes",
     )
-    told(refusal(tmp_path / "x"), "a path that does not exist", "check the path")
-    told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
-    told(refusal(tmp_path), str(tmp_path), "a folder with cases.jsonl", "check the path")
+    told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
+    told(refusal(tmp_path / "x.jsonl"), "the file must be readable … check path and rights")
+    told(refusal(tmp_path), str(tmp_path), "a folder with cases.jsonl … check the path")
     other = write(tmp_path / "x.json", '{"a": 1}')
     told(
         refusal(other),
         str(other),
-        "JSON cases must be SQuAD 2.0",
-        "write other cases to a .jsonl file",
+        "JSON cases must be SQuAD 2.0 … write other cases to a .jsonl file",
     )
-    told(refusal(other, max_file_bytes=4), "a file must be at most 4 bytes", "raise max_file_bytes")
-    told(refusal(write(other, "[]")), "JSON cases must be SQuAD 2.0", "got a list of 0")
-    told(refusal(write(other, '{"data": []}')), "at least one case", "add cases")
+    told(refusal(other, max_file_bytes=4), "a file must be at most 4 bytes … raise max_file_bytes")
+    told(refusal(write(other, "[]")), "JSON cases must be SQuAD 2.0 … got a list of 0")
+    told(refusal(write(other, '{"data": []}')), "at least one case … add cases")
 
 
 @pytest.mark.parametrize(
-    ("question", "parts"),
+    ("question", "said"),
     [
         (
             {"question": "q", "answers": [{"text": "a"}]},
-            ("qas[0]: the field id is required", "add id"),
+            "qas[0]: the field id is required … add id",
         ),
         (
             {"id": "1", "answers": [{"text": "a"}]},
-            ("qas[0]: the field question is required", "add question"),
+            "qas[0]: the field question is required … add question",
         ),
-        ({"id": "1", "question": "q"}, ("qas[0]: the field answers is required", "add answers")),
+        ({"id": "1", "question": "q"}, "qas[0]: the field answers is required … add answers"),
         (
             {"id": "1", "question": "q", "answers": []},
-            ("must have an answer, got an empty list", "set is_impossible"),
+            "must have an answer, got an empty list … set is_impossible",
         ),
-        ({"id": "1", "question": "q", "answers": [{}]}, ("the field text is required", "add text")),
+        ({"id": "1", "question": "q", "answers": [{}]}, "the field text is required … add text"),
         (
             {"id": "1", "question": "q", "is_impossible": "no"},
-            ("is_impossible must be true or false, got 'no'", "without"),
+            "is_impossible must be true or false, got 'no' … without",
         ),
     ],
 )
 def test_wrong_squad_questions_are_told_so(
-    tmp_path: Path, question: dict[str, Any], parts: tuple[str, ...]
+    tmp_path: Path, question: dict[str, Any], said: str
 ) -> None:
     """The message has file, the way inside the document, rule and remedy."""
     path = write(tmp_path / "s.json", squad(question))
-    told(refusal(path), str(path), "id data[0].paragraphs[1].", *parts)
+    told(refusal(path), str(path), "id data[0].paragraphs[1].", said)
 
 
 @pytest.mark.parametrize(
-    ("qrels", "parts"),
+    ("qrels", "said"),
     [
-        ({}, ("a BEIR folder must have qrels/*.tsv, got none", "qrels/train.tsv")),
+        ({}, "a BEIR folder must have qrels/*.tsv, got none … qrels/train.tsv"),
         (
             {"test": "a\tD1\n"},
-            (
-                "test.tsv, line 2, id a: a row must be query-id, corpus-id and score",
-                "got 2 columns",
-            ),
+            ("test.tsv, line 2, id a: a row must be query-id, corpus-id and score … got 2 columns"),
         ),
-        ({"test": "a\t\t1\n"}, ("test.tsv, line 2, id a: a row must be", "correct or remove it")),
+        ({"test": "a\t\t1\n"}, "test.tsv, line 2, id a: a row must be … correct or remove it"),
         (
             {"test": "a\tD1\tyes\n"},
-            ("test.tsv, line 2, id a: score must be an integer, got 'yes'", "correct or remove it"),
+            ("test.tsv, line 2, id a: score must be an integer, got 'yes' … correct or remove it"),
         ),
         (
             {"test": "a\tD1\t1\na\tD1\t0\n"},
             (
-                "test.tsv, line 3, id a: a query and document must have one score",
-                "got 0 after 1",
-                "remove one",
+                "test.tsv, line 3, id a: a query and document must have one score … got 0 "
+                "after 1 … remove one"
             ),
         ),
         (
             {"test": "a\tD1\t1\n", "train": "a\tD2\t1\n"},
-            ("id a: a query must be judged in one split only", "remove it from one"),
+            "id a: a query must be judged in one split only … remove it from one",
         ),
         (
             {"test": "y\tD1\t1\nz\tD1\t1\n"},
             (
-                "test.tsv, line 2, id y: judged queries must be in queries.jsonl",
-                "none for 2 of 2",
-                "give the queries",
+                "test.tsv, line 2, id y: judged queries must be in queries.jsonl … none for "
+                "2 of 2 … give the queries"
             ),
         ),
-        ({"test": ""}, ("at least one case", "add cases")),
+        ({"test": ""}, "at least one case … add cases"),
     ],
 )
-def test_wrong_beir_is_told_so(
-    tmp_path: Path, qrels: dict[str, str], parts: tuple[str, ...]
-) -> None:
+def test_wrong_beir_is_told_so(tmp_path: Path, qrels: dict[str, str], said: str) -> None:
     """The message has file, line, id, rule, what came and a remedy."""
-    told(refusal(beir(tmp_path, **qrels)), str(tmp_path), *parts)
+    told(refusal(beir(tmp_path, **qrels)), str(tmp_path), said)
 
 
 def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
@@ -551,46 +534,43 @@ def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
     told(
         refusal(tmp_path),
         f"{path}, line 2, id a: a case's id must be unique",
-        "first on line 1",
-        "rename or remove one",
+        "first on line 1 … rename or remove one",
     )
 
 
 @pytest.mark.parametrize(
-    ("data", "parts"),
+    ("data", "said"),
     [
         (
             {"train": {}},
             (
-                "id train: train must be a list of pairs, got an object of 0",
-                "write [[query, intent]",
+                "id train: train must be a list of pairs, got an object of 0 … write "
+                "[[query, intent]"
             ),
         ),
         (
             {"train": [["a"]]},
             (
-                "id train-0: an item must be a pair of strings, query and intent, got a list of 1",
-                "correct or remove it",
+                "id train-0: an item must be a pair of strings, query and intent, got a list "
+                "of 1 … correct or remove it"
             ),
         ),
         (
             {"train": [["a", 1]]},
-            ("id train-0: an item must be a pair of strings", "correct or remove it"),
+            "id train-0: an item must be a pair of strings … correct or remove it",
         ),
         (
             {"train": [["a", "swim"]]},
-            ("id train-0: every intent must be in domains.json, got 'swim'", "add it there"),
+            "id train-0: every intent must be in domains.json, got 'swim' … add it there",
         ),
-        ({"train": []}, ("at least one case", "add cases")),
+        ({"train": []}, "at least one case … add cases"),
     ],
 )
-def test_wrong_clinc_is_told_so(
-    tmp_path: Path, data: dict[str, Any], parts: tuple[str, ...]
-) -> None:
+def test_wrong_clinc_is_told_so(tmp_path: Path, data: dict[str, Any], said: str) -> None:
     """The message has file, place inside the document, rule, what came and a remedy."""
     write(tmp_path / "domains.json", json.dumps({"bank": ["pay"]}))
     path = write(tmp_path / "data_full.json", json.dumps(data))
-    told(refusal(path), str(path), *parts)
+    told(refusal(path), str(path), said)
 
 
 @needs_shared
@@ -772,83 +752,80 @@ class TestRefused:
     """What breaks a rule stops with file, key or line, value and rule."""
 
     @pytest.mark.parametrize(
-        ("content", "parts"),
+        ("content", "said"),
         [
-            ("l2: {maxl2: 0.6}", ("l2.maxl2", "unknown key")),
-            ("thresholds: {}", ("thresholds", "unknown key")),
+            ("l2: {maxl2: 0.6}", "l2.maxl2 … unknown key"),
+            ("thresholds: {}", "thresholds … unknown key"),
             (
                 "l2: {max_l2: 70}",
-                ("l2.max_l2", "less than or equal to 4", "got 70", "squared L2 distance"),
+                "l2.max_l2 … less than or equal to 4 … got 70 … squared L2 distance",
             ),
             (
                 "similarity: {min_similarity: 70}",
-                ("similarity.min_similarity", "got 70", "not a percentage"),
+                "similarity.min_similarity … got 70 … not a percentage",
             ),
-            ("similarity: {min_similarity: .nan}", ("similarity.min_similarity", "got nan")),
-            ("l2: {max_l2: .inf}", ("l2.max_l2", "got inf")),
-            ("density: {min_keep: 0}", ("density.min_keep", "got 0")),
-            ("chosen: {order: random}", ("chosen.order", "'rank' or 'l2'", "got 'random'")),
-            ("confidence: {tau_default: high}", ("confidence.tau_default", "got 'high'")),
-            ("l2: 0.6", ("l2", "got 0.6")),
-            ("1: {}", ("1", "keys should be strings")),
+            ("similarity: {min_similarity: .nan}", "similarity.min_similarity … got nan"),
+            ("l2: {max_l2: .inf}", "l2.max_l2 … got inf"),
+            ("density: {min_keep: 0}", "density.min_keep … got 0"),
+            ("chosen: {order: random}", "chosen.order … 'rank' or 'l2' … got 'random'"),
+            ("confidence: {tau_default: high}", "confidence.tau_default … got 'high'"),
+            ("l2: 0.6", "l2 … got 0.6"),
+            ("1: {}", "1 … keys should be strings"),
         ],
     )
-    def test_keys_and_ranges(self, tmp_path: Path, content: str, parts: tuple[str, ...]) -> None:
+    def test_keys_and_ranges(self, tmp_path: Path, content: str, said: str) -> None:
         """An unknown key or a value out of range is told with the path of the key and what came."""
-        message = refusal_policies(tmp_path, content)
-        assert all(part in message for part in parts), message
+        told(refusal_policies(tmp_path, content), said)
 
     @pytest.mark.parametrize(
-        ("content", "parts"),
+        ("content", "said"),
         [
             (
                 "patterns: {deny: ['(']}",
-                ("patterns.deny", "linear-time regular expression", "got '('", "RE2"),
+                "patterns.deny … linear-time regular expression … got '(' … RE2",
             ),
             (
                 "patterns: {generic: ['(?=.*a)b']}",
-                ("patterns.generic", "look-around", "write a list"),
+                "patterns.generic … look-around … write a list",
             ),
-            ("patterns: {facet: ['(a)\\1']}", ("patterns.facet", "linear-time")),
-            ("patterns: {deny: [[a, '(?!x)']]}", ("patterns.deny", "got '(?!x)'", "look-around")),
-            ("patterns: {entities: {fleet: ['*']}}", ("patterns.entities", "got '*'")),
-            ("patterns: {deny: x}", ("patterns.deny", "got 'x'")),
+            ("patterns: {facet: ['(a)\\1']}", "patterns.facet … linear-time"),
+            ("patterns: {deny: [[a, '(?!x)']]}", "patterns.deny … got '(?!x)' … look-around"),
+            ("patterns: {entities: {fleet: ['*']}}", "patterns.entities … got '*'"),
+            ("patterns: {deny: x}", "patterns.deny … got 'x'"),
         ],
     )
-    def test_patterns(self, tmp_path: Path, content: str, parts: tuple[str, ...]) -> None:
+    def test_patterns(self, tmp_path: Path, content: str, said: str) -> None:
         """A bad expression and a look-ahead are told with key, expression and replacement."""
-        message = refusal_policies(tmp_path, content)
-        assert all(part in message for part in parts), message
+        told(refusal_policies(tmp_path, content), said)
 
     @pytest.mark.parametrize(
-        ("content", "parts"),
+        ("content", "said"),
         [
-            ("l2: {max_l2: 0.6", ("line 1", "must be valid YAML")),
-            ("l2:\n\tmax_l2: 0.6", ("line 2", "must be valid YAML", r"'\t'")),
+            ("l2: {max_l2: 0.6", "line 1 … must be valid YAML"),
+            ("l2:\n\tmax_l2: 0.6", "line 2 … must be valid YAML … '\\t'"),
             (
                 "l2:\n  max_l2: 0.6\n  max_l2: 0.7\n",
-                ("line 3", "key 'max_l2' twice in one mapping"),
+                "line 3 … key 'max_l2' twice in one mapping",
             ),
-            ("l2: {}\ngap: {}\nl2: {max_l2: 0.6}\n", ("line 3", "key 'l2' twice in one mapping")),
+            ("l2: {}\ngap: {}\nl2: {max_l2: 0.6}\n", "line 3 … key 'l2' twice in one mapping"),
             (
                 "patterns:\n  deny: &a [x]\n  allow: *a\n",
-                ("line 3", "the alias *a; write the value out"),
+                "line 3 … the alias *a; write the value out",
             ),
-            ("notes: !!python/object/apply:os.getcwd []", ("line 1", "must be valid YAML", "tag")),
-            ("notes: 2026-13-45", ("must be valid YAML", "month")),
-            ("[" * 2000 + "]" * 2000, ("must be valid YAML", "nesting too deep")),
-            ("? [1]\n: 2", ("line 1", "unhashable key")),
-            ("- l2\n", ("must be a mapping of sections", "got list")),
-            ("just words", ("must be a mapping of sections", "got str")),
-            (" \n", ("must not be empty",)),
-            (b"l2:\n  max_l2: 0.6 # \xff\n", ("line 2", "must be UTF-8", "0xff")),
-            ("l2: {}".encode("utf-16"), ("must be UTF-8",)),
+            ("notes: !!python/object/apply:os.getcwd []", "line 1 … must be valid YAML … tag"),
+            ("notes: 2026-13-45", "must be valid YAML … month"),
+            ("[" * 2000 + "]" * 2000, "must be valid YAML … nesting too deep"),
+            ("? [1]\n: 2", "line 1 … unhashable key"),
+            ("- l2\n", "must be a mapping of sections … got list"),
+            ("just words", "must be a mapping of sections … got str"),
+            (" \n", "must not be empty"),
+            (b"l2:\n  max_l2: 0.6 # \xff\n", "line 2 … must be UTF-8 … 0xff"),
+            ("l2: {}".encode("utf-16"), "must be UTF-8"),
         ],
     )
-    def test_form(self, tmp_path: Path, content: str | bytes, parts: tuple[str, ...]) -> None:
+    def test_form(self, tmp_path: Path, content: str | bytes, said: str) -> None:
         """What is not YAML, mapping or UTF-8, or would hide a value, is told with its line."""
-        message = refusal_policies(tmp_path, content)
-        assert all(part in message for part in parts), message
+        told(refusal_policies(tmp_path, content), said)
 
     def test_a_bomb_of_aliases(self, tmp_path: Path) -> None:
         """Ten lines that stand for ten billion words are refused at the first alias."""

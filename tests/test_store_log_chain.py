@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+import commands
 from raglab.audit.explanation import explain_request
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit, dumps
-from raglab.cli import app
 from raglab.decision.checks import Check
 from raglab.live.online_bandit import FEATURES, Online
 from raglab.policy import PolicyData
@@ -978,9 +978,9 @@ class TestExplanation:
         assert explain_request("r3", audit_at(audit.path)).damage == ()
 
 
-def run(*words: str, code: int = 0) -> Result:
+def run(*words: object, code: int = 0) -> Result:
     """Result of a command that ends with a code."""
-    said = CliRunner().invoke(app, list(words))
+    said = commands.run(*words)
     assert said.exit_code == code, said.output
     return said
 
@@ -998,43 +998,39 @@ class TestCommand:
         assert [line.partition(": ")[0] for line in lines] == [str(audit.path), str(bandit.path)]
         assert all(", intact, head " in line for line in lines)
         bandit.edit("UPDATE bandit_rewards SET reward = 1 WHERE request_id = 'r1'")
-        lines = run("audit", "--log", str(audit.path), "--verify", code=5).output.splitlines()
+        lines = run("audit", "--log", audit.path, "--verify", code=5).output.splitlines()
         assert next(line for line in lines if line.startswith("bandit_rewards ")).endswith(
             "the row was altered"
         )
         assert "1 finding, head" in lines[1]
-        run("audit", "--log", str(bandit.path), "--verify", "--json", code=5)
+        run("audit", "--log", bandit.path, "--verify", "--json", code=5)
 
     @pytest.mark.usefixtures("bandit")
     def test_head(self, audit: Log) -> None:
         """What is printed is what --head-was takes; a head of nowhere is told."""
-        first, second = run("audit", "--log", str(audit.path.parent), "--head").output.splitlines()
+        first, second = run("audit", "--log", audit.path.parent, "--head").output.splitlines()
         assert first.endswith(str(audit.path))
         more = ("--head-was", first, "--head-was", second)
-        said = run("audit", "--log", str(audit.path.parent), "--verify", *more).output
+        said = run("audit", "--log", audit.path.parent, "--verify", *more).output
         assert said.count(f": in {audit.path.parent}") == 2
         other = f"1 {'ab' * 32}"
-        said = run(
-            "audit", "--log", str(audit.path), "--verify", "--head-was", other, code=5
-        ).output
+        said = run("audit", "--log", audit.path, "--verify", "--head-was", other, code=5).output
         assert f"head {other}: no log contains it" in said
-        both = run("audit", "--log", str(audit.path), "--verify", "--forget", "old", code=1).output
+        both = run("audit", "--log", audit.path, "--verify", "--forget", "old", code=1).output
         assert "must stand without --export and --forget" in both
         assert (
             "a head must be a number"
-            in run("audit", "--log", str(audit.path), "--head-was", "x", code=1).output
+            in run("audit", "--log", audit.path, "--head-was", "x", code=1).output
         )
 
     def test_a_log_that_is_not_there(self, tmp_path: Path) -> None:
         """Is an error, and is not made."""
-        assert (
-            "a log must be there" in run("audit", "--log", str(tmp_path), "--verify", code=1).output
-        )
+        assert "a log must be there" in run("audit", "--log", tmp_path, "--verify", code=1).output
         assert list(tmp_path.iterdir()) == []
 
     def test_explain(self, audit: Log) -> None:
         """Warns and ends with 5 where all adds up and the chain says no."""
         audit.edit("UPDATE replies SET reply = 'no'")
-        said = run("explain", "r2", "--log", str(audit.path), code=5)
+        said = run("explain", "r2", "--log", audit.path, code=5)
         assert "warning: the log was damaged or altered" in said.stderr
         assert "damage        replies" in said.stdout

@@ -41,13 +41,6 @@ def heard(function: Any, *arguments: Any, **more: Any) -> tuple[Any, list[str]]:
     return result, [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize("name", ["id", "case_id"])
-def test_an_index_of_ids_is_read(name: str) -> None:
-    """As the column that it is named for."""
-    frame = ASKED.set_index(pd.Index(["x", "y", "z"], name=name))
-    assert [case.id for case in raglab.load_cases(frame)] == ["x", "y", "z"]
-
-
 @pytest.mark.parametrize("name", ["ID", "Id", None])
 def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
     """Of texts, or under another spelling; one of numbers without a name says nothing."""
@@ -60,16 +53,6 @@ def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
     assert heard(raglab.load_cases, ASKED.iloc[::-1])[1] == []
     with_ids = frame.assign(id=["a", "b", "c"])
     assert heard(raglab.load_cases, with_ids)[1] == []
-
-
-def test_an_index_of_hits_is_read_or_named() -> None:
-    """`case_id` is, `id` may be that of a hit."""
-    trace = raglab.trace_from_frame(HITS.set_index("case_id"))
-    assert [case.id for case in trace.cases] == ["q1", "q2", "q3"]
-    renamed = HITS.drop(columns="case_id").set_index(pd.Index(["x", "y", "z"], name="id"))
-    assert any(
-        "the index 'id' is not read" in text for text in heard(raglab.trace_from_frame, renamed)[1]
-    )
 
 
 def test_columns_without_a_value_are_named() -> None:
@@ -181,51 +164,6 @@ def test_many_labels_are_intents() -> None:
         raglab.load_cases(frame)
 
 
-@pytest.mark.parametrize(
-    ("split", "meant"),
-    [
-        ("train", "tune"),
-        ("dev", "certify"),
-        ("validation", "certify"),
-        ("test", "report"),
-        ("Training ", "tune"),
-    ],
-)
-def test_splits_are_mapped_and_said_once(split: str, meant: str) -> None:
-    """With a count."""
-    cases, texts = heard(raglab.load_cases, ASKED.assign(split=split))
-    assert [case.split for case in cases] == [meant] * 3
-    assert len(texts) == 1
-    assert f"as {meant} (3 cases)" in texts[0]
-
-
-@pytest.mark.parametrize("split", ["eval", "holdout", "fold_1"])
-def test_other_splits_are_refused(split: str) -> None:
-    """They would mean nothing."""
-    with pytest.raises(InputError, match="split must be one of tune, certify, report"):
-        raglab.load_cases(ASKED.assign(split=split))
-
-
-@pytest.mark.parametrize(
-    ("second", "rule"),
-    [
-        (("who  PAYS?", "refuse", None), "a question must have one label"),
-        (("Who pays?", "ok", "b.md"), "a question must have one label"),
-        (
-            ("Who else?", "refuse", "b.md"),
-            "expect_sources must be of a case labelled ok or ambiguous",
-        ),
-    ],
-)
-def test_contradictions_are_named(second: tuple[str, str, str | None], rule: str) -> None:
-    """Two labels of a question; sources of a refusal."""
-    frame = pd.DataFrame(
-        [("Who pays?", "ok", "a.md"), second], columns=["question", "label", "expect_sources"]
-    )
-    with pytest.raises(InputError, match=rule):
-        raglab.load_cases(frame)
-
-
 def test_cases_without_sources_are_counted_in_every_headline() -> None:
     """Of decisions, of rates and of comparisons."""
     trace = raglab.trace_from_frame(HITS)
@@ -243,63 +181,6 @@ def test_cases_without_sources_are_counted_in_every_headline() -> None:
         repeats=0,
     )
     assert "60 of 90 cases are scored by status alone" in repr(audit)
-
-
-# Kind A: a document is its path.
-def frame_of(expected: str, *sources: str) -> pd.DataFrame:
-    """Hits of one case, one a source."""
-    rows = [
-        ("q?", str(n), 0.9 - n / 10, "ok", source, expected) for n, source in enumerate(sources)
-    ]
-    return pd.DataFrame(
-        rows, columns=["query", "hit_id", "score", "label", "source", "expect_sources"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("expected", "source", "is_correct"),
-    [
-        ("motor/readme.md", "motor/readme.md", True),
-        ("motor/readme.md", "home/readme.md", False),
-        ("readme.md", "motor/readme.md", True),
-        ("b/readme.md", "a/b/readme.md", True),
-        ("b/readme.md", "ab/readme.md", False),
-        ("readme.md", "motor/readme.md.txt", False),
-    ],
-)
-def test_a_label_means_a_path_or_the_end_of_one(
-    expected: str,
-    source: str,
-    is_correct: bool,
-) -> None:
-    """In a frame as in a corpus."""
-    trace, _ = heard(raglab.trace_from_frame, frame_of(expected, source))
-    assert raglab.decide(trace, POLICY).frame()["correct"].tolist() == [is_correct]
-
-
-def test_an_ambiguous_name_is_refused_with_its_candidates() -> None:
-    """The label says which."""
-    with pytest.raises(ValueError, match=r"home/readme\.md, motor/readme\.md"):
-        raglab.trace_from_frame(frame_of("readme.md", "motor/readme.md", "home/readme.md"))
-    trace, _ = heard(
-        raglab.trace_from_frame, frame_of("home/readme.md", "motor/readme.md", "home/readme.md")
-    )
-    assert len({chunk.document for chunk in trace.chunks}) == 2
-
-
-def test_three_files_of_one_name_are_three_groups() -> None:
-    """The resolver asks which, where it saw one group."""
-    sources = [f"{folder}/policy.pdf" for folder in ("home", "motor", "travel")]
-    frame = pd.DataFrame(
-        [("q?", str(n), 0.9, "ambiguous", source) for n, source in enumerate(sources)]
-    )
-    frame.columns = pd.Index(["query", "hit_id", "score", "label", "source"])
-    trace = raglab.trace_from_frame(frame)
-    assert sorted(chunk.document for chunk in trace.chunks) == sources
-    policy = raglab.Policy.from_mapping(
-        {"confidence": {"enabled": False}, "l2": {"enabled": False}}
-    )
-    assert raglab.decide(trace, policy).frame()["status"].tolist() == ["ambiguous"]
 
 
 # Kind P: small things.
