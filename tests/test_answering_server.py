@@ -121,6 +121,7 @@ STATUSES = {
         {"error": {"message": f"Incorrect API key provided: {KEY}.\nSee <a href='x'>here</a>."}},
     ),
     "forbidden": (403, {"error": f"key {KEY} has no access"}),
+    "spaced": (403, {"error": f"key {' '.join(KEY)} has no access"}),
     "limited": (429, {"error": {"message": "slow down", "code": [1]}}),
     "failing": (500, {"detail": KEY}),
     "teapot": (418, [KEY]),
@@ -354,6 +355,12 @@ def failure(server: Server, mode: str, **changes: Any) -> ModelUnavailableError:
     with pytest.raises(ModelUnavailableError) as caught:
         ask(server, mode, **changes)
     return caught.value
+
+
+def test_a_spaced_key_is_in_no_reason(server: Server) -> None:
+    """Nor any of its letters."""
+    error = failure(server, "spaced")
+    assert error.reason == f"{server.host} failed, with the key in its words"
 
 
 def test_a_good_answer_has_its_confidence_and_what_it_cites(server: Server) -> None:

@@ -462,6 +462,16 @@ def test_a_ledger_of_history_saves_what_exploring_costs() -> None:
     assert float(ledger.pacer.spend) == 0.0
 
 
+def test_a_budget_ignores_the_price_of_a_table() -> None:
+    """A ledger learns gross rewards, and charges costs itself."""
+    plays: dict[str, Any] = {"rounds": 60, "replications": 2, "budget": 3.0}
+    arms = [
+        run(Bandit("ucb1"), market(0, 60).priced(price), **plays).arm.tolist()
+        for price in (0.0, 0.5)
+    ]
+    assert arms[0] == arms[1]
+
+
 def test_what_cannot_keep_a_budget_is_refused_or_switched() -> None:
     """By name, with a remedy; a learner of successes is switched, and says so."""
     table = market(0, 60)

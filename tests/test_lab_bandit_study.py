@@ -22,6 +22,7 @@ from raglab.bandit.simulation import run
 from raglab.lab import learner_comparison as system
 from raglab.lab.bandit_study import BanditStudy, tune_bandit
 from raglab.lab.learner_comparison import compare_learners, compare_on_arms
+from raglab.lab.learner_search import finalists
 from raglab.lab.search_space import SearchRange, always_answer
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.live.arm_choice import components, router, table
@@ -309,6 +310,7 @@ def test_a_search_maximises_within_its_limits() -> None:
         assert (seen["feasible"] == (seen["x"] <= 0.5)).all()
         assert (seen["twice"] == 2 * seen["x"]).all()
         assert 0.4 < seen.loc[seen["feasible"], "value"].max() <= 0.5
+        assert all(row["feasible"] for row in finalists(seen))
         assert made.best_trial.params["x"] == seen.loc[seen["feasible"], "value"].max()
     with pytest.raises(ValueError, match="sampler must be one of nsga2, tpe, random, got 'grid'"):
         maximise(judge, {"x": SearchRange(0.0, 1.0)}, trials=1, sampler="grid", seed=0)

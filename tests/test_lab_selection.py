@@ -227,6 +227,7 @@ def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck() -> 
     best = float(chosen.costs.loc[chosen.selected, "cross_validated"])
     assert best <= 0.40
     assert 0.44 < chosen.held_out_estimate < 0.56
+    assert 0.44 < chosen.losses[chosen.selected].mean() < 0.56  # so do costs by label
 
 
 def test_the_nested_estimate_of_one_option_is_its_cost() -> None:

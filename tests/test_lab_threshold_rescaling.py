@@ -98,6 +98,17 @@ def test_the_same_share_passes() -> None:
     )
 
 
+def test_the_share_is_of_questions_labelled_ok() -> None:
+    """Those to refuse may lie anywhere."""
+    oks = [(ask(f"q{n}"), [[Hit(n / 20)]]) for n in range(1, 21)]
+    old, new = (
+        trace_of(*oks, *[(ask(f"no {n}", "refuse"), [[Hit(l2)]]) for n in range(20)])
+        for l2 in (0.9, 0.6)
+    )
+    moved = rescale_thresholds(old, PolicyData.from_mapping(GATES), to=new)
+    assert moved.policy.l2.max_l2 == 0.8
+
+
 def test_an_embedder_to_itself_moves_no_threshold() -> None:
     """Equal scores keep every threshold, between observed values too.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from raglab.lab.study import TuneResult, tune
 from raglab.lab.tracking import (
     HEADLINE,
     TrackedRun,
+    _open_run,
     _policy_metrics,
     _study_metrics,
     track,
@@ -133,6 +135,13 @@ def client_of(run: TrackedRun) -> Any:
     import mlflow
 
     return mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+
+
+def test_a_run_that_breaks_off_has_failed(mlruns: Path) -> None:
+    """Its block raises, and the store says so."""
+    with suppress(ArithmeticError), _open_run("a", "tune", mlruns, {}, None) as run:
+        raise ArithmeticError
+    assert run.client.get_run(run.id).info.status == "FAILED"
 
 
 def test_a_report_without_a_cockpit_says_so(

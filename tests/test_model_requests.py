@@ -494,6 +494,13 @@ class TestLocalModel:
                 [{"role": "user", "content": "water"}], **wrong
             )
 
+    def test_a_reply_past_its_time_ends(self, folder: Path) -> None:
+        """At the next token."""
+        with pytest.raises(ModelUnavailableError, match="0 tokens were written"):
+            LocalModel(str(folder), timeout=1e-9).complete(
+                [{"role": "user", "content": "water"}], max_tokens=2
+            )
+
     def test_a_tiny_temperature_is_greedy(self, folder: Path) -> None:
         """Without an overflow."""
         asked = [{"role": "user", "content": "water"}]

@@ -157,6 +157,8 @@ def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance() -> None:
         [0.1, 0.2, 0.4]
     )
     assert steps(trace, chosen, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.4])
+    dense = chosen.replace("density.min_keep", 5)  # the fifth fills it up
+    assert steps(trace, dense, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.5])
 
 
 def test_a_trace_of_no_thresholds_has_no_steps() -> None:

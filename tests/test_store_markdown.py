@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import lines_run
-from raglab.store.bounded_readers import bounded_blocks
+from raglab.store.bounded_readers import READERS, bounded_blocks
 from raglab.store.files import InputError
 from raglab.store.front_matter import front_matter
 from raglab.store.loaders import load_corpus
@@ -579,6 +579,8 @@ def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quot
     """Which has its seconds; a text of as many quotes without such lines is read at once."""
     text = quote + "b\n" * (15_000 if quote.count(">") > 15 else 45_000)
     assert not is_light_markdown(text)
+    light = [READERS[name].is_light(text.encode()) for name in ("Markdown", "Markdown page")]
+    assert not any(light)
     assert is_light_markdown(quote + "\n" + "b\n" * 45_000)
     assert is_light_markdown(quote * 500)
     assert is_light_markdown("b >>>> c >>>\n" * 6_000)

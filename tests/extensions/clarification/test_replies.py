@@ -266,6 +266,11 @@ class TestLaws:
         )
         assert checked_reply(read_reply(reply, asked), asked).kind in {"not_understood", "declined"}
 
+    def test_a_yes_where_nothing_is_proposed_names_nothing(self) -> None:
+        """It would choose the proposal."""
+        asked = DEPOSITS._replace(proposed=None)
+        assert checked_reply(Reply("yes"), asked).kind == "not_understood"
+
     @settings(max_examples=200, deadline=None)
     @given(
         st.sampled_from(
