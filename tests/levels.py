@@ -367,6 +367,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_tracking.py": (
             "test_a_report_without_a_cockpit_says_so",
             "test_a_study_is_one_run_over_one_trace",
+            "test_a_study_without_cases_to_judge_is_in_sample",
         ),
         "test_lab_traffic_review.py": (
             "test_each_step_is_replay",

@@ -208,6 +208,15 @@ def test_a_study_is_one_run_over_one_trace(
     assert len(pd.read_parquet(next(mlruns.rglob("trials.parquet")))) == 8
 
 
+def test_a_study_without_cases_to_judge_is_in_sample(mlruns: Path) -> None:
+    """Its run has no figure under the name of a judged rate."""
+    cases = _world().split("tune")
+    run = track(tune(cases, trials=8, batch_size=8, repeats=1), mlruns)
+    metrics = client_of(run).get_run(run.run_id).data.metrics
+    assert "in_sample/coverage" in metrics
+    assert not {*HEADLINE, "judged/coverage"} & metrics.keys()
+
+
 def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Path) -> None:
     """A copy writes to itself and never into the original.
 

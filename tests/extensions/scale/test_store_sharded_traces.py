@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import raglab
 from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.extensions.scale import sharded_traces
 from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.store.case_records import hash_cases
@@ -280,6 +281,20 @@ class TestVersions:
         save_shards([world()], tmp_path, shard=3)
         made = save_shards([world(4)], tmp_path, shard=4)
         assert (made.version, sorted(written(tmp_path))) == (2, [MANIFEST, "v2-00000.parquet"])
+
+    def test_a_kill_before_the_manifest_leaves_the_old_version(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With all of its shards."""
+        before = ids(save_shards([world()], tmp_path, shard=3))
+
+        def end(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(sharded_traces, "write_manifest", end)
+        with pytest.raises(KeyboardInterrupt):
+            save_shards([world(4)], tmp_path, shard=4)
+        assert ids(Trace.open(tmp_path)) == before
 
     def test_a_case_twice_is_refused(self, tmp_path: Path) -> None:
         """Within a write, in an append and in a merge; the folder is as it was."""
