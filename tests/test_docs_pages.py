@@ -31,7 +31,6 @@ from raglab.live import settings
 from raglab.metrics import RATE_TABLE
 from raglab.signals import BUILT_IN
 from raglab.store.loaders import FORMATS
-from raglab.words.rules import NUMBER, rule_sentences
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -56,7 +55,7 @@ def site_module(name: str) -> Any:
         sys.path.remove(str(SITE))
 
 
-tables, pages = site_module("tables"), site_module("pages")
+rules, tables, pages = (site_module(name) for name in ("rules", "tables", "pages"))
 
 
 def stub_reply(_client: object, messages: Any, *, top: int = 0, **_: object) -> Completion:
@@ -238,9 +237,15 @@ def test_rules_that_pages_name_exist() -> None:
     numbers = {
         number
         for path in DOCS.rglob("*.md")
-        for number in NUMBER.findall(path.read_text(encoding="utf-8"))
+        for number in rules.NUMBER.findall(path.read_text(encoding="utf-8"))
     }
-    assert numbers - rule_sentences().keys() == set()
+    sentences = rules.rule_sentences()
+    assert sentences["S0.1"] == "A decision is ok, refuse or ambiguous."
+    assert sentences["S3.7"].startswith("Selection: With options pending, a known id is ok")
+    assert all(text.endswith((".", "…")) for text in sentences.values())
+    text = (ROOT / "raglab" / "RULES.md").read_text(encoding="utf-8")
+    assert len(sentences) == text.count("\n- **S")
+    assert numbers - sentences.keys() == set()
 
 
 def test_every_page_is_in_a_table_of_contents(generated: dict[str, str], tmp_path: Path) -> None:

@@ -42,13 +42,11 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
-# A bar on the screen, who runs a loop and where RULES.md stands are of the world; nothing computed
-# hangs on them.
+# A bar on the screen and who runs a loop are of the world; nothing computed hangs on them.
 OF_THE_WORLD = {
     "progress.py",
     "extension_points.py",
     "loops/parallel.py",
-    "words/rules.py",
     "arguments/user_warnings.py",
 }
 ALGEBRA = frozenset().union(*LAYERS[: LAYER["models"]])

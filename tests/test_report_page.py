@@ -57,7 +57,6 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 from raglab.words.html_display import Cell
-from raglab.words.rules import rule_sentences
 
 EVIL = "<script>alert('1')</script>"
 TARGETS = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
@@ -520,21 +519,6 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     display = DecisionBoundaryDisplay.from_trace(made, these["tuned"], name=MARKUP)
     assert_inert(display._repr_html_())
     assert "tex2jax_ignore" in display._repr_html_()
-
-
-def test_rules_lead_to_their_first_sentence(page: str) -> None:
-    """A rule that is cited is a link to its first sentence at the end.
-
-    A number that is no rule stays text.
-    """
-    assert rule_sentences()["S0.1"] == "A decision is ok, refuse or ambiguous."
-    assert rule_sentences()["S3.7"].startswith("Selection: With options pending, a known id is ok")
-    rules = (Path(report_page.__file__).parents[2] / "RULES.md").read_text(encoding="utf-8")
-    assert len(rule_sentences()) == rules.count("\n- **S")
-    assert all(text.endswith((".", "…")) for text in rule_sentences().values())
-    assert '(rule <a href="#rule-S1.4"' in page
-    assert page.count('<dt id="rule-S1.4">') == 1
-    assert "S9.9" not in rule_sentences()
 
 
 def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:

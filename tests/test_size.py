@@ -39,7 +39,7 @@ BUDGETS: dict[str, Size] = {
     "extensions/monitoring": Size(12_233, 1434, 0),
     "extensions/scale": Size(6930, 400, 0),
     "gating": Size(3143, 196, 0),
-    "lab": Size(108_463, 11_783, 11_636),
+    "lab": Size(108_380, 11_783, 11_138),
     "live": Size(34_127, 2876, 0),
     "loops": Size(1035, 76, 0),
     "metrics": Size(15_176, 813, 0),
@@ -49,11 +49,11 @@ BUDGETS: dict[str, Size] = {
     "replaying": Size(4709, 16, 0),
     "retrieval": Size(11_185, 412, 0),
     "store": Size(73_597, 7361, 0),
-    "words": Size(15_653, 718, 68_842),
+    "words": Size(15_291, 702, 68_842),
 }
 FOLDERS: dict[str, Size] = {
     "experiments": Size(57_217, 3194, 265),
-    "tests": Size(588_027, 69_733, 37_579),
+    "tests": Size(587_991, 69_719, 37_579),
 }
 
 

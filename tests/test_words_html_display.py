@@ -300,26 +300,6 @@ def test_gates_stand_in_the_order_of_the_policy() -> None:
     )
 
 
-def test_checks_of_a_case_link_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To RULES.md beside a notebook of the project, with its first sentence.
-
-    Installed there is the sentence alone.
-    """
-    said = decide(labelled(3, {"tune": 8}), Policy.load())
-    case = said.trace.cases[0].id
-    checks = said.explain(case)
-    monkeypatch.chdir(Path(__file__).parent)
-    page = checks._repr_html_()
-    assert page.count('href="../raglab/RULES.md" title="Similarity') == 1
-    assert page.count("<tr>") == len(checks) + 1
-    assert [line.split()[1] for line in repr(checks).splitlines()] == [one.rule for one in checks]
-    monkeypatch.setattr("raglab.words.html_display.rules_address", lambda: None)
-    page = checks._repr_html_()
-    assert "href" not in page
-    assert '<abbr title="Similarity' in page
-    assert "<a " not in display("title", [("S9.9", "S2.6 of the text"), ("rule", "S99.99")])
-
-
 def test_a_log_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
     """The page of an audit log reads what is there."""
     log = AuditLog(tmp_path / "audit.db")

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from raglab.words.rules import NUMBER
+from rules import NUMBER
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {  # documents of the project that are pages of the site, by their path in it

@@ -12,8 +12,7 @@ from typing import Any
 
 import pages
 from docutils import nodes
-
-from raglab.words.rules import NUMBER, rule_sentences
+from rules import NUMBER, rule_sentences
 
 RULES_PAGE = "explanation/rules"
 NO_LINK = (

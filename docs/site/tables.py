@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from rules import rule_sentences
 from typer.core import TyperGroup
 
 from raglab.bandit import LEARNERS
@@ -33,7 +34,6 @@ from raglab.signals import BUILT_IN, UNITS, Unit
 from raglab.store.loaders import FORMATS
 from raglab.store.policies import Policy
 from raglab.words.packs import Pack
-from raglab.words.rules import rule_sentences
 
 DOORS = ("raglab", "raglab.lab", "raglab.live", "raglab.displays", "raglab.io", "raglab.sklearn")
 ALGEBRA = (

@@ -10,21 +10,17 @@ beyond the bound are counted, not written.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
 from raglab.words.characters import visible
-from raglab.words.rules import rule_sentences, rules_address
 
 MOST_BYTES = 18_000  # of a display; with what is told of cut rows it stays below 20 kB
 MOST_ROWS = 50  # of a table
 LONGEST = 300  # characters of a cell
 LONGEST_WORD = 60  # characters of a text in the short form of a value
-LONGEST_RULE = 160  # characters of the tooltip of a rule
 # a cell that is nothing but the number and name of a rule
-_RULE = re.compile(r"(S\d{1,2}\.\d{1,2})(?: \w{1,40})?")
 
 Mark = Literal["", "changed", "good", "bad", "off", "number"]
 
@@ -168,24 +164,4 @@ def _cell(tag: str, cell: Cell | str) -> str:
     text, small, mark = cell if isinstance(cell, Cell) else Cell(cell)
     of_class = f' class="{mark}"' if mark else ""
     more = f" <small>{escaped(small)}</small>" if small else ""
-    return f"<{tag}{of_class}>{_rule_link(text) or escaped(text)}{more}</{tag}>"
-
-
-def _rule_link(text: str) -> str:
-    """Link from the number of a rule to where it is stated, with its first sentence.
-
-    '' of any other text.
-    """
-    match = _RULE.fullmatch(text)
-    sentence = rule_sentences().get(match[1]) if match else None
-    if sentence is None:
-        return ""
-    tooltip, address = (
-        html.escape(
-            sentence if len(sentence) <= LONGEST_RULE else f"{sentence[: LONGEST_RULE - 1]}…"
-        ),
-        rules_address(),
-    )
-    if address is None:
-        return f'<abbr title="{tooltip}">{escaped(text)}</abbr>'
-    return f'<a href="{html.escape(address)}" title="{tooltip}">{escaped(text)}</a>'
+    return f"<{tag}{of_class}>{escaped(text)}{more}</{tag}>"

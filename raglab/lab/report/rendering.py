@@ -20,7 +20,6 @@ from raglab.lab.report.blocks import Frame, ReportPart
 from raglab.lab.report.first_screen import FirstScreen
 from raglab.lab.report.words import WORDS
 from raglab.words.characters import visible
-from raglab.words.rules import NUMBER, rule_sentences
 
 UNBROKEN = "\u00a0"
 
@@ -28,7 +27,7 @@ UNBROKEN = "\u00a0"
 def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> str:
     """HTML of the page.
 
-    The first screen, the contents, the parts, and the first sentence of every rule cited.
+    The first screen, the contents and the parts.
     """
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
@@ -41,21 +40,15 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
             for code in (script, *(code for page in frames for code in inline_scripts(page)))
         }
     )
-    rules = rule_sentences()
-    cited: set[str] = set()
 
-    def pieces(text: str, *, tight: bool = False) -> list[tuple[str, str]]:
-        """Text with unbroken percentages in pieces, each with the rule it cites, or "" if none.
+    def unbroken(text: str, *, tight: bool = False) -> str:
+        """Text with unbroken percentages.
 
         Args:
           tight: broken after a semicolon only, as counts and interval of a number are.
         """
         whole = str(text).replace(" %", f"{UNBROKEN}%")
-        if tight:
-            whole = whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ")
-        split = [(part, part if part in rules else "") for part in NUMBER.split(whole)]
-        cited.update(rule for _, rule in split if rule)
-        return split
+        return whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ") if tight else whole
 
     environment = Environment(
         autoescape=True,
@@ -64,7 +57,7 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
         # themselves to the byte.
         finalize=lambda value: visible(value, lines=True) if type(value) is str else value,
     )
-    environment.filters["pieces"] = pieces
+    environment.filters["unbroken"] = unbroken
     environment.filters["anchor"] = anchor
     return environment.from_string(
         here.joinpath("report.html.j2").read_text(encoding="utf-8")
@@ -75,10 +68,7 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
         titles={section.title for part in parts for section in part.sections},
         script=script,
         runs=" ".join(runs),
-        rules=rules,
         words=WORDS,
-        # Asked for below everything else, when all that is cited is known.
-        cited=lambda: sorted(cited, key=_place),
     )
 
 
@@ -90,11 +80,6 @@ def anchor(title: str) -> str:
       'does-the-confidence-mean-what-it-says'
     """
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
-
-
-def _place(rule: str) -> list[int]:
-    """Place of a rule among all: S2.9 stands before S2.10."""
-    return [int(part) for part in rule[1:].split(".")]
 
 
 def script_hash(script: str) -> str:

@@ -1,11 +1,10 @@
-"""The rules by number (shore): what RULES.md states of each, and where it stands."""
+"""The rules by number: what RULES.md states of each."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import as_file, files
-from pathlib import Path
+from importlib.resources import files
 
 NUMBER = re.compile(r"\b(S\d{1,2}\.\d{1,2})\b")
 LONGEST = 400  # characters of what is told of a rule
@@ -38,24 +37,3 @@ def _first_sentence(text: str) -> str:
     end = _SENTENCE_END.search(line)
     plain = _MARKS.sub("", line[: end.end()] if end else line)
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"
-
-
-def rules_address() -> str | None:
-    """RULES.md as a notebook in the working folder links to it.
-
-    None where that is no folder of the project.
-
-    A notebook server shows what is below its root, which a checkout of the project is and
-    `site-packages` is not.
-    """
-    with as_file(files("raglab").joinpath("RULES.md")) as file:
-        place = Path(file)
-    root = place.parents[1]
-    try:
-        inside = Path.cwd().relative_to(root)
-    except (OSError, ValueError):  # elsewhere, or gone
-        return None
-    up = "../" * len(inside.parts)
-    return (
-        f"{up}{place.relative_to(root).as_posix()}" if (root / "pyproject.toml").is_file() else None
-    )
