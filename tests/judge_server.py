@@ -122,7 +122,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeSer
     """Return a server of the test's own, its key in the environment, and a place for kept data."""
     pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "kept"))
     running = JudgeServer()
     with serving(running):
         yield running
