@@ -60,7 +60,7 @@ from raglab.retrieval.indexes import (
 )
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
-from raglab.store.case_records import hash_cases
+from raglab.store.records import hash_cases
 from raglab.store.files import Where, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels

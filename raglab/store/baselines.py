@@ -33,13 +33,13 @@ from raglab.store.files import (
     write_text,
 )
 from raglab.store.record_fields import (
-    MAX_NAME,
     Record,
     only_keys,
     optional_text,
     required_records,
     required_text,
 )
+from raglab.store.records import MAX_NAME
 from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import canonical_json, digest
 

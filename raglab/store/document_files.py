@@ -11,7 +11,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.bounded_readers import bounded_blocks
-from raglab.store.case_frames import holds_labels
+from raglab.store.tables import holds_labels
 from raglab.store.chunking import LEAST_TOKENS, MAX_TOKENS, OVERLAP, TokenLimit, chunk_blocks
 from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.documents import csv_blocks, text_blocks

@@ -41,7 +41,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from raglab.store import case_frames as tables
+from raglab.arguments.user_warnings import warn_user
+from raglab.store import tables
 from raglab.store.benchmarks import (
     beir_cases,
     beir_chunks,
@@ -58,9 +59,10 @@ from raglab.store.benchmarks import (
 )
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.bounded_readers import bounded_blocks
-from raglab.store.case_labels import PlacedCases, checked_lines, labelled_set
-from raglab.store.case_records import CASE_KEYS, case_record, read_case
+from raglab.store.case_labels import PlacedCases, labelled_set
+from raglab.store.cells import further_tag
 from raglab.store.chunking import cut_long_chunks
+from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.document_files import (
     DOCUMENTS,
     Limits,
@@ -71,7 +73,7 @@ from raglab.store.document_files import (
     token_limit,
 )
 from raglab.store.documents import text_blocks
-from raglab.store.encodings import FolderEncoding, check_encoding
+from raglab.store.encodings import CASES_ENCODING_REMEDY, FolderEncoding, check_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -100,22 +102,20 @@ from raglab.store.left_out import (
 from raglab.store.markdown import Page, ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
-from raglab.store.record_fields import (
-    check_size,
-    flat_name,
-    note_place,
-    only_keys,
-    optional_integer,
-    optional_tags,
-    optional_text,
-    optional_texts,
-    read_each,
-    required_records,
-    required_text,
+from raglab.store.records import (
+    CASE_NAMES,
+    CHUNK_NAMES,
+    LINE_NAMES,
+    MAX_NAME,
+    Faults,
+    case_record,
+    read_case,
+    read_chunk,
+    read_document,
 )
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.values import Case, Chunk, Corpus
-from raglab.words.characters import is_unicode
+from raglab.words.characters import is_unicode, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,19 +124,11 @@ MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
 MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
-_READERS = {
-    ".xlsx": "read_excel",
-    ".xlsm": "read_excel",
-    ".xls": "read_excel",
-    ".ods": "read_excel",
-}
-# of pandas, for tables that are no text
-_READERS |= {".parquet": "read_parquet", ".feather": "read_feather"}
+_READERS = dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "read_excel")  # of pandas
+_READERS[".feather"] = "read_feather"
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
-_DOCUMENT_KEYS = ("source", "title", "tags", "entities", "pages")
-_PAGE_KEYS = ("page", "label", "text")
 
 
 class Format(NamedTuple):
@@ -253,12 +245,15 @@ def load_corpus(
     if place is None:
         _check_no_encoding(encoding, tables.FRAME)
     # Rows of a table are chunks already, and are not cut.
-    if place is None or tables.is_chunk_table(place, columns, max_file_bytes, encoding):
-        records = tables.chunk_records(source, columns, max_file_bytes, encoding)
-        return _unique_chunks(
-            tables.FRAME if place is None else place.stem, map(_chunk, records), str(place)
+    if place is None or _is_chunk_table(place, columns, max_file_bytes, encoding):
+        table = tables.read_table(
+            source,
+            _index_names(CHUNK_NAMES, source, columns),
+            max_file_bytes=max_file_bytes,
+            encoding=encoding,
         )
-    tables.check_no_columns(columns, place)
+        return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
+    _check_no_columns(columns, place)
     inside = is_folder(place)
     limits = Limits(
         tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding
@@ -292,7 +287,7 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """
     records = [_chunk_record(chunk) for chunk in corpus.chunks]
     lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 2))
-    _unique_chunks(corpus.name, map(_chunk, lines), str(path))
+    _unique_chunks(corpus.name, _line_chunks(lines), str(path))
     write_lines([{"corpus": corpus.name}, *records], Path(path))
 
 
@@ -464,7 +459,7 @@ def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
 def _corpus_of_lines(lines: Iterator[JsonLine], name: str, path: Path, limits: Limits) -> Corpus:
     first = next(lines, None)
     if first is not None and first.record.keys() == {"corpus"}:
-        name = required_text(first.record, "corpus", first.where, blank=True)
+        name = str(first.record["corpus"])
         first = next(lines, None)
     if first is None:
         return _unique_chunks(name, (), str(path))
@@ -475,38 +470,14 @@ def _corpus_of_lines(lines: Iterator[JsonLine], name: str, path: Path, limits: L
     return _unique_chunks(name, form.corpus(chain([first], lines), path, limits), str(path))
 
 
-def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
-    where, record = line
-    chunk_id = required_text(record, "id", where)
-    where = where._replace(id=chunk_id)
-    only_keys(record, (*_CHUNK_KEYS, "title"), where, "put further facts under tags")
-    return where, Chunk(
-        chunk_id=chunk_id,
-        text=required_text(record, "text", where),
-        source=required_text(record, "source", where)
-        if "source" in record
-        else flat_name(chunk_id),
-        page=optional_integer(record, "page", where, 1),
-        page_label=optional_text(record, "page_label", where),
-        tags=optional_tags(record, where),
-        entities=optional_texts(record, "entities", where),
-        section=optional_texts(record, "section", where),
-    )
-
-
 def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
-    source = required_text(line.record, "source", line.where)
-    where = line.where._replace(id=source)
-    only_keys(line.record, _DOCUMENT_KEYS, where, "put further facts under tags")
-    tags, entities = (
-        optional_tags(line.record, where),
-        optional_texts(line.record, "entities", where),
-    )
+    where, record, tags = read_document(line)
     pages = tuple(
-        _parse_page(record, where) for record in required_records(line.record, "pages", where)
+        Page(page.page, page.label, page.text.replace("\r\n", "\n").replace("\r", "\n"))
+        for page in record.pages
     )
     ascending((page.number, where) for page in pages)
-    if source.lower().endswith(FORMATS["Markdown"].endings):
+    if record.source.lower().endswith(FORMATS["Markdown"].endings):
         blocks = tuple(
             block._replace(page=page.number, label=page.label)
             for page in pages
@@ -516,21 +487,10 @@ def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
         )
     else:
         blocks = text_blocks(pages)
-    document = DocumentBlocks(tags.get("title", ""), blocks, tags, entities)
-    return document_chunks(source, document, where, limits)
-
-
-def _parse_page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON object
-    only_keys(record, _PAGE_KEYS, where, "put further facts under the document's tags")
-    number = optional_integer(record, "page", where, 1)
-    if number is None:
-        raise input_error(
-            where, "the field page is required in each page", "number the pages from 1", "none"
-        )
-    text = (
-        required_text(record, "text", where, blank=True).replace("\r\n", "\n").replace("\r", "\n")
+    document = DocumentBlocks(
+        tags.get("title", ""), blocks, tags, tuple(record.entities or ())
     )
-    return Page(number, optional_text(record, "label", where), text)
+    return document_chunks(record.source, document, where, limits)
 
 
 def _chunk_record(chunk: Chunk) -> dict[str, Any]:
@@ -541,38 +501,64 @@ def _chunk_record(chunk: Chunk) -> dict[str, Any]:
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
     """Stop at names no index, message or log could hold, and at more than a chunk can be about."""
-    names = {
-        "a chunk's id": chunk.chunk_id,
-        "a source": chunk.source,
-        "a page's label": chunk.page_label or "",
+    names = (chunk.chunk_id, chunk.source, chunk.page_label or "", *chunk.entities, *chunk.tags)
+    sizes = {
+        "an id, a source, a label, an entity and a tag's name": (max(map(len, names)), MAX_NAME),
+        "the headings above a chunk": (len(chunk.section_path), MAX_SECTION),
+        "a tag": (max(map(len, chunk.tags.values()), default=0), MAX_TAG),
     }
-    for rule, text in names.items():
-        check_size(where, rule, len(text))
-    check_size(where, "the headings above a chunk", len(chunk.section_path), MAX_SECTION)
-    check_size(where, "a chunk", len(chunk.entities), MAX_ENTITIES, "entities")
-    check_size(where, "a chunk", len(chunk.tags), MAX_TAGS, "tags")
-    for text in (*chunk.entities, *chunk.tags):
-        check_size(where, "an entity or a tag's name", len(text))
-    for text in chunk.tags.values():
-        check_size(where, "a tag", len(text), MAX_TAG)
+    counts = {"entities": (len(chunk.entities), MAX_ENTITIES), "tags": (len(chunk.tags), MAX_TAGS)}
+    rules = {f"{what} must have at most {{}} characters": of for what, of in sizes.items()}
+    rules |= {f"a chunk must have at most {{}} {what}": of for what, of in counts.items()}
+    for rule, (size, most) in rules.items():
+        if size > most:
+            raise input_error(where, rule.format(most), "shorten it", str(size))
 
 
-def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) -> Corpus:
-    first: dict[str, Where] = {}
+def _unique_chunks(
+    name: str, placed: Iterable[tuple[Where, Chunk]], file: str, faults: Faults | None = None
+) -> Corpus:
+    faults = Faults("chunks") if faults is None else faults
+    ids: set[str] = set()
     chunks = []
     pictures = {}
     for where, chunk in placed:
-        note_place(first, chunk.chunk_id, where, "a chunk's id must be unique in its corpus")
+        if chunk.chunk_id in ids:
+            rule, value = "a chunk's id must be unique", f"{shown_value(chunk.chunk_id)} again"
+            faults.add(where, rule, "rename or remove one", value)
+        ids.add(chunk.chunk_id)
         _check_lengths(chunk, where)
         chunks.append(chunk)
         # read from the picture itself, not from JSON lines
         if where.file.lower().endswith(SUFFIXES):
             pictures[chunk.chunk_id] = where.file
+    faults.stop()
     if not chunks:
         raise input_error(
             Where(file), "a corpus must have at least one chunk", "add documents", "none"
         )
     return Corpus(name, tuple(chunks), pictures)
+
+
+def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | None) -> Corpus:
+    """Corpus of a table with a row a chunk; further columns are tags."""
+    faults = Faults()
+    places = tables.place_columns(
+        table, CHUNK_NAMES, columns, faults, required=("text",), near_names={}
+    )
+    faults.stop()
+    if "id" not in places.heads:
+        warn_user(
+            visible(f"{table.name}: without a column id its {table.size:,} chunks are c1, c2, … by row.")
+        )
+    placed = []
+    for row, (line, further) in enumerate(tables.table_lines(table, places, faults, further_tag), 1):
+        record = {"id": f"c{row}"} | line.record
+        tags = {key: value for key, value in further.items() if value is not None}
+        if tags and isinstance(record.get("tags") or {}, Mapping):
+            record["tags"] = {**(record.get("tags") or {}), **tags}
+        placed.append(read_chunk(line._replace(record=record), faults, places.heads))
+    return _unique_chunks(name, filter(None, placed), table.name, faults)
 
 
 def load_cases(
@@ -641,21 +627,110 @@ def load_cases(
     if place is None or tables.is_table(place):
         if place is None:
             _check_no_encoding(encoding, tables.FRAME)
-        records = tables.case_records(source, columns, max_file_bytes, encoding)
-        name = tables.FRAME if place is None else str(place)
-        cases = labelled_set(
-            map(read_case, records), name, own=True, known=(columns or {}).values()
+        table = tables.read_table(
+            source,
+            _index_names(CASE_NAMES, source, columns),
+            max_file_bytes=max_file_bytes,
+            encoding=encoding,
+            remedy=CASES_ENCODING_REMEDY,
         )
-        return with_earlier_turns(cases, turns)
+        return with_earlier_turns(_table_cases(table, columns), turns)
     _check_text_table(place)
-    tables.check_no_columns(columns, place)
     _check_no_encoding(encoding, str(place))
     follow = not is_folder(place) or follow_links
     limits = Limits(
         max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow
     )
-    placed, own = _cases_of(place, limits)
-    return with_earlier_turns(labelled_set(placed, str(place), own=own), turns)
+    return with_earlier_turns(_cases_of(place, limits, columns), turns)
+
+
+def _index_names(
+    names: Mapping[str, str], source: object, columns: Mapping[str, str] | None
+) -> set[str]:
+    """Names of an index that count as a column: of fields that no column holds."""
+    mapped = dict(columns) if isinstance(columns, Mapping) else {}
+    heads = {*map(str, getattr(source, "columns", ())), *mapped}
+    held = {names[head] for head in heads if head in names}
+    return {name for name, field in names.items() if field not in held}.union(
+        map(str, mapped.values())
+    )
+
+
+def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+    """Cases of a table with a row a case; further columns go to `extra`."""
+    faults = Faults()
+    places = tables.place_columns(
+        table, CASE_NAMES, columns, faults, required=("query", "expect_status")
+    )
+    if "query" not in places.heads:
+        faults.stop()
+    placed = []
+    for row, (line, further) in enumerate(tables.table_lines(table, places, faults), 1):
+        known = {key: value for key, value in further.items() if value is not None}
+        line = line._replace(record={"id": f"q{row}"} | known | line.record)
+        labelled = "expect_status" in places.heads
+        placed.append(read_case(line, faults, places.heads, labelled=labelled))
+    stated = (columns or {}).values()
+    return labelled_set(
+        filter(None, placed), table.name, own=True, known=stated, faults=faults
+    )
+
+
+def _line_cases(
+    lines: Iterable[JsonLine], columns: Mapping[str, str] | None, faults: Faults
+) -> PlacedCases:
+    """Cases of lines of JSON in our form."""
+    every = list(lines)
+    keys: dict[str, list[Any]] = {}
+    for line in every:
+        for key, value in line.record.items():
+            if keys.get(key, [None]) == [None]:
+                keys[key] = [value]
+    table = tables.Table(every[0].where.file if every else "lines", len(every), keys)
+    places = tables.place_columns(
+        table, LINE_NAMES, columns, faults, required=("id", "query", "expect_status")
+    )
+    fields = {head: field for field, head in places.heads.items()}
+    left_out = {head for head in keys if head in LINE_NAMES and head not in fields}
+    labelled = "expect_status" in places.heads
+    for line in every:
+        record = {
+            fields.get(key, key): value for key, value in line.record.items() if key not in left_out
+        }
+        placed = read_case(line._replace(record=record), faults, labelled=labelled)
+        if placed is not None:
+            yield placed
+
+
+def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
+    """Chunks of lines of JSON in our form."""
+    faults = Faults("chunks")
+    for line in lines:
+        placed = read_chunk(line, faults)
+        if placed is not None:
+            yield placed
+    faults.stop()
+
+
+def _is_chunk_table(
+    path: Path, columns: Mapping[str, str] | None, max_file_bytes: int, encoding: str | None
+) -> bool:
+    """Whether a file is a table with a row a chunk, and no document.
+
+    TSV or Parquet, or CSV with a head `text` or with a map.
+    """
+    if path.suffix.lower() != ".csv" or columns is not None or not tables.is_table(path):
+        return tables.is_table(path)
+    text = table_text(path, max_file_bytes, encoding=encoding)
+    return "text" in map(str.strip, csv_records(text, path)[0].cells)
+
+
+def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
+    """Refuse a map of columns where there are none."""
+    if columns is not None:
+        rule = f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}"
+        value = shown_value(place.name)
+        raise input_error(Where(str(place)), rule, "leave columns out, or check the path", value)
 
 
 def _check_text_table(place: Path) -> None:
@@ -667,33 +742,41 @@ def _check_text_table(place: Path) -> None:
         raise input_error(Where(str(place)), rule, remedy, f"a file {place.suffix.lower()}")
 
 
-def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
-    """Cases of a file or folder with their places, and whether they are in our own form."""
+def _cases_of(
+    place: Path, limits: Limits, columns: Mapping[str, str] | None
+) -> tuple[Case, ...]:
+    """Cases of a file of JSON or lines of it, or of a folder."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
-    if file is not None:
-        several = next(
-            (
-                form
-                for form in FORMATS.values()
-                if form.cases_file == file.name and form.cases_folder
-            ),
-            None,
-        )
-        if several is not None and several.cases_folder is not None:
-            return several.cases_folder(place, limits), False
-        place = file
-    ending = place.suffix.lower()
-    if ending in _LINES:
-        return _read_cases(place, limits)
-    if ending in _JSON:
-        return _cases_from_json(place, limits), False
-    fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
-    known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
-    rule = (
-        f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
-    )
-    value = shown_value(place.name) if place.exists() else "a path that does not exist"
-    raise input_error(Where(str(place)), rule, "check the path", value)
+    several = [form.cases_folder for form in FORMATS.values() if file and form.cases_file == file.name]
+    path = place if file is None else file
+    ending = path.suffix.lower()
+    faults = Faults("cases")
+    placed: PlacedCases
+    own = False
+    if several and several[0] is not None:
+        placed = several[0](place, limits)
+    elif ending in _LINES:
+        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+        first = next(lines)
+        form = _form(first.record, ending, "cases")
+        own = form is FORMATS["cases"]
+        if form is None or form.cases is None:
+            rule = f"a record must have {_format_endings(_LINES, 'cases')}"
+            value = shown_value(", ".join(first.record))
+            raise input_error(first.where, rule, "add the field", value)
+        every = chain([first], lines)
+        placed = _line_cases(every, columns, faults) if own else form.cases(every, path, limits)
+    elif ending in _JSON:
+        placed = _cases_from_json(path, limits)
+    else:
+        fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
+        known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
+        rule = f"cases must be a file .jsonl, .json, {', '.join(tables.ENDINGS)}, a DataFrame, or "
+        value = shown_value(path.name) if path.exists() else "a path that does not exist"
+        raise input_error(Where(str(path)), f"{rule}a folder with {known}", "check the path", value)
+    if not own:
+        _check_no_columns(columns, place)
+    return labelled_set(placed, str(place), own=own, known=(columns or {}).values(), faults=faults)
 
 
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:
@@ -709,22 +792,13 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
       InputError: a case would not load again, or the folder cannot be written.
     """
     records = [case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
-    lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1))
+    lines = [JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1)]
+    faults = Faults("cases")
     with warnings.catch_warnings():
         # what a warning says of cases at hand was said when they were loaded
         warnings.simplefilter("ignore")
-        labelled_set(map(read_case, lines), str(path), own=True)
+        labelled_set(_line_cases(lines, None, faults), str(path), own=True, faults=faults)
     write_lines(records, Path(path))
-
-
-def _read_cases(path: Path, limits: Limits) -> tuple[PlacedCases, bool]:
-    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-    first = next(lines)
-    form = _form(first.record, path.suffix.lower(), "cases")
-    if form is None or form.cases is None:
-        rule = f"a record must have {_format_endings(_LINES, 'cases')}"
-        raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
-    return form.cases(chain([first], lines), path, limits), form is FORMATS["cases"]
 
 
 def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
@@ -757,7 +831,7 @@ FORMATS: dict[str, Format] = {
     ),
     "cases": Format(
         _LINES,
-        cases=lambda lines, *_: read_each(checked_lines(lines, CASE_KEYS), read_case, "cases"),
+        cases=lambda lines, *_: _line_cases(lines, None, Faults("cases")),
         cases_file="cases.jsonl",
     ),
     "documents": Format(
@@ -771,7 +845,7 @@ FORMATS: dict[str, Format] = {
     ),
     "chunks": Format(
         _LINES,
-        corpus=lambda lines, *_: read_each(lines, _chunk, "chunks"),
+        corpus=lambda lines, *_: _line_chunks(lines),
         matches=lambda record: "text" in record and "_id" not in record,
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
