@@ -21,10 +21,8 @@ from raglab.decision.answer_text import gold_answers, may_be_judged
 from raglab.lab.study_cases import study_splits
 from raglab.store.case_labels import (
     KNOWN_EXTRAS,
-    OTHER_NAMES,
     SPLITS,
     check_split_names,
-    near_names,
 )
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame

@@ -26,7 +26,7 @@ from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.replay import decide, flips, steps, sweep, tally
-from raglab.store.cells import MAX_ROWS
+from raglab.store.csv_tables import MAX_TABLE_ROWS as MAX_ROWS
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import save_cases

@@ -14,7 +14,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
-from raglab.store.hit_columns import Score
+from raglab.store.hit_tables import Score
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk
 from refusals import told

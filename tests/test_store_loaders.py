@@ -15,7 +15,7 @@ import yaml
 
 from raglab.policy import PolicyData as Plain
 from raglab.store.benchmarks import article_splits, query_split
-from raglab.store.case_records import hash_cases
+from raglab.store.records import hash_cases
 from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus, save_cases
 from raglab.store.policies import MAX_POLICY_BYTES, Policy

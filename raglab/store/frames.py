@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,23 @@ from raglab.decision.measurement import CAN_BE_OFF
 from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
+from raglab.signals import DECLARED, Signal, own_signal
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.hit_tables import (
+    EMPTY,
     MEASURE_OF_SCORE,
     MEASURES,
     UNSTATED,
-    HitRows,
+    HitTable,
     Score,
-    SignalColumn,
     cut_name,
+    hit_cases,
+    hit_chunks,
+    hit_places,
     read_hits,
-    signal_columns,
 )
 from raglab.store.loaders import hash_corpus
-from raglab.store.records import hash_cases
+from raglab.store.records import MAX_INTEGER, hash_cases
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, with_column
 from raglab.values import (
@@ -64,6 +67,47 @@ MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits t
 _BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
 LEAST_ALIKE = 10  # rows or cases that a column must agree with a label in to look like one
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
+
+
+class SignalColumn(NamedTuple):
+    """A signal of a frame: what it is, and its column."""
+
+    signal: Signal
+    column: str
+
+
+class _Rows(NamedTuple):
+    """Where the rows belong.
+
+    case, chunk: numbers of each row's, [rows], of the chunk -1 for none. cell: number of its (case,
+    arm, depth), [rows]. shape: (Q, A, D).
+    """
+
+    hits: HitTable
+    cases: tuple[Case, ...]
+    chunks: tuple[Chunk, ...]
+    arms: tuple[str, ...]
+    case: NDArray[np.int64]
+    chunk: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    shape: tuple[int, int, int]
+
+    def within(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
+        n_before = np.append(0, np.cumsum(np.bincount(self.cell[order], minlength=self.n_cells)))
+        places: NDArray[np.int64] = np.arange(len(order)) - n_before[self.cell[order]]
+        return places
+
+    @property
+    def n_cells(self) -> int:
+        """Cases by arms by depths."""
+        return math.prod(self.shape)
+
+    def place(self, cell: int) -> str:
+        """A cell as messages name it."""
+        case, arm, depth = map(int, np.unravel_index(cell, self.shape))
+        names = shown_value(self.cases[case].id), shown_value(self.arms[arm])
+        return f"case {names[0]}, arm {names[1]}, depth {depth}"
 
 
 def trace_from_frame(
@@ -193,12 +237,11 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
     n_better, n_worse = int((later > 0.0).sum()), int((later < 0.0).sum())
     if n_better <= n_worse and "dist" not in column.casefold():
         return
-    count = f"in {n_better:,} of {n_better + n_worse:,} cases it rises with the rank"
-    why = count if n_better > n_worse else "its name says that it is a distance"
+    why = f"rises with the rank in {n_better:,} of {n_better + n_worse:,} cases"
     warn_user(
-        f"{name}: the column {cut_name(column)} is read as a cosine, but {why}; write "
-        'score="cosine" where it is one, score="l2" of a squared distance of unit vectors, or '
-        'score=None and signals with "higher": "ask".'
+        f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it "
+        f'{why if n_better > n_worse else "is called one"}; write score="l2", score="cosine", or '
+        'score=None and a signal with "higher": "ask".'
     )
 
 
@@ -210,40 +253,34 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
     """
     meanings = _meanings(trace.cases, trace.chunks)
     misspelt = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
-    if misspelt:
-        case, source, document = misspelt[0]
-        expecting = sum(bool(case_sources(case)) for case in trace.cases)
-        warn_user(
-            f"{name}: {len(misspelt):,} of {expecting:,} cases with sources name one that is no "
-            "document among the "
-            f"hits, but is one up to case or file extension, the first {shown_value(source)} in "
-            "case "
-            f"{shown_value(case.id)} beside {shown_value(document)}: it counts as not retrieved; "
-            "write sources as the "
-            "column source has them."
-        )
-    elif meanings and not any(meaning.documents for meaning in meanings.values()):
-        warn_user(
-            f"{name}: none of the {len(meanings)} sources that cases name is a document among the "
-            "hits, got "
-            f"{shown_value(min(meanings))} beside "
-            f"{shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
-            "write them as the column source has them."
-        )
     short = {
         source: full_source(meaning)
         for source, meaning in meanings.items()
         if meaning.documents and document_path(source) != full_source(meaning)
     }
+    notes = []
+    if misspelt:
+        case, source, document = misspelt[0]
+        expecting = sum(bool(case_sources(case)) for case in trace.cases)
+        notes.append(
+            f"{len(misspelt):,} of {expecting:,} cases name a source that is no document of the hits "
+            f"but for case or ending, first {shown_value(source)} in {shown_value(case.id)} beside "
+            f"{shown_value(document)}"
+        )
+    elif meanings and not any(meaning.documents for meaning in meanings.values()):
+        known = shown_value(trace.chunks[0].document) if trace.chunks else "none"
+        notes.append(
+            f"none of {len(meanings)} sources of cases is a document of the hits, got "
+            f"{shown_value(min(meanings))} beside {known}"
+        )
     if short:
         source, path = min(short.items())
-        warn_user(
-            f"{name}: {len(short)} of {len(meanings)} sources that cases name are the end of a "
-            "path, and mean the only "
-            f"document among the hits that has it, as {shown_value(source)} means "
-            f"{shown_value(path)}; write the path "
-            "where the corpus has others."
+        notes.append(
+            f"{len(short)} of {len(meanings)} sources of cases are the end of a path, as "
+            f"{shown_value(source)} of {shown_value(path)}, the only one among the hits"
         )
+    for note in notes:
+        warn_user(f"{name}: {note}; write sources as the column source has them.")
 
 
 def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meaning]:
@@ -261,19 +298,10 @@ def warn_of_gates_off(
       name: of the frame.
       signals: those that it brings.
     """
-    if not off:
-        return
-    bounds = [
-        f"signals.{signal}.{_BOUNDS[stated['higher']]}"
-        for signal, stated in (signals or {}).items()
-    ]
-    how = (
-        f'gate a signal instead: policy.replace("{bounds[0]}", …)'
-        if bounds
-        else "name a score by signals={…}"
-    )
-    what = "distances" if "confidence" not in off else "distances and no scores of a reranker"
-    warn_user(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.")
+    if off:
+        bounds = [f"signals.{name}.{_BOUNDS[of['higher']]}" for name, of in (signals or {}).items()]
+        how = f'gate policy.replace("{bounds[0]}", …)' if bounds else "name a score by signals={…}"
+        warn_user(f"{name}: without distances the gates {', '.join(off)} are off; {how}.")
 
 
 def frame_trace(
@@ -288,15 +316,53 @@ def frame_trace(
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
     user_signals = signal_columns(signals or {}, name)
-    rows = read_hits(frame, columns, score, user_signals, groups, name)
-    check_clear(rows.cases, _meanings(rows.cases, rows.chunks))
-    shape = (len(rows.cases), len(rows.arms), int(rows.depth.max()) + 1)
-    cell = np.ravel_multi_index((rows.case, rows.arm, rows.depth), shape)
-    _check_cells(rows, cell, shape)
-    measurements = _measurements(rows, score)
-    rank = _ranks(rows, cell, measurements, score)
-    hits = _hits_by_distance(rows, cell, shape, measurements, rank)
+    of_query = [of.column for of in user_signals if of.signal.stage == "query"]
+    of_hits = [of.column for of in user_signals if of.signal.stage != "query"]
+    hits = read_hits(frame, columns, score, [*of_query, *of_hits, *groups], name)
+    cases, of_case = hit_cases(hits, groups, of_query)
+    chunks, of_chunk = hit_chunks(hits, of_hits)
+    arms, depth = hit_places(hits)
+    measurements = _measurements(hits, score)
+    rank = hits.numbers("rank", hits.cells.get("rank"), (0, MAX_INTEGER, "count from 0"), int)
+    of_signals = []
+    for signal, column in user_signals:
+        bounds = (signal.unit.low, signal.unit.high, EMPTY)
+        of_signals.append(hits.numbers(column, hits.table.columns[column], bounds))
+    hits.faults.stop()
+    check_clear(cases, _meanings(cases, chunks))
+    shape = (len(cases), len(arms.names), int(depth.max()) + 1)
+    cell = np.ravel_multi_index((of_case.of_row, arms.of_row, depth), shape)
+    rows = _Rows(hits, cases, chunks, arms.names, of_case.of_row, of_chunk.of_row, cell, shape)
+    _check_cells(rows)
+    _check_scores(rows, measurements, score)
+    order = _ranks(rows, measurements, score, rank)
     off = _gates_off(measurements, score)
+    laid = _hits_by_distance(rows, measurements, order)
+    trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
+    for signal, numbers in zip(user_signals, of_signals, strict=True):
+        values_of = numbers[of_case.first]
+        if signal.signal.stage != "query":
+            values_of = np.full(rows.n_cells, np.nan)
+            leads = order <= 0  # the first hit, or the one row that says there are none
+            values_of[cell[leads]] = numbers[leads]
+            values_of = values_of.reshape(shape)
+        trace = with_column(trace, signal.signal, values_of)
+        _warn_of_label(rows, signal.column, numbers)
+    if score is None and "rank" not in hits.cells and np.isnan(measurements["s_rerank"]).all():
+        _warn_of_row_order(rows, [*zip(user_signals, of_signals, strict=True)])
+    return trace
+
+
+def _trace(
+    rows: _Rows,
+    hits: Hits,
+    off: Sequence[str],
+    score: Score | None,
+    columns: Mapping[str, str] | None,
+    policy: PolicyData,
+) -> Trace:
+    """Trace of hits, without signals."""
+    name = rows.hits.table.name
     meta: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "corpus_hash": hash_corpus(Corpus(name, rows.chunks)),
@@ -312,8 +378,8 @@ def frame_trace(
         "arms": rows.arms,
         "hits": hits,
     }
-    # no build made it, so its fingerprint is of what it holds
     held = values.TraceData(**parts, pattern_hits=None, meta=meta)
+    # no build made it, so its fingerprint is of what it holds
     meta |= {
         "fingerprint": content_hash(held)[:16],
         "corpus": name,
@@ -323,39 +389,37 @@ def frame_trace(
         "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={name!r})",
         **({"columns": mapped} if mapped else {}),
     }
-    patterns = (policy or PolicyData.from_mapping()).pattern_lists
-    hits_of = pattern_hits(rows.cases, rows.chunks, patterns)
-    trace = Trace(**parts, pattern_hits=hits_of, meta=meta)
-    for n, signal in enumerate(user_signals):
-        numbers = rows.numbers[f"signal_{n}"]
-        trace = with_column(trace, signal.signal, _signal_values(rows, cell, shape, rank, numbers, signal))
-        _warn_of_label(rows, signal, numbers)
-    if score is None and "rank" not in rows.heads and np.isnan(measurements["s_rerank"]).all():
-        _warn_of_row_order(rows, cell, user_signals)
-    return trace
+    patterns = pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
+    return Trace(**parts, pattern_hits=patterns, meta=meta)
 
 
-def _signal_values(
-    rows: HitRows,
-    cell: NDArray[np.int64],
-    shape: tuple[int, int, int],
-    rank: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    signal: SignalColumn,
-) -> NDArray[np.float64]:
-    """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D].
+def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple[SignalColumn, ...]:
+    """Signals of a frame as they are stated.
 
-    Of the stage query [Q].
+    Raises:
+      InputError: a signal does not state what it is.
     """
-    if signal.signal.stage == "query":
-        return numbers[np.unique(rows.case, return_index=True)[1]]
-    values_of = np.full(math.prod(shape), np.nan)
-    leads = rank <= 0  # the first hit, or the one row that says there are none
-    values_of[cell[leads]] = numbers[leads]
-    return values_of.reshape(shape)
+    rule, needed = "signals must state each signal by its name", {"higher", "unit"}
+    remedy = 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}'
+    if not isinstance(signals, Mapping):
+        raise input_error(Where(name), rule, remedy, shown_value(signals))
+    columns = []
+    for signal, stated in signals.items():
+        where = Where(name, id=f"signal {signal}")
+        keys = stated.keys() if isinstance(stated, Mapping) else set()
+        if not needed <= keys <= {"column", *DECLARED}:
+            optional = ", ".join(sorted({"column", *DECLARED} - needed))
+            rule = f"a signal must state higher and unit, and may state {optional}"
+            raise input_error(where, rule, remedy, shown_value(", ".join(map(str, keys))))
+        column = stated.get("column", signal)
+        if not isinstance(column, str):
+            raise input_error(where, "column must name a column", remedy, shown_value(column))
+        declared: dict[str, Any] = {key: stated[key] for key in DECLARED & keys}
+        columns.append(SignalColumn(own_signal(signal, **declared), column))
+    return tuple(columns)
 
 
-def _warn_of_label(rows: HitRows, signal: SignalColumn, numbers: NDArray[np.float64]) -> None:
+def _warn_of_label(rows: _Rows, column: str, numbers: NDArray[np.float64]) -> None:
     """Warn if a column of 0 and 1 says in all rows whether the hit is expected, or the label."""
     known = np.flatnonzero(~np.isnan(numbers))
     if {*numbers[known].tolist()} != {0.0, 1.0}:
@@ -365,9 +429,7 @@ def _warn_of_label(rows: HitRows, signal: SignalColumn, numbers: NDArray[np.floa
     expected = [
         bool(numbers[row]) != {*fulfilled[rows.chunk[row]]}.isdisjoint(sources)
         for row in known
-        if meanings
-        and rows.chunk[row] >= 0
-        and (sources := case_sources(rows.cases[rows.case[row]]))
+        if (sources := case_sources(rows.cases[rows.case[row]])) and rows.chunk[row] >= 0
     ]
     highest = np.full(len(rows.cases), np.nan)
     np.fmax.at(highest, rows.case, numbers)
@@ -376,40 +438,36 @@ def _warn_of_label(rows: HitRows, signal: SignalColumn, numbers: NDArray[np.floa
         for case, value in zip(rows.cases, highest, strict=True)
         if case.expect_status is not None and not np.isnan(value)
     ]
-    for agrees, what in (
-        (expected, "rows whether the hit is of an expected source"),
-        (labels, "cases the label"),
-    ):
+    for agrees, what in ((expected, "hits whether they are expected"), (labels, "cases the label")):
         if len(agrees) >= LEAST_ALIKE and len({*agrees}) == 1:
             warn_user(
-                f"{rows.table.name}: the column {cut_name(signal.column)} says in all "
-                f"{len(agrees):,} {what}: a signal would feed the label back to the policy; write "
-                "the right hits into expect_sources_any (docs/howto/own_hits.md), unless it is "
-                "known before the answer."
+                f"{rows.hits.table.name}: the column {cut_name(column)} says of all "
+                f"{len(agrees):,} {what}, which a signal must not know; write the right hits into "
+                "expect_sources_any (docs/howto/own_hits.md)."
             )
             return
 
 
 def _warn_of_row_order(
-    rows: HitRows, cell: NDArray[np.int64], signals: Sequence[SignalColumn]
+    rows: _Rows, signals: Sequence[tuple[SignalColumn, NDArray[np.float64]]]
 ) -> None:
     """Warn if rows give the order of hits, and no signal makes a case's first hit its best."""
-    n_cells, names = int(cell.max()) + 1, []
-    unsorted = np.ones(n_cells, dtype=bool)
-    for n, (signal, _) in enumerate(signals):
+    names = []
+    unsorted = np.ones(rows.n_cells, dtype=bool)
+    for (signal, _), numbers in signals:
         if signal.stage == "query":
             continue
-        numbers = rows.numbers[f"signal_{n}"] * (1.0 if signal.direction == "surer" else -1.0)
-        best, first = np.full(n_cells, np.nan), np.full(n_cells, np.nan)
-        np.fmax.at(best, cell, numbers)
-        first[cell[::-1]] = numbers[::-1]  # the first row of a cell is written last
-        unsorted &= ~np.isnan(best) & (np.isnan(first) | (first < best))
         names.append(f"signals.{signal.name}")
+        surer = numbers * (1.0 if signal.direction == "surer" else -1.0)
+        best, first = np.full(rows.n_cells, np.nan), np.full(rows.n_cells, np.nan)
+        np.fmax.at(best, rows.cell, surer)
+        first[rows.cell[::-1]] = surer[::-1]  # the first row of a cell is written last
+        unsorted &= ~np.isnan(best) & (np.isnan(first) | (first < best))
     if names and unsorted.any():
         warn_user(
-            f"{rows.table.name}: the hits stand in the order of the rows, and in "
-            f"{unsorted.sum():,} of {n_cells:,} cases (arms and depths apart) the first is not the "
-            f"surest by {' nor '.join(names)}; sort the rows, or add a column rank."
+            f"{rows.hits.table.name}: hits are in the order of the rows, and in {unsorted.sum():,} "
+            f"of {rows.n_cells:,} cases (arms and depths apart) the first is not the surest by "
+            f"{' nor '.join(names)}; sort the rows, or add a column rank."
         )
 
 
@@ -425,134 +483,133 @@ def _gates_off(measurements: Mapping[str, NDArray[np.float64]], score: Score | N
     return [gate for gate in CAN_BE_OFF if gate != "confidence" or not scores]
 
 
-def _check_cells(rows: HitRows, cell: NDArray[np.int64], shape: tuple[int, int, int]) -> None:
+def _check_cells(rows: _Rows) -> None:
     """Each case has rows in each arm and depth, not too many.
 
     Different hits, or one row that says there are none.
     """
-    where = Where(rows.table.name)
-
-    def place(number: int) -> str:
-        case, arm, depth = np.unravel_index(number, shape)
-        name, arm_name = shown_value(rows.cases[int(case)].id), shown_value(rows.arms[int(arm)])
-        return f"case {name}, arm {arm_name}, depth {depth}"
-
+    where, cell = Where(rows.hits.table.name), rows.cell
     # Whatever is as long as there are cells comes after this: names of arms alone could make them
     # thousands of times as many as rows.
     there = np.unique(cell)
-    if len(there) < math.prod(shape):
+    if len(there) < rows.n_cells:
         gap = int(np.append(np.flatnonzero(there != np.arange(len(there))), len(there))[0])
         rule = "a case must have rows in every arm and depth"
-        remedy = "add its hits there, or one row without hit_id if there were none"
-        raise input_error(where, rule, remedy, f"none for {place(gap)}")
+        remedy = "add its hits there, or one row without hit_id"
+        raise input_error(where, rule, remedy, f"none for {rows.place(gap)}")
     n_rows = np.bincount(cell)
-    longest, size = int(n_rows.max()), len(n_rows) * int(n_rows.max())
-    for what, count, most in (
+    longest = int(n_rows.max())
+    what = "cases by arms, depths and"
+    for rule, count, most in (
         ("hits of a case, arm and depth", longest, MOST_HITS),
-        ("cases by arms, depths and hits of the longest case", size, MAX_CELLS),
-        ("cases by arms, depths and pairs of hits of the longest case", size * longest, MAX_PAIRS),
+        (f"{what} hits of the longest case", longest * rows.n_cells, MAX_CELLS),
+        (f"{what} pairs of hits of the longest case", longest**2 * rows.n_cells, MAX_PAIRS),
     ):
         if count > most:
-            remedy = f"keep the first of {place(int(np.argmax(n_rows)))}, which has {longest:,}"
-            raise input_error(where, f"{what} must be at most {most:,}", remedy, f"{count:,}")
-
-    def hit(row: int) -> str:
-        number = rows.chunk[row]
-        name = shown_value(rows.chunks[number].chunk_id) if number >= 0 else "None"
-        return f"{name} in {place(int(cell[row]))}"
-
+            remedy = f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}"
+            raise input_error(where, f"{rule} must be at most {most:,}", remedy, f"{count:,}")
     order = np.lexsort((rows.chunk, cell))
     again = np.zeros(len(cell), dtype=bool)
     again[order[1:]] = (np.diff(cell[order]) == 0) & (np.diff(rows.chunk[order]) == 0)
-    rule = "a row without hit_id must be the only one of its case, arm and depth"
-    rows.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row", hit)
-    rule = "a hit must stand once in a case, arm and depth"
-    remedy = "drop the row, or tell the cases apart by case_id"
-    rows.check(again, "hit_id", rule, remedy, hit)
+    nothing = (rows.chunk < 0) & (n_rows[cell] > 1)
+
+    def hit(row: int) -> str:
+        return f"{shown_value(rows.hits.cells['hit_id'][row])} in {rows.place(int(cell[row]))}"
+
+    for wrong, rule in (
+        (nothing, "a row without hit_id must be the only one of its case, arm and depth"),
+        (again, "a hit must stand once in a case, arm and depth"),
+    ):
+        remedy = "drop the row, or tell the cases apart by case_id"
+        rows.hits.check(wrong, "hit_id", rule, remedy, hit)
 
 
-def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.float64]]:
+def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.float64]]:
     """Measurements of every row, NaN where not given; the score under its own name."""
-    measurements = {field: rows.number(field) for field in MEASURES}
-    if score:
-        measurements[MEASURE_OF_SCORE[score]] = rows.number("score")
-    l2, cosine = measurements["l2"], measurements["cosine"]
-    rule, remedy = "l2 must be 2 - 2 * cosine, of unit vectors", "square it, or drop the column"
-    apart = np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE
-    field = "l2" if "l2" in rows.heads else "score"
-    rows.check(apart, field, rule, remedy, lambda row: f"{l2[row]:g} beside {cosine[row]:g}")
-    return measurements | {
-        "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
-        "cosine": np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine),
+    measurements = {
+        field: hits.numbers(field, hits.cells.get(field), bounds)
+        for field, bounds in MEASURES.items()
     }
+    if score:
+        measure = MEASURE_OF_SCORE[score]
+        measurements[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
+    return measurements
 
 
-def _within(cell: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
-    n_before = np.append(0, np.cumsum(np.bincount(cell[order], minlength=int(cell.max()) + 1)))
-    places: NDArray[np.int64] = np.arange(len(order)) - n_before[cell[order]]
-    return places
+def _check_scores(
+    rows: _Rows, measurements: dict[str, NDArray[np.float64]], score: Score | None
+) -> None:
+    """Every hit has its score; distance and cosine agree, and follow from one another."""
+    if score:
+        missing = (rows.chunk >= 0) & np.isnan(measurements[MEASURE_OF_SCORE[score]])
+        remedy = "drop the row, or empty its hit_id"
+        rows.hits.check(missing, "score", "a hit must have a score", remedy, lambda _: "none")
+    l2, cosine = measurements["l2"], measurements["cosine"]
+    apart = np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE
+    rule, remedy = "l2 must be 2 - 2 * cosine, of unit vectors", "square it, or drop the column"
+
+    def both(row: int) -> str:
+        return f"{l2[row]:g} beside cosine {cosine[row]:g}"
+
+    rows.hits.check(apart, "l2", rule, remedy, both)
+    measurements["l2"] = np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2)
+    measurements["cosine"] = np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine)
 
 
 def _ranks(
-    rows: HitRows,
-    cell: NDArray[np.int64],
+    rows: _Rows,
     measurements: Mapping[str, NDArray[np.float64]],
     score: Score | None,
+    stated: NDArray[np.float64],
 ) -> NDArray[np.int64]:
     """Place of every row in the final order of its cell, [rows].
 
     As given, else by s_rerank, score, row.
     """
     hits = np.flatnonzero(rows.chunk >= 0)
-    if "rank" in rows.heads:
-        stated = rows.numbers["rank"]
-        rank = np.where(np.isnan(stated), -1, stated).astype(np.int64)
-        order = hits[np.lexsort((rank[hits], cell[hits]))]
+    rank = np.full(len(rows.cell), -1)
+    if "rank" in rows.hits.cells:
+        rank = np.nan_to_num(stated, nan=-1.0).astype(np.int64)
+        order = hits[np.lexsort((rank[hits], rows.cell[hits]))]
         wrong = np.zeros(len(rank), dtype=bool)
-        missing = hits[rank[hits] < 0]
-        wrong[missing if len(missing) else order[rank[order] != _within(cell, order)]] = True
+        wrong[order] = rank[order] != rows.within(order)
+        missing = (rank < 0) & (rows.chunk >= 0)
         rule = "rank must count 0, 1, 2, … within a case, arm and depth"
         remedy = "number the hits from 0, or drop the column"
-        rows.check(wrong, "rank", rule, remedy, lambda row: "None" if rank[row] < 0 else str(rank[row]))
+        wrong = missing if missing.any() else wrong
+        rows.hits.check(wrong, "rank", rule, remedy, lambda row: f"{stated[row]:g}")
         return rank
-    worse = np.zeros(len(cell))
+    worse = np.zeros(len(rank))
     if score:
         worse = measurements[MEASURE_OF_SCORE[score]] * (1.0 if score == "l2" else -1.0)
     later = np.where(np.isnan(measurements["s_rerank"]), np.inf, -measurements["s_rerank"])
-    order = hits[np.lexsort((worse[hits], later[hits], cell[hits]))]
-    rank = np.full(len(cell), -1)
-    rank[order] = _within(cell, order)
+    order = hits[np.lexsort((worse[hits], later[hits], rows.cell[hits]))]
+    rank[order] = rows.within(order)
     return rank
 
 
 def _hits_by_distance(
-    rows: HitRows,
-    cell: NDArray[np.int64],
-    shape: tuple[int, int, int],
-    measurements: Mapping[str, NDArray[np.float64]],
-    rank: NDArray[np.int64],
+    rows: _Rows, measurements: Mapping[str, NDArray[np.float64]], rank: NDArray[np.int64]
 ) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K].
 
     Those without a distance last, by rank: the order that their system gave.
     """
     reranked = ~np.isnan(measurements["s_rerank"])
-    n_reranked = np.bincount(cell[reranked], minlength=math.prod(shape))
-    late = reranked & (rank >= n_reranked[cell])
-    rule = "hits with s_rerank must come before those without"
-    remedy = "correct rank or drop the column"
-    rows.check(late, "rank", rule, remedy, lambda row: f"rank {rank[row]}")
+    n_reranked = np.bincount(rows.cell[reranked], minlength=rows.n_cells)
+    late = reranked & (rank >= n_reranked[rows.cell])
+    rule, remedy = "hits with s_rerank must come before those without", "correct or drop rank"
+    rows.hits.check(late, "rank", rule, remedy, lambda row: f"rank {rank[row]}")
     hits = np.flatnonzero(rows.chunk >= 0)
     ties = np.where(np.isnan(measurements["l2"]), rank, rows.chunk)
-    order = hits[np.lexsort((ties[hits], measurements["l2"][hits], cell[hits]))]
-    place = _within(cell, order)
+    order = hits[np.lexsort((ties[hits], measurements["l2"][hits], rows.cell[hits]))]
+    place = rows.within(order)
     width = int(place.max(initial=0)) + 1
 
     def laid(of: NDArray[Any], empty: float, kind: type[np.generic]) -> NDArray[Any]:
-        out = np.full((math.prod(shape), width), empty, dtype=kind)
-        out[cell[order], place] = of[order]
-        return out.reshape(*shape, width)
+        out = np.full((rows.n_cells, width), empty, dtype=kind)
+        out[rows.cell[order], place] = of[order]
+        return out.reshape(*rows.shape, width)
 
     similarity = {
         "anchor_sim": "anchor_similarity",
@@ -566,6 +623,6 @@ def _hits_by_distance(
     return Hits(
         chunk=laid(rows.chunk, -1, np.int32),
         rank=laid(rank, -1, np.int32),
-        n_reranked=n_reranked.astype(np.int32).reshape(shape),
+        n_reranked=n_reranked.astype(np.int32).reshape(rows.shape),
         **floats,
     )

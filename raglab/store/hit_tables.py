@@ -1,4 +1,4 @@
-"""Tables of hits (shore): their cases, passages, arms and depths, and the numbers of every row.
+"""Tables of hits (shore): columns that a frame of hits may have, and what its rows are of.
 
 A row is a hit of a case, or says that its case found nothing. Rows of one case agree in what they
 say of it, rows of one passage likewise: the first states it. Further columns stay with the case.
@@ -7,42 +7,31 @@ say of it, rows of one passage likewise: the first states it. Further columns st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import BeforeValidator
 
 from raglab.arguments.plain_arrays import ROUNDING, within_range
-from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS, JUDGE_RIGHT
-from raglab.signals import DECLARED, Signal, own_signal
 from raglab.store.case_labels import labelled_set
-from raglab.store.cells import json_value, number, utc_text
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.cells import json_value, utc_text
+from raglab.store.files import JsonLine, Where, input_error, shown_value
 from raglab.store.records import (
     CASE_FIELDS,
     CASE_NAMES,
     CaseFields,
     Faults,
-    Name,
     PassageFields,
     Tags,
     Text,
     flat_name,
     read_record,
 )
-from raglab.store.tables import (
-    LOOSE_NAMES,
-    NEAR_NAMES,
-    Places,
-    Table,
-    near_fields,
-    place_columns,
-    read_table,
-    table_lines,
-)
+from raglab.store.tables import NEAR_NAMES, Places, Table, place_columns, read_cells, read_table
 from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.values import TAG_KEYS, Case, Chunk
 
@@ -53,417 +42,313 @@ Score = Literal["unstated", "cosine", "l2", "probability"]
 # scale of a score that is read as a cosine because it lies in its range
 UNSTATED: Final = "unstated"
 MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
-_DECLARE = "declare it: score=None, signals={\"own\": {\"column\": …, \"higher\": \"surer\", …}}"
-_COSINE = f'a distance? write score="l2"; a percentage? divide it by 100; else {_DECLARE}'
-_SHARE = f"a percentage? divide it by 100; a logit? put it into s_raw; else {_DECLARE}"
-_DISTANCE = "give the squared distance of unit vectors; a cosine? write score=\"cosine\""
-_EMPTY = "leave the cell empty where it is not known"
+_DECLARE = "declare another scale by score=None and signals={…}"
+EMPTY = "leave the cell empty"
 # Range of each measurement, and what numbers beyond it may be.
 MEASURES: Mapping[str, tuple[float, float, str]] = {
-    "cosine": (-1.0, 1.0, _COSINE),
-    "l2": (0.0, 4.0, _DISTANCE),
-    "s_rerank": (0.0, 1.0, _SHARE),
-    "s_hybrid": (0.0, 1.0, "divide a fused score by its possible maximum"),
-    "s_raw": (-1e308, 1e308, _EMPTY),
-    "anchor_similarity": (-1.0, 1.0, _EMPTY),
-    "signature_similarity": (-1.0, 1.0, _EMPTY),
+    "cosine": (-1.0, 1.0, f'a distance? score="l2"; a percentage? divide by 100; or {_DECLARE}'),
+    "l2": (0.0, 4.0, 'square the distance of unit vectors; a cosine? score="cosine"'),
+    "s_rerank": (0.0, 1.0, f"a percentage? divide by 100; a logit? use s_raw; or {_DECLARE}"),
+    "s_hybrid": (0.0, 1.0, "divide it by its maximum"),
+    "s_raw": (-1e308, 1e308, EMPTY),
+    "anchor_similarity": (-1.0, 1.0, EMPTY),
+    "signature_similarity": (-1.0, 1.0, EMPTY),
 }
 # of a case, the same in each of its rows
-OF_CASE = (
-    *(field for field in CASE_FIELDS if field not in {"query", "expect_status"}),
-    ANSWERS,
-)
+OF_CASE = (*(field for field in CASE_FIELDS if field not in {"query", "expect_status"}), ANSWERS)
 _LOGGED = ("at", "groups", ANSWER_RIGHT, JUDGE_RIGHT)
 _PASSAGE = ("text", "source", "page", "page_label", *TAG_KEYS, "entities", "section")
-_PLACES = ("case_id", "hit_id", "arm", "depth", "rank", "score")
+_OF_HIT = (*_PASSAGE, "rank", "score", *MEASURES)
 HIT_NAMES = {name: field for name, field in CASE_NAMES.items() if field != "id"} | {
-    name: name for name in (ANSWERS, *_LOGGED, *_PASSAGE, *_PLACES, *MEASURES)
+    name: name for name in (ANSWERS, *_LOGGED, *_OF_HIT, "case_id", "hit_id", "arm", "depth")
 }
 # What other systems call the columns of hits, before what they call fields of cases.
 _NEAR_NAMES: Mapping[str, tuple[str, ...]] = {
-    **{name: fields for name, fields in NEAR_NAMES.items() if name not in LOOSE_NAMES},
-    **{name: LOOSE_NAMES[name] for name in ("prompt", "utterance", "input", "status", "sources")},
-    **dict.fromkeys(("path", "file_path", "url", "uri", "file", "filename"), ("source",)),
-    **dict.fromkeys(("document", "document_id", "doc", "doc_id"), ("source",)),
-    **dict.fromkeys(("chunk", "chunk_id", "passage_id", "node_id", "hit"), ("hit_id",)),
-    **dict.fromkeys(("passage", "content", "chunk_text", "page_content", "context"), ("text",)),
+    **{name: fields for name, fields in NEAR_NAMES.items() if name not in HIT_NAMES},
+    **dict.fromkeys(("path", "file_path", "url", "file", "document", "doc_id"), ("source",)),
+    **dict.fromkeys(("chunk", "chunk_id", "passage_id", "node_id"), ("hit_id",)),
+    **dict.fromkeys(("passage", "content", "page_content", "context"), ("text",)),
     **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
-    **dict.fromkeys(("timestamp", "time", "created_at"), ("at",)),
-    **dict.fromkeys(("similarity", "cosine_similarity", "relevance"), ("score",)),
+    **dict.fromkeys(("similarity", "relevance"), ("score",)),
+    "timestamp": ("at",),
     "distance": ("score", "l2"),
     "id": ("case_id", "hit_id"),
 }
-_NAME, _COLUMNS_SHOWN = 40, 200  # characters of a column's name, and of all names, in a message
-Number = Annotated[float | None, BeforeValidator(number)]
+_NAME = 40  # characters of a column in a message
 Json = Annotated[Any, BeforeValidator(json_value)]
 
 
-class HitRecord(CaseFields, PassageFields):
-    """A row of a table of hits, beside its numbers and groups."""
+class _CaseRow(CaseFields):
+    """What a row of hits says of its case."""
 
-    case_id: Name | None = None
-    hit_id: Name | None = None
-    text: Text | None = None
-    domain: Text | None = None
-    doc_type: Text | None = None
-    product: Text | None = None
-    vendor: Text | None = None
-    version: Text | None = None
-    arm: Name | None = None
-    depth: Annotated[int | None, Field(ge=0, lt=MOST_DEPTHS)] = None
-    rank: Annotated[int | None, Field(ge=0, description="number hits of a case from 0")] = None
     at: Annotated[str | None, BeforeValidator(lambda at: at and utc_text(at))] = None
     groups: Tags = None
     answer_right: Json = None
     judge_right: Json = None
 
 
-class SignalColumn(NamedTuple):
-    """A signal of a frame: what it is, and its column."""
+class _PassageRow(PassageFields):
+    """What a row of hits says of its passage."""
 
-    signal: Signal
-    column: str
+    text: Text | None = None
+    domain: Text | None = None
+    doc_type: Text | None = None
+    product: Text | None = None
+    vendor: Text | None = None
+    version: Text | None = None
 
 
-class HitRows(NamedTuple):
-    """Rows of a table of hits.
+class Numbering(NamedTuple):
+    """Distinct names in the order of their first rows.
 
-    heads: columns by field; of the n-th signal `signal_n`. cases, chunks, arms: in the order of
-    their first rows. case, chunk, arm, depth: of each row, [rows]; the chunk is -1 where nothing
-    was found. numbers: measurements, ranks and signals by field, NaN where missing, [rows].
+    Number of each row's, -1 where it is missing; first rows.
     """
 
-    table: Table
-    heads: Mapping[str, str]
-    cases: tuple[Case, ...]
-    chunks: tuple[Chunk, ...]
-    arms: tuple[str, ...]
-    case: NDArray[np.int64]
-    chunk: NDArray[np.int64]
-    arm: NDArray[np.int64]
-    depth: NDArray[np.int64]
-    numbers: Mapping[str, NDArray[np.float64]]
-
-    def number(self, field: str) -> NDArray[np.float64]:
-        """Numbers of a field, all NaN where the table has no such column."""
-        return self.numbers.get(field, np.full(self.table.size, np.nan))
-
-    def check(
-        self,
-        wrong: NDArray[np.bool_],
-        field: str,
-        rule: str,
-        remedy: str,
-        value: Callable[[int], str],
-    ) -> None:
-        """Stop at the first of some rows, and count them.
-
-        Raises:
-          InputError: a row is wrong.
-        """
-        faults = Faults()
-        for row in map(int, np.flatnonzero(wrong)):
-            faults.add(self.table.where(row, self.heads[field]), rule, remedy, value(row))
-        faults.stop()
+    names: tuple[str, ...]
+    of_row: NDArray[np.int64]
+    first: NDArray[np.int64]
 
 
-class _Layout(NamedTuple):
-    """What the columns of a table of hits are.
-
-    heads: columns by field. further: other columns, kept with the case. ranges: of numbers by
-    field. by: the field that tells cases apart. measured: the field that a score is of.
-    """
+class HitTable(NamedTuple):
+    """Rows of hits: the table, its columns by field, cells by field and by column; its faults."""
 
     table: Table
     places: Places
-    ranges: Mapping[str, tuple[float, float, str]]
-    by: str
-    of_case: Sequence[str]
-    of_hit: Sequence[str]
-    groups: Mapping[str, str]
+    cells: Mapping[str, Sequence[Any]]
+    faults: Faults
 
-    @property
-    def model(self) -> type[HitRecord]:
-        """Model of a row, with its columns of numbers and groups."""
-        fields: dict[str, Any] = {
-            field: (Number, Field(None, ge=low - ROUNDING, le=high + ROUNDING, description=remedy))
-            for field, (low, high, remedy) in self.ranges.items()
-        }
-        fields |= dict.fromkeys(self.groups, (Any, None))
-        for field in {self.by, "arm", "depth"}.intersection(self.places.heads):
-            kind = HitRecord.model_fields[field].annotation
-            fields[field] = (Annotated[kind, AfterValidator(_there)], ...)
-        return create_model("HitRow", __base__=HitRecord, **fields)
+    def add(self, row: int, field: str, rule: str, remedy: str, value: object) -> None:
+        """Note a fault of a cell."""
+        where = self.table.where(row, self.places.heads.get(field, field))
+        self.faults.add(where, rule, remedy, value if isinstance(value, str) else shown_value(value))
 
+    def check(
+        self, wrong: NDArray[np.bool_], field: str, rule: str, remedy: str, value: Callable[[int], str]
+    ) -> None:
+        """Stop at rows that are wrong together.
 
-class _Group:
-    """Rows of a case or passage, which agree with the first of them in some fields."""
+        Raises:
+          InputError: there are such, or faults before.
+        """
+        for row in map(int, np.flatnonzero(wrong)):
+            self.add(row, field, rule, remedy, value(row))
+        self.faults.stop()
 
-    def __init__(self, what: str, fields: Iterable[str], layout: _Layout, faults: Faults) -> None:
-        """Take the fields, of which those without a column are passed over."""
-        self.heads, self.table = layout.places.heads, layout.table
-        self.fields = [field for field in fields if field in self.heads]
-        self.what, self.faults = what, faults
-        self.numbers: dict[str, int] = {}
-        self.first: list[tuple[int, Any]] = []
+    def numbered(self, field: str) -> Numbering:
+        """Names of a column, numbered."""
+        kinds: dict[bool, int] = {}
+        numbers: dict[Any, int] = {}
+        first: list[int] = []
+        of_row = []
+        raw = self.table.columns[self.places.heads[field]]
+        for row, name in enumerate(self.cells[field]):
+            if name is None:
+                of_row.append(-1)
+                continue
+            # a text 1 beside an integer 1 would be one name
+            kinds.setdefault(isinstance(raw[row], str | UUID), row)
+            if not isinstance(name, str):
+                self.add(row, field, f"{field} must be a string or integer", "convert it", name)
+                name = shown_value(name)
+            if numbers.setdefault(name, len(first)) == len(first):
+                first.append(row)
+            of_row.append(numbers[name])
+        if len(kinds) > 1:
+            row = max(kinds.values())
+            rule = f"{field} must be all strings or all integers"
+            self.add(row, field, rule, "convert the column", raw[row])
+        return Numbering(tuple(numbers), np.array(of_row), np.array(first, dtype=np.int64))
 
-    def number(self, row: int, name: str, record: HitRecord) -> int:
-        """Number of a row's case or passage."""
-        known = self.numbers.setdefault(name, len(self.first))
-        if known == len(self.first):
-            self.first.append((row, record))
-            return known
-        start, first = self.first[known]
-        for field in self.fields:
-            value, before = getattr(record, field), getattr(first, field)
-            if value != before:
-                rule = f"{self.what} must have one {field}"
-                shown = f"{shown_value(value)} after {shown_value(before)} in row {start}"
-                where = self.table.where(row, self.heads[field])
-                self.faults.add(where, rule, "correct it, or tell them apart by their ids", shown)
-        return known
+    def check_same(
+        self, columns: Mapping[str, Sequence[Any]], numbering: Numbering, what: str
+    ) -> None:
+        """Note rows that differ in a column from the first row of their case or passage."""
+        starts = [
+            numbering.first[number] if number >= 0 else row
+            for row, number in enumerate(numbering.of_row)
+        ]
+        for field, cells in columns.items():
+            for row, start in enumerate(starts):
+                if cells[row] != cells[start]:
+                    rule = f"{what} must have one {self.places.heads.get(field, field)}"
+                    shown = " after ".join(map(shown_value, (cells[row], cells[start])))
+                    remedy = "correct it, or tell them apart by id"
+                    self.add(row, field, rule, remedy, f"{shown} in row {start}")
 
+    def some(self, fields: Iterable[str]) -> dict[str, Sequence[Any]]:
+        """Cells of those fields that the table has."""
+        return {field: self.cells[field] for field in fields if field in self.cells}
 
-def _there(value: object) -> object:
-    if value is None:
-        msg = "must not be missing"
-        raise ValueError(msg)
-    return value
+    def numbers(
+        self,
+        field: str,
+        cells: Sequence[Any] | None,
+        bounds: tuple[float, float, str],
+        kinds: Any = int | float | Decimal,  # noqa: ANN401 - a union of types
+    ) -> NDArray[np.float64]:
+        """Numbers of a column, NaN where a cell is missing or there is no such column.
 
+        Args:
+          bounds: least and greatest number, and the remedy of another.
+        """
+        low, high, remedy = bounds
+        numbers = np.full(self.table.size, np.nan)
+        for row, cell in enumerate(cells or ()):
+            if cell is None or (isinstance(cell, Decimal) and cell.is_nan()):
+                continue
+            is_number = isinstance(cell, kinds) and not isinstance(cell, bool)
+            if is_number and low - ROUNDING <= cell <= high + ROUNDING:
+                numbers[row] = cell
+                continue
+            rule = f"{field} must be a number from {low:g} to {high:g}"
+            self.add(row, field, rule, remedy if is_number else "write a number", cell)
+        return within_range(numbers, low, high, f"{field} of {self.table.name}")
 
-def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple[SignalColumn, ...]:
-    """Signals of a frame as they are stated.
-
-    Raises:
-      InputError: a signal does not state what it is.
-    """
-    if not isinstance(signals, Mapping):
-        rule = "signals must state each signal by its name"
-        remedy = 'write {"my_score": {"higher": …, "unit": …}}'
-        raise input_error(Where(name), rule, remedy, shown_value(signals))
-    columns = []
-    for signal, stated in signals.items():
-        where, needed = Where(name, id=f"signal {signal}"), {"higher", "unit"}
-        keys = stated.keys() if isinstance(stated, Mapping) else set()
-        if not needed <= keys <= {"column", *DECLARED}:
-            optional = ", ".join(sorted({"column", *DECLARED} - needed))
-            rule = f"a signal must state higher and unit, and may state {optional}"
-            remedy = 'write {"column": "my_score", "higher": "surer", "unit": "probability"}'
-            raise input_error(where, rule, remedy, shown_value(", ".join(map(str, keys))))
-        column = stated.get("column", signal)
-        if not isinstance(column, str):
-            rule = "column must name a column"
-            raise input_error(where, rule, "correct it", shown_value(column))
-        declared: dict[str, Any] = {key: stated[key] for key in DECLARED & keys}
-        columns.append(SignalColumn(own_signal(signal, **declared), column))
-    return tuple(columns)
+    def record(self, row: int, columns: Mapping[str, Sequence[Any]]) -> JsonLine:
+        """Cells of a row by field."""
+        return JsonLine(self.table.where(row), {name: of[row] for name, of in columns.items()})
 
 
 def read_hits(
     frame: pd.DataFrame,
     columns: Mapping[str, str] | None,
     score: Score | None,
-    signals: Sequence[SignalColumn],
-    groups: Sequence[str],
+    stated: Sequence[str],
     name: str,
-) -> HitRows:
+) -> HitTable:
     """Rows of a table of hits, see `raglab.store.frames.trace_from_frame`.
 
+    Args:
+      stated: columns of signals and groups.
+
     Raises:
-      InputError: it is no table of hits; all faults of its cells at once.
+      InputError: it is no table of hits.
 
     Warns:
-      UserWarning: columns are kept in `extra` of the cases, or left out.
+      UserWarning: columns are left out, or read as missing.
     """
     where, faults = Where(name), Faults()
     if score not in (*get_args(Score), None):
         rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
         raise input_error(where, rule, f"leave it out, or {_DECLARE}", shown_value(score))
-    mapped = columns.values() if isinstance(columns, Mapping) else ()
-    table = read_table(frame, {*HIT_NAMES, *map(str, mapped)}, name=name)
-    _warn_of_index(frame, table)
+    table = read_table(frame, HIT_NAMES, columns, name=name)
+    required = ("query", "hit_id", *(["score"] if score else []))
     places = place_columns(
-        table,
+        name,
+        table.columns,
         HIT_NAMES,
         columns,
         faults,
-        required=("query", "hit_id", *(["score"] if score else [])),
-        stated=[*(signal.column for signal in signals), *groups],
+        required=required,
+        stated=stated,
         near_names=_NEAR_NAMES,
     )
-    layout = _layout(table, places, score, signals, groups, faults)
-    faults.stop()
-    return _read_rows(layout, faults)
-
-
-def _layout(
-    table: Table,
-    places: Places,
-    score: Score | None,
-    signals: Sequence[SignalColumn],
-    groups: Sequence[str],
-    faults: Faults,
-) -> _Layout:
-    """What the columns are, once none of scores, signals and groups is missing or twice."""
-    where, measure = Where(table.name), MEASURE_OF_SCORE[score] if score else ""
-    # a signal or group may be of a column that is one of ours too, so it has a field of its own
-    own = {f"signal_{n}": signal.column for n, signal in enumerate(signals)}
-    by_group = {f"group_{n}": group for n, group in enumerate(groups)}
-    heads = {**places.heads, **own, **by_group}
-    for column in (*own.values(), *by_group.values()):
+    for column in stated:
         if column not in table.columns:
-            remedy = "correct its name in signals or groups"
-            there = shown_value(", ".join(table.columns), _COLUMNS_SHOWN)
-            faults.add(where, f"the column {cut_name(column)} is required", remedy, f"only {there}")
-    if not score and "score" in heads and heads.pop("score") not in own.values():
+            faults.add(where, f"the column {cut_name(column)} is required", "correct the name")
+    heads = dict(places.heads)
+    # without a stated scale a column `score` is read by nobody, unless it is a signal
+    if not score and heads.pop("score", None) not in (None, *stated):
         rule = "score=None says that there is no column score"
         faults.add(where, rule, "say what it holds by score or signals, or drop it", "one")
-    if measure in heads:
-        rule = f"score={score!r} is the {measure}, which must be given once"
-        faults.add(where, rule, "say what the score is, or drop a column", f"{measure} and score")
-    _check_kinds(table, heads, faults)
-    ranges = {field: MEASURES[field] for field in MEASURES if field in heads}
-    ranges |= {"score": MEASURES[measure]} if measure else {}
-    of_query = []
-    for field, (signal, _) in zip(own, signals, strict=True):
-        ranges[field] = (signal.unit.low, signal.unit.high, _EMPTY)
-        of_query += [field] if signal.stage == "query" else []
-    of_hit = [*_PASSAGE, "rank", *(field for field in ranges if field not in of_query)]
-    return _Layout(
-        table,
-        places._replace(heads=heads),
-        ranges,
-        "case_id" if "case_id" in heads else "query",
-        ("query", "expect_status", *OF_CASE, *_LOGGED, *of_query, *by_group),
-        [field for field in of_hit if field in heads],
-        by_group,
+    if score and MEASURE_OF_SCORE[score] in heads:
+        rule = f"score={score!r} is the {MEASURE_OF_SCORE[score]}, which must be given once"
+        faults.add(where, rule, "say what the score is, or drop a column", "both")
+    faults.stop()
+    places = places._replace(heads=heads)
+    cells = read_cells(table, places, faults, json_value, blank=("query", "text"))
+    return HitTable(table, places, cells, faults)
+
+
+def hit_cases(
+    hits: HitTable, groups: Sequence[str], queries: Sequence[str]
+) -> tuple[tuple[Case, ...], Numbering]:
+    """Cases in the order of their first rows, and their numbers.
+
+    Two cases of one question may have different labels, since hits are given for each.
+
+    Args:
+      groups: columns whose values group the cases, see `raglab.gating.case_groups.group_value`.
+      queries: columns of signals of the query.
+    """
+    by = "case_id" if "case_id" in hits.cells else "query"
+    numbering = hits.numbered(by)
+    for row in map(int, np.flatnonzero(numbering.of_row < 0)):
+        hits.add(row, by, f"{by} must not be missing", "fill it, or drop the row", "none")
+    columns = hits.some(("query", "expect_status", *OF_CASE, *_LOGGED))
+    raw = hits.table.columns
+    of_groups = {group: raw[group] for group in groups}
+    hits.check_same(
+        columns | of_groups | {column: raw[column] for column in queries}, numbering, "a case"
     )
-
-
-def _check_kinds(table: Table, heads: Mapping[str, str], faults: Faults) -> None:
-    """Note columns of names in which a text 1 beside an integer 1 would be one name."""
-    for field in {"case_id", "hit_id", "arm"}.intersection(heads):
-        kinds: dict[bool, int] = {}
-        for row, cell in enumerate(table.columns[heads[field]]):
-            if cell is not None:
-                kinds.setdefault(isinstance(cell, str | UUID), row)
-        if len(kinds) > 1:
-            row, rule = max(kinds.values()), f"{field} must be all strings or all integers"
-            value = shown_value(table.columns[heads[field]][row])
-            faults.add(table.where(row, heads[field]), rule, "convert the column", value)
-
-
-def _read_rows(layout: _Layout, faults: Faults) -> HitRows:
-    """Rows whose columns are known."""
-    table, heads, model = layout.table, layout.places.heads, layout.model
-    cases = _Group("a case", layout.of_case, layout, faults)
-    passages = _Group("a hit_id", _PASSAGE, layout, faults)
-    arms: dict[str, int] = {}
-    places: list[tuple[int, int, int, int]] = []
-    fields = [*layout.ranges, *(["rank"] if "rank" in heads else [])]
-    numbers: dict[str, list[float | None]] = {field: [] for field in fields}
-    further: dict[int, list[Mapping[str, Any]]] = {}
-    for row, (line, others) in enumerate(table_lines(table, layout.places, faults)):
-        record = read_record(line, model, faults, heads)
+    rows: list[list[int]] = [[] for _ in numbering.names]
+    for row, number in enumerate(numbering.of_row if hits.places.further else ()):
+        rows[number].append(row)
+    placed = []
+    for number, (name, row) in enumerate(zip(numbering.names, numbering.first, strict=True)):
+        line = hits.record(row, columns)
+        record = read_record(line, _CaseRow, hits.faults, hits.places.heads)
         if record is None:
             continue
-        if record.hit_id is None:
-            _check_nothing(layout, row, record, faults)
-        elif "score" in layout.ranges and getattr(record, "score") is None:
-            rule, remedy = "a hit must have a score", "drop the row, or empty its hit_id"
-            faults.add(table.where(row, heads["score"]), rule, remedy, "a missing one")
-        case = cases.number(row, getattr(record, layout.by), record)
-        hit = record.hit_id
-        chunk = -1 if hit is None else passages.number(row, hit, record)
-        arm = arms.setdefault(record.arm or table.name, len(arms))
-        places.append((case, chunk, arm, record.depth or 0))
-        for field, values in numbers.items():
-            values.append(getattr(record, field))
-        if others:
-            further.setdefault(case, []).append(others)
-    built = labelled_set(_placed_cases(layout, cases, further), table.name, faults=faults)
-    arrays = {field: np.array(values, dtype=np.float64) for field, values in numbers.items()}
-    for field, (low, high, _) in layout.ranges.items():
-        label = f"{table.name}: {heads[field]}"
-        arrays[field] = within_range(arrays[field], low, high, label)
-    chunks = zip(passages.numbers, passages.first, strict=True)
-    return HitRows(
-        table,
-        heads,
-        built,
-        tuple(_chunk(name, record) for name, (_, record) in chunks),
-        tuple(arms),
-        *np.array(places, dtype=np.int64).T,
-        arrays,
-    )
-
-
-def _check_nothing(layout: _Layout, row: int, record: HitRecord, faults: Faults) -> None:
-    """Note what a row without a passage says of one: it says that its case found nothing."""
-    for field in layout.of_hit:
-        value = getattr(record, field)
-        if value is not None:
-            rule = f"a row without hit_id says that nothing was found, and must have no {field}"
-            where = layout.table.where(row, layout.places.heads[field])
-            faults.add(where, rule, "fill hit_id, or empty the cell", shown_value(value))
-
-
-def _placed_cases(
-    layout: _Layout, cases: _Group, further: Mapping[int, Sequence[Mapping[str, Any]]]
-) -> list[tuple[Where, Case]]:
-    """Cases of the first rows, with the further columns of all their rows."""
-    placed = []
-    for number, (name, (row, record)) in enumerate(zip(cases.numbers, cases.first, strict=True)):
-        case_id = name if layout.by == "case_id" else f"q{number + 1}"
+        case_id = name if by == "case_id" else f"q{number + 1}"
         extra = {field: getattr(record, field) for field in (*_LOGGED, ANSWERS)}
-        groups = {**(record.groups or {})}
-        for field, group in layout.groups.items():
-            value = getattr(record, field)
-            groups |= {} if value is None else {group: str(value)}
-        extra["groups"] = groups if groups or record.groups is not None else None
-        extra |= _further_facts(layout.places.further, further.get(number, ()))
+        by_group = {
+            group: str(cells[row]) for group, cells in of_groups.items() if cells[row] is not None
+        }
+        extra |= {"groups": {**(record.groups or {}), **by_group}} if by_group else {}
+        extra |= dict(_further_facts(hits, rows[number]))
         known = {key: value for key, value in extra.items() if value is not None}
-        placed.append((layout.table.where(row)._replace(id=case_id), record.case(case_id, known)))
-    return placed
+        placed.append((line.where._replace(id=case_id), record.case(case_id, known)))
+    return labelled_set(placed, hits.table.name, faults=hits.faults), numbering
 
 
-def _further_facts(
-    heads: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, Any]]:
+def _further_facts(hits: HitTable, rows: Sequence[int]) -> Iterator[tuple[str, Any]]:
     """Further columns of a case: one value where its rows agree, else one of each row."""
-    for head in heads:
-        values = [row[head] for row in rows]
-        if any(value is not None for value in values):
-            yield head, values[0] if all(value == values[0] for value in values) else values
+    for head in hits.places.further:
+        cells = [hits.cells[head][row] for row in rows]
+        if any(cell is not None for cell in cells):
+            yield head, cells[0] if all(cell == cells[0] for cell in cells) else cells
 
 
-def _chunk(name: str, record: HitRecord) -> Chunk:
-    tags = {key: value for key in TAG_KEYS if (value := getattr(record, key)) is not None}
-    return Chunk(
-        chunk_id=name,
-        text=record.text or "",
-        source=record.source or flat_name(name),
-        page=record.page,
-        page_label=record.page_label,
-        tags=tags,
-        entities=tuple(record.entities or ()),
-        section=tuple(record.section or ()),
-    )
+def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, ...], Numbering]:
+    """Passages in the order of their first rows, and each row's, -1 where nothing was found.
+
+    Args:
+      of_signals: columns of signals of the hits.
+    """
+    numbering, columns = hits.numbered("hit_id"), hits.some(_PASSAGE)
+    hits.check_same(columns, numbering, "a hit_id")
+    of_hits = hits.some(_OF_HIT) | {column: hits.table.columns[column] for column in of_signals}
+    for row in map(int, np.flatnonzero(numbering.of_row < 0)):
+        for field, cells in of_hits.items():
+            if cells[row] is not None:
+                rule = f"a row without hit_id says that nothing was found, and must have no {field}"
+                hits.add(row, field, rule, "fill hit_id, or empty the cell", cells[row])
+    chunks = []
+    for name, row in zip(numbering.names, numbering.first, strict=True):
+        line = hits.record(row, columns)
+        record = read_record(line, _PassageRow, hits.faults, hits.places.heads)
+        if record is not None:
+            tags = {key: tag for key in TAG_KEYS if (tag := getattr(record, key)) is not None}
+            fields = {"source": flat_name(name)} | record.passage()
+            chunks.append(Chunk(name, record.text or "", tags=tags, **fields))
+    return tuple(chunks), numbering
+
+
+def hit_places(hits: HitTable) -> tuple[Numbering, NDArray[np.int64]]:
+    """Arms and depths of the rows."""
+    rows = np.zeros(hits.table.size, dtype=np.int64)
+    arms = Numbering((hits.table.name,), rows, rows[:1])
+    if "arm" in hits.cells:
+        arms = hits.numbered("arm")
+    bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
+    depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
+    for field, wrong in (("arm", arms.of_row < 0), ("depth", np.isnan(depths))):
+        for row in map(int, np.flatnonzero(wrong & (field in hits.cells))):
+            hits.add(row, field, f"{field} must not be missing", "fill it", "none")
+    return arms, np.nan_to_num(depths).astype(np.int64)
 
 
 def cut_name(column: str) -> str:
     """Name of a column, cut for a message."""
     return column if len(column) <= _NAME else f"{column[:_NAME]}..."
-
-
-def _warn_of_index(frame: pd.DataFrame, table: Table) -> None:
-    """Warn of an index that looks like a column which the frame lacks; it is not read."""
-    lacking = {*HIT_NAMES.values()} - {HIT_NAMES.get(head) for head in table.columns}
-    for name in frame.index.names:
-        if isinstance(name, str) and name not in table.columns:
-            fields = near_fields(name, HIT_NAMES, lacking, _NEAR_NAMES)
-            if fields:
-                warn_user(
-                    f"{table.name}: the index {shown_value(name)} is not read, though it looks "
-                    f"like {' or '.join(fields)}; name the index so where it is."
-                )

@@ -60,7 +60,7 @@ from raglab.store.benchmarks import (
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.bounded_readers import bounded_blocks
 from raglab.store.case_labels import PlacedCases, labelled_set
-from raglab.store.cells import further_tag
+from raglab.store.cells import further_tag, json_value
 from raglab.store.chunking import cut_long_chunks
 from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.document_files import (
@@ -247,10 +247,7 @@ def load_corpus(
     # Rows of a table are chunks already, and are not cut.
     if place is None or _is_chunk_table(place, columns, max_file_bytes, encoding):
         table = tables.read_table(
-            source,
-            _index_names(CHUNK_NAMES, source, columns),
-            max_file_bytes=max_file_bytes,
-            encoding=encoding,
+            source, CHUNK_NAMES, columns, max_file_bytes=max_file_bytes, encoding=encoding
         )
         return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
     _check_no_columns(columns, place)
@@ -544,19 +541,20 @@ def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | N
     """Corpus of a table with a row a chunk; further columns are tags."""
     faults = Faults()
     places = tables.place_columns(
-        table, CHUNK_NAMES, columns, faults, required=("text",), near_names={}
+        table.name, table.columns, CHUNK_NAMES, columns, faults, required=("text",), near_names={}
     )
     faults.stop()
     if "id" not in places.heads:
-        warn_user(
-            visible(f"{table.name}: without a column id its {table.size:,} chunks are c1, c2, … by row.")
-        )
+        note = f"without a column id its {table.size:,} chunks are c1, c2, … by row"
+        warn_user(visible(f"{table.name}: {note}."))
+    cells = tables.read_cells(table, places, faults, further_tag)
     placed = []
-    for row, (line, further) in enumerate(tables.table_lines(table, places, faults, further_tag), 1):
-        record = {"id": f"c{row}"} | line.record
-        tags = {key: value for key, value in further.items() if value is not None}
-        if tags and isinstance(record.get("tags") or {}, Mapping):
-            record["tags"] = {**(record.get("tags") or {}), **tags}
+    for row, line in enumerate(tables.table_lines(table, cells), 1):
+        record = {"id": f"c{row}"} if "id" not in cells else {}
+        record |= {key: of for key, of in line.record.items() if key in places.heads}
+        tags = {key: of for key, of in line.record.items() if key not in places.heads}
+        if tags and isinstance(record.setdefault("tags", {}), Mapping):
+            record["tags"] = {**record["tags"], **tags}
         placed.append(read_chunk(line._replace(record=record), faults, places.heads))
     return _unique_chunks(name, filter(None, placed), table.name, faults)
 
@@ -629,7 +627,8 @@ def load_cases(
             _check_no_encoding(encoding, tables.FRAME)
         table = tables.read_table(
             source,
-            _index_names(CASE_NAMES, source, columns),
+            CASE_NAMES,
+            columns,
             max_file_bytes=max_file_bytes,
             encoding=encoding,
             remedy=CASES_ENCODING_REMEDY,
@@ -644,62 +643,47 @@ def load_cases(
     return with_earlier_turns(_cases_of(place, limits, columns), turns)
 
 
-def _index_names(
-    names: Mapping[str, str], source: object, columns: Mapping[str, str] | None
-) -> set[str]:
-    """Names of an index that count as a column: of fields that no column holds."""
-    mapped = dict(columns) if isinstance(columns, Mapping) else {}
-    heads = {*map(str, getattr(source, "columns", ())), *mapped}
-    held = {names[head] for head in heads if head in names}
-    return {name for name, field in names.items() if field not in held}.union(
-        map(str, mapped.values())
-    )
-
-
 def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
     """Cases of a table with a row a case; further columns go to `extra`."""
-    faults = Faults()
+    faults, required = Faults(), ("query", "expect_status")
     places = tables.place_columns(
-        table, CASE_NAMES, columns, faults, required=("query", "expect_status")
+        table.name, table.columns, CASE_NAMES, columns, faults, required=required
     )
-    if "query" not in places.heads:
-        faults.stop()
-    placed = []
-    for row, (line, further) in enumerate(tables.table_lines(table, places, faults), 1):
-        known = {key: value for key, value in further.items() if value is not None}
-        line = line._replace(record={"id": f"q{row}"} | known | line.record)
-        labelled = "expect_status" in places.heads
-        placed.append(read_case(line, faults, places.heads, labelled=labelled))
-    stated = (columns or {}).values()
-    return labelled_set(
-        filter(None, placed), table.name, own=True, known=stated, faults=faults
+    cells = tables.read_cells(table, places, faults, json_value)
+    lines = (
+        line._replace(record={"id": f"q{row}"} | line.record if "id" not in cells else line.record)
+        for row, line in enumerate(tables.table_lines(table, cells), 1)
     )
+    return _own_cases(lines, table.name, places, places.heads, columns, faults)
 
 
 def _line_cases(
-    lines: Iterable[JsonLine], columns: Mapping[str, str] | None, faults: Faults
-) -> PlacedCases:
+    lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
+) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form."""
-    every = list(lines)
-    keys: dict[str, list[Any]] = {}
-    for line in every:
-        for key, value in line.record.items():
-            if keys.get(key, [None]) == [None]:
-                keys[key] = [value]
-    table = tables.Table(every[0].where.file if every else "lines", len(every), keys)
-    places = tables.place_columns(
-        table, LINE_NAMES, columns, faults, required=("id", "query", "expect_status")
-    )
-    fields = {head: field for field, head in places.heads.items()}
-    left_out = {head for head in keys if head in LINE_NAMES and head not in fields}
+    every, faults = list(lines), Faults("cases")
+    keys = dict.fromkeys(key for line in every for key in line.record)
+    required = ("id", "query", "expect_status")
+    places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
+    named = tables.named_lines(every, places)
+    return _own_cases(named, name, places, None, columns, faults)
+
+
+def _own_cases(
+    lines: Iterable[JsonLine],
+    name: str,
+    places: tables.Places,
+    heads: Mapping[str, str] | None,
+    columns: Mapping[str, str] | None,
+    faults: Faults,
+) -> tuple[Case, ...]:
+    """Cases of records with our names; all of them have a label."""
+    if "query" not in places.heads:
+        faults.stop()
     labelled = "expect_status" in places.heads
-    for line in every:
-        record = {
-            fields.get(key, key): value for key, value in line.record.items() if key not in left_out
-        }
-        placed = read_case(line._replace(record=record), faults, labelled=labelled)
-        if placed is not None:
-            yield placed
+    placed = [read_case(line, faults, heads, labelled=labelled) for line in lines]
+    stated = (columns or {}).values()
+    return labelled_set(filter(None, placed), name, own=True, known=stated, faults=faults)
 
 
 def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
@@ -747,36 +731,35 @@ def _cases_of(
 ) -> tuple[Case, ...]:
     """Cases of a file of JSON or lines of it, or of a folder."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
-    several = [form.cases_folder for form in FORMATS.values() if file and form.cases_file == file.name]
+    of_folder = [form for form in FORMATS.values() if file and form.cases_file == file.name]
     path = place if file is None else file
     ending = path.suffix.lower()
-    faults = Faults("cases")
     placed: PlacedCases
-    own = False
-    if several and several[0] is not None:
-        placed = several[0](place, limits)
+    if of_folder and of_folder[0].cases_folder is not None:
+        placed = of_folder[0].cases_folder(place, limits)
     elif ending in _LINES:
         lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
         first = next(lines)
         form = _form(first.record, ending, "cases")
-        own = form is FORMATS["cases"]
+        lines = chain([first], lines)
+        if form is FORMATS["cases"]:
+            return _line_cases(lines, str(path), columns)
         if form is None or form.cases is None:
             rule = f"a record must have {_format_endings(_LINES, 'cases')}"
             value = shown_value(", ".join(first.record))
             raise input_error(first.where, rule, "add the field", value)
-        every = chain([first], lines)
-        placed = _line_cases(every, columns, faults) if own else form.cases(every, path, limits)
+        placed = form.cases(lines, path, limits)
     elif ending in _JSON:
         placed = _cases_from_json(path, limits)
     else:
         fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
         known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
-        rule = f"cases must be a file .jsonl, .json, {', '.join(tables.ENDINGS)}, a DataFrame, or "
+        endings = ", ".join((*_LINES, *_JSON, *tables.ENDINGS))
+        rule = f"cases must be a file {endings}, a DataFrame, or a folder with {known}"
         value = shown_value(path.name) if path.exists() else "a path that does not exist"
-        raise input_error(Where(str(path)), f"{rule}a folder with {known}", "check the path", value)
-    if not own:
-        _check_no_columns(columns, place)
-    return labelled_set(placed, str(place), own=own, known=(columns or {}).values(), faults=faults)
+        raise input_error(Where(str(path)), rule, "check the path", value)
+    _check_no_columns(columns, place)
+    return labelled_set(placed, str(place))
 
 
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:
@@ -793,11 +776,10 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     """
     records = [case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
     lines = [JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1)]
-    faults = Faults("cases")
     with warnings.catch_warnings():
         # what a warning says of cases at hand was said when they were loaded
         warnings.simplefilter("ignore")
-        labelled_set(_line_cases(lines, None, faults), str(path), own=True, faults=faults)
+        _line_cases(lines, str(path), None)
     write_lines(records, Path(path))
 
 
@@ -831,7 +813,9 @@ FORMATS: dict[str, Format] = {
     ),
     "cases": Format(
         _LINES,
-        cases=lambda lines, *_: _line_cases(lines, None, Faults("cases")),
+        cases=lambda lines, path, _: (
+            (Where(str(path), id=case.id), case) for case in _line_cases(lines, str(path), None)
+        ),
         cases_file="cases.jsonl",
     ),
     "documents": Format(

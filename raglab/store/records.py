@@ -120,7 +120,8 @@ def _gold_answers(value: Any) -> Any:  # noqa: ANN401 - as `listed_answers` take
 
 Text = Annotated[str, AfterValidator(_unicode)]
 FilledText = Annotated[Text, AfterValidator(_filled)]
-Name = Annotated[FilledText, Field(max_length=MAX_NAME)]
+Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_unicode), AfterValidator(_filled)]
+Question = Annotated[str, Field(max_length=LONGEST_QUESTION), AfterValidator(_unicode)]
 Sources = Annotated[
     list[Annotated[Name, AfterValidator(_source)]] | None,
     Field(description="write a list, or a.md;b.md#2 with semicolons between several"),
@@ -140,7 +141,7 @@ class Fields(BaseModel):
 class CaseFields(Fields):
     """Fields of a question with its label."""
 
-    query: Annotated[Text, Field(max_length=LONGEST_QUESTION, description="write the question")]
+    query: Question
     expect_status: Annotated[
         Literal["ok", "refuse", "ambiguous"] | None,
         Field(description="write ok, refuse or ambiguous; topics go into intent"),
@@ -182,6 +183,14 @@ class PassageFields(Fields):
     page_label: Text | None = None
     entities: Names = None
     section: Names = None
+
+    def passage(self) -> dict[str, Any]:
+        """What it states of a chunk."""
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name in PassageFields.model_fields
+            if (value := getattr(self, name)) is not None
+        }
 
 
 class ChunkRecord(PassageFields):
@@ -291,16 +300,9 @@ def read_chunk(
     record = read_record(line, ChunkRecord, faults, heads)
     if record is None:
         return None
-    return line.where, Chunk(
-        chunk_id=record.id,
-        text=record.text,
-        source=record.source or flat_name(record.id),
-        page=record.page,
-        page_label=record.page_label,
-        tags=titled_tags(record, line.where, faults),
-        entities=tuple(record.entities or ()),
-        section=tuple(record.section or ()),
-    )
+    fields = {"source": flat_name(record.id)} | record.passage()
+    tags = titled_tags(record, line.where, faults)
+    return line.where, Chunk(record.id, record.text, tags=tags, **fields)
 
 
 def read_document(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:

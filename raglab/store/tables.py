@@ -11,7 +11,7 @@ left out, and one warning names all of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.cells import CELL_READERS, MISSING_TEXTS, is_missing, json_value
+from raglab.store.case_labels import KNOWN_EXTRAS
+from raglab.store.cells import CELL_READERS, MISSING_TEXTS, is_missing
 from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, table_text
 from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
@@ -87,21 +88,22 @@ class Table(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Columns of a table by our fields, further columns, and notes about others."""
+    """Columns of a table by our fields, further columns, and those that are left out."""
 
     heads: Mapping[str, str]
-    further: tuple[str, ...]
-    notes: tuple[str, ...]
+    further: Sequence[str]
+    left_out: Sequence[str]
 
 
-def is_table(path: Path, endings: Collection[str] = ENDINGS) -> bool:
+def is_table(path: Path) -> bool:
     """Whether a path is a file with the ending of a table."""
-    return path.suffix.lower() in endings and not is_folder(path) and path.exists()
+    return path.suffix.lower() in ENDINGS and not is_folder(path) and path.exists()
 
 
 def read_table(
     source: pd.DataFrame | str | Path,
-    index: Collection[str],
+    names: Mapping[str, str],
+    columns: Mapping[str, str] | None,
     *,
     name: str = FRAME,
     max_file_bytes: int = MAX_FILE_BYTES,
@@ -111,7 +113,9 @@ def read_table(
     """Table of a DataFrame or a file.
 
     Args:
-      index: names whose level of a frame's index counts as a column where no column has them.
+      names: of fields and their aliases -> field. A level of a frame's index counts as a column by
+        the name of a field that no column holds, or that `columns` maps to.
+      columns: our names -> columns of the table.
       name: of a frame, in messages.
       encoding: of a CSV or TSV file, see `raglab.store.csv_tables.table_text`.
       remedy: of a text that is not UTF-8.
@@ -119,27 +123,27 @@ def read_table(
     Raises:
       InputError: it is no table.
     """
+    mapped = dict(columns) if isinstance(columns, Mapping) else {}
     if not isinstance(source, str | Path):
-        return _frame_table(source, index, name)
+        return _frame_table(source, names, mapped, name)
     path = Path(source)
     if path.suffix.lower() not in TEXT_ENDINGS:
         try:
-            return _frame_table(parquet_frame(path), index, str(path))
+            return _frame_table(parquet_frame(path), names, mapped, str(path))
         except damage_errors() as error:
             rule = "the file must be a whole Parquet file"
             raise input_error(Where(str(path)), rule, "write it again", str(error)) from error
     text = table_text(path, max_file_bytes, encoding=encoding, remedy=remedy)
     heads, *rows = csv_records(text, path)
-    names = [head.strip() for head in heads.cells]
-    check_heads([head for head in names if head], Where(str(path), heads.line))
-    columns = {
-        head: [cell if (cell := row.cells[place]).strip() else None for row in rows]
-        for place, head in enumerate(names)
-    }
-    return Table(str(path), len(rows), columns, [row.line for row in rows], "line")
+    stripped = [head.strip() for head in heads.cells]
+    check_heads([head for head in stripped if head], Where(str(path), heads.line))
+    cells = {head: [row.cells[place] for row in rows] for place, head in enumerate(stripped)}
+    return Table(str(path), len(rows), cells, [row.line for row in rows], "line")
 
 
-def _frame_table(frame: pd.DataFrame, index: Collection[str], name: str) -> Table:
+def _frame_table(
+    frame: pd.DataFrame, names: Mapping[str, str], mapped: Mapping[str, str], name: str
+) -> Table:
     import pandas as pd
 
     where = Where(name)
@@ -147,16 +151,18 @@ def _frame_table(frame: pd.DataFrame, index: Collection[str], name: str) -> Tabl
         rule = "the table must be a pandas DataFrame"
         raise input_error(where, rule, "wrap it in one", type(frame).__name__)
     if not 0 < len(frame) <= MAX_TABLE_ROWS:
-        rule = f"a frame must have at least one row and at most {MAX_TABLE_ROWS:,}"
-        raise input_error(where, f"{rule} rows", "add or split them", f"{len(frame):,}")
+        rule = f"a frame must have at least one row, at most {MAX_TABLE_ROWS:,} rows"
+        raise input_error(where, rule, "add or split them", f"{len(frame):,}")
     heads = [str(column) for column in frame.columns]
     if len(heads) == 1 and any(mark in heads[0] for mark in ";\t|"):
-        rule, remedy = "a frame must have a column a field", "read its file by its delimiter (sep=)"
-        raise input_error(where, rule, remedy, f"only {shown_value(heads[0])}")
+        rule = "a frame must have a column a field"
+        raise input_error(where, rule, "read its file with sep=", f"only {shown_value(heads[0])}")
     check_heads(heads, where)
     columns = {head: _frame_cells(frame.iloc[:, place]) for place, head in enumerate(heads)}
+    held = {names.get(head) for head in (*heads, *mapped)}
     for level, head in enumerate(frame.index.names):
-        if head in index and head not in columns:
+        is_free = head in names and names[head] not in held
+        if (is_free or head in mapped.values()) and head not in columns:
             columns[str(head)] = _frame_cells(pd.Series(frame.index.get_level_values(level)))
     return Table(name, len(frame), columns, frame.index)
 
@@ -167,18 +173,13 @@ def _frame_cells(series: pd.Series[Any]) -> list[Any]:
         gone = series.isna().tolist()
     except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared
         gone = list(map(is_missing, values))
-    return [
-        None
-        if missing or (isinstance(value, str) and not value.strip())
-        else value.item()
-        if isinstance(value, np.generic)
-        else value
-        for value, missing in zip(values, gone, strict=True)
-    ]
+    plain = (None if missing else value for value, missing in zip(values, gone, strict=True))
+    return [value.item() if isinstance(value, np.generic) else value for value in plain]
 
 
 def place_columns(
-    table: Table,
+    name: str,
+    heads: Collection[str],
     names: Mapping[str, str],
     columns: Mapping[str, str] | None,
     faults: Faults,
@@ -187,77 +188,59 @@ def place_columns(
     stated: Collection[str] = (),
     near_names: Mapping[str, tuple[str, ...]] = NEAR_NAMES,
 ) -> Places:
-    """Which column of the table each field is.
+    """Which column of a table each field is.
 
     Args:
+      name: of the table.
+      heads: of its columns.
       names: of fields and their aliases -> field.
-      columns: what the caller states: our names -> columns of the table.
+      columns: what the caller states: our names -> columns. {"status": "status"} keeps a column
+        that looks like a field as a further one.
       faults: takes fields that are missing, and columns that are there twice or look like a field.
       required: fields that must be there.
-      stated: further columns that the caller names.
+      stated: columns that the caller names elsewhere.
       near_names: what others call our fields.
 
     Raises:
       InputError: `columns` is no map of our names to columns of the table.
     """
-    where, mapped = Where(table.name), _checked_map(table, names, columns)
-    own = {user: field for field, user in mapped.items() if field in names}
-    kept = {*mapped.values(), *stated}
-    heads: dict[str, str] = {}
-    for head in table.columns:
-        field = names.get(own[head]) if head in own else None if head in kept else names.get(head)
-        if field is None:
-            continue
-        if field in heads and (head in own) == (heads[field] in own):
-            value = f"{heads[field]} and {head}"
+    where, mapped = Where(name), columns or {}
+    rule, remedy = "columns must map our names to those of the table", 'write {"query": "question"}'
+    if not isinstance(mapped, Mapping) or not all(map(_is_text, (*mapped, *mapped.values()))):
+        raise input_error(where, rule, remedy, shown_value(columns))
+    wrong = [ours for ours, head in mapped.items() if ours not in names and ours != head]
+    if wrong := wrong or [head for head in mapped.values() if head not in heads]:
+        value = f"{_named(wrong)}, where the table has {_named([*heads])}"
+        raise input_error(where, f"{rule}, ours first", remedy, value)
+    fields = {head: names[ours] for ours, head in mapped.items() if ours in names}
+    held = {*fields.values()}
+    for head in heads:
+        if head in names and head not in mapped.values() and names[head] not in held:
+            fields[head] = names[head]
+    places: dict[str, str] = {}
+    for head, field in fields.items():
+        if places.setdefault(field, head) != head:
+            value = f"{places[field]} and {head}"
             faults.add(where, f"{field} must be one column", "drop or rename one of them", value)
-        elif field not in heads or head in own:
-            heads[field] = head
-    others = [head for head in table.columns if head not in heads.values() and head not in stated]
-    dropped = [
+    others = [head for head in heads if head not in fields and head not in stated]
+    left_out = [
         head for head in others if not head.strip() or head.startswith("Unnamed: ") or head in names
     ]
-    further = [head for head in others if head not in dropped]
-    lacking = {*names.values()} - heads.keys()
+    left_out = [head for head in left_out if head not in mapped.values()]
+    further = [head for head in others if head not in left_out]
+    lacking = {*names.values()} - places.keys()
     near = {
-        head: fields
+        head: meant
         for head in further
-        if head not in kept and (fields := near_fields(head, names, lacking, near_names))
+        if head not in mapped.values() and (meant := near_fields(head, names, lacking, near_names))
     }
-    _note_near_names(where, near, faults, lacking.intersection(required))
-    for field in required:
-        if field in lacking and not any(field in fields for fields in near.values()):
-            there = shown_value(", ".join(table.columns), 200)
-            remedy = f'name its column by columns={{"{field}": "…"}} (--columns {field}=…)'
-            faults.add(where, f"the column {field} is required", remedy, f"only {there}")
-    empty = [
-        head
-        for head in (*heads.values(), *further)
-        if all(cell is None for cell in table.columns[head])
-    ]
-    notes = [f"left out: {_named(dropped)}"] if dropped else []
-    notes += [f"no value in any row: {_named(empty)}"] if empty else []
-    return Places(heads, tuple(further), tuple(notes))
+    missing = [field for field in required if field in lacking]
+    _note_missing(where, near, missing, heads, faults)
+    return Places(places, further, left_out)
 
 
-def _checked_map(
-    table: Table, names: Mapping[str, str], columns: Mapping[str, str] | None
-) -> Mapping[str, str]:
-    where, stated = Where(table.name), columns or {}
-    rule, remedy = "columns must map our names to those of the table", 'write {"query": "question"}'
-    if not isinstance(stated, Mapping) or not all(
-        isinstance(name, str) for pair in stated.items() for name in pair
-    ):
-        raise input_error(where, rule, remedy, shown_value(columns))
-    # {"status": "status"} says that a column is a further one, whatever it looks like
-    strange = [name for name, head in stated.items() if name not in names and name != head]
-    if strange:
-        rule += f", which are {', '.join(names)}"
-        raise input_error(where, rule, "write ours first, then yours", _named(strange))
-    if absent := [head for head in stated.values() if head not in table.columns]:
-        value = f"{_named(absent)}, where it has {_named([*table.columns])}"
-        raise input_error(where, rule, "correct the name; ours comes first", value)
-    return stated
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def near_fields(
@@ -269,17 +252,16 @@ def near_fields(
     """Fields that a table lacks and a column may be, by its name.
 
     Example:
-      >>> near_fields("Sources", {}, ["expect_sources"]), near_fields("team", {}, ["split"])
-      (('expect_sources',), ())
+      >>> near_fields("Sources", {}, ["expect_sources", "expect_sources_any"])
+      ('expect_sources',)
     """
+    known = {name: (field,) for name, field in names.items()} | dict(near_names)
     plain = plain_name(head)
-    if plain in near_names:
-        meant = near_names[plain]
-    else:
-        close = get_close_matches(plain, (*names, *near_names), n=1, cutoff=NEAR)
-        meant = next((near_names.get(name, (names.get(name, ""),)) for name in close), ())
+    close = [plain] if plain in known or head in KNOWN_EXTRAS else []
+    close = close or get_close_matches(plain, known, n=1, cutoff=NEAR)
     # sources are there by another name
     elsewhere = {"expect_sources"} if "expect_sources_any" not in lacking else set()
+    meant = [field for name in close for field in known.get(name, ())]
     return tuple(field for field in meant if field in lacking and field not in elsewhere)
 
 
@@ -293,88 +275,97 @@ def plain_name(name: str) -> str:
     return "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
-def _note_near_names(
-    where: Where, near: Mapping[str, tuple[str, ...]], faults: Faults, missing: Collection[str]
+def _note_missing(
+    where: Where,
+    near: Mapping[str, tuple[str, ...]],
+    missing: Sequence[str],
+    heads: Collection[str],
+    faults: Faults,
 ) -> None:
-    """Note columns that look like fields which the table lacks, with one map for all of them."""
-    if not near:
-        return
+    """Note fields that are missing, and columns that look like one, with a map for all of them."""
     pairs: dict[str, str] = {}
     for head, fields in sorted(near.items(), key=lambda pair: len(pair[1])):
         wanted = [field for field in fields if field in missing and field not in pairs]
         pairs.setdefault((wanted or fields)[0], head)
+    absent = [field for field in missing if field not in pairs]
     stated = ", ".join(f'"{field}": "{head}"' for field, head in pairs.items())
-    value = ", ".join(
-        f"{shown_value(head)}, which looks like {' or '.join(fields)}"
-        for head, fields in [*near.items()][:_SHOWN]
-    )
-    head = next(iter(near))
-    remedy = f'pass columns={{{stated}}}, or {{"{head}": "{head}"}} to keep it as a further one'
-    faults.add(where, "columns must have our names", remedy, value)
+    stated += "".join(f'{", " * bool(stated or n)}"{field}": "…"' for n, field in enumerate(absent))
+    remedy = f"pass columns={{{stated}}} (--columns ours=yours)"
+    if near:
+        looks = [f"{head!r}, which looks like {' or '.join(of)}" for head, of in near.items()]
+        head = next(iter(near))
+        keep = f'{remedy}, or {{"{head}": "{head}"}} to keep it as it is'
+        faults.add(where, "columns must have our names", keep, _listed(looks))
+    if absent:
+        rule = f"a table must have columns {', '.join(absent)}"
+        faults.add(where, rule, remedy, f"only {_named([*heads])}")
 
 
-def table_lines(
+def read_cells(
     table: Table,
     places: Places,
     faults: Faults,
-    further: Callable[[Any], Any] = json_value,
-) -> Iterator[tuple[JsonLine, dict[str, Any]]]:
-    """Rows as records with our names, and what their further columns hold; None where missing.
+    further: Callable[[Any], Any],
+    blank: Collection[str] = (),
+) -> dict[str, list[Any]]:
+    """Cells by field, and those of further columns by theirs; None where missing.
 
     Args:
       faults: takes cells of further columns that cannot be read.
-      further: reads such a cell, or raises a ValueError.
+      further: reads a cell of a further column, or raises a ValueError.
+      blank: fields of texts that may be blank.
 
     Warns:
-      UserWarning: columns are left out, or texts such as `nan` are read as missing.
+      UserWarning: columns are left out or empty, or texts such as `nan` are read as missing.
     """
+    columns: dict[str, list[Any]] = {}
     words: dict[str, int] = {}
-    columns = {
-        field: _read_cells(table, head, CELL_READERS.get(field), words, faults)
-        for field, head in places.heads.items()
+    heads = [*places.heads.items(), *((head, head) for head in places.further)]
+    for field, head in heads:
+        reader = CELL_READERS.get(field) if field in places.heads else further
+        columns[field] = cells = []
+        for row, cell in enumerate(table.columns[head]):
+            if isinstance(cell, str) and (cell in MISSING_TEXTS or not cell.strip()):
+                words[head] = words.get(head, 0) + (cell in MISSING_TEXTS)
+                cell = cell if field in blank and cell not in MISSING_TEXTS else None
+            try:
+                cells.append(cell if cell is None or reader is None else reader(cell))
+            except ValueError as error:
+                where = table.where(row, head)
+                faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
+    empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
+    texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]
+    notes = {
+        "left out": places.left_out and _named(places.left_out),
+        "without a value": empty and _named(empty),
+        "cells such as nan or None read as missing": _listed(texts),
     }
-    others = {head: _read_cells(table, head, further, words, faults) for head in places.further}
-    notes = [*places.notes]
-    if words:
-        counts = [f"{shown_value(head)} ({count:,})" for head, count in words.items()]
-        notes.append(f"cells such as nan or None read as missing: {_listed(counts)}")
-    if notes:
-        warn_user(visible(f"{table.name}: {'; '.join(notes)}."))
+    if any(notes.values()):
+        told = "; ".join(f"{what}: {shown}" for what, shown in notes.items() if shown)
+        warn_user(visible(f"{table.name}: {told}."))
+    return columns
+
+
+def table_lines(table: Table, cells: Mapping[str, Sequence[Any]]) -> Iterator[JsonLine]:
+    """Rows as records of their cells, those that are missing left out."""
     for row in range(table.size):
-        record = {field: cells[row] for field, cells in columns.items()}
-        yield JsonLine(table.where(row), record), {head: of[row] for head, of in others.items()}
+        record = {field: of[row] for field, of in cells.items() if of[row] is not None}
+        yield JsonLine(table.where(row), record)
 
 
-def _read_cells(
-    table: Table,
-    head: str,
-    reader: Callable[[Any], Any] | None,
-    words: dict[str, int],
-    faults: Faults,
-) -> Sequence[Any]:
-    """Cells of a column as its field has them, and how many are words for no value."""
-    cells = table.columns[head]
-    if any(isinstance(cell, str) and cell in MISSING_TEXTS for cell in cells):
-        gone = [isinstance(cell, str) and cell in MISSING_TEXTS for cell in cells]
-        words[head] = sum(gone)
-        cells = [None if out else cell for cell, out in zip(cells, gone, strict=True)]
-    if reader is None:
-        return cells
-    values = []
-    for row, cell in enumerate(cells):
-        try:
-            values.append(None if cell is None else reader(cell))
-        except ValueError as error:
-            remedy = "convert the column, or drop it"
-            faults.add(table.where(row, head), f"{head} {error}", remedy, shown_value(cell))
-            values.append(None)
-    return values
+def named_lines(lines: Iterable[JsonLine], places: Places) -> Iterator[JsonLine]:
+    """Lines of JSON under our names."""
+    fields = {head: field for field, head in places.heads.items()}
+    for line in lines:
+        pairs = line.record.items()
+        yield line._replace(
+            record={fields.get(key, key): of for key, of in pairs if key not in places.left_out}
+        )
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (
-        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    )
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _named(names: Sequence[str]) -> str:
