@@ -94,9 +94,9 @@ def labelled_set(
 
     Source: rules S6.1, S6.5.
     """
-    faults = Faults("cases") if faults is None else faults
     pairs = list(placed)
-    if not pairs:
+    faults = Faults("cases") if faults is None else faults
+    if not pairs and not faults:
         faults.add(Where(name), "a labelled set must have at least one case", "add cases", "none")
     mapped: Counter[str] = Counter()
     ids: set[str] = set()

@@ -334,7 +334,7 @@ def frame_trace(
     cell = np.ravel_multi_index((of_case.of_row, arms.of_row, depth), shape)
     rows = _Rows(hits, cases, chunks, arms.names, of_case.of_row, of_chunk.of_row, cell, shape)
     _check_cells(rows)
-    _check_scores(rows, measurements, score)
+    hits.faults.stop()
     order = _ranks(rows, measurements, score, rank)
     off = _gates_off(measurements, score)
     laid = _hits_by_distance(rows, measurements, order)
@@ -511,49 +511,36 @@ def _check_cells(rows: _Rows) -> None:
     order = np.lexsort((rows.chunk, cell))
     again = np.zeros(len(cell), dtype=bool)
     again[order[1:]] = (np.diff(cell[order]) == 0) & (np.diff(rows.chunk[order]) == 0)
-    nothing = (rows.chunk < 0) & (n_rows[cell] > 1)
-
-    def hit(row: int) -> str:
-        return f"{shown_value(rows.hits.cells['hit_id'][row])} in {rows.place(int(cell[row]))}"
-
-    for wrong, rule in (
-        (nothing, "a row without hit_id must be the only one of its case, arm and depth"),
-        (again, "a hit must stand once in a case, arm and depth"),
-    ):
-        remedy = "drop the row, or tell the cases apart by case_id"
-        rows.hits.check(wrong, "hit_id", rule, remedy, hit)
+    rule = "a row without hit_id must be the only one of its case, arm and depth"
+    rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
+    rule, remedy = "a hit must stand once in a case, arm and depth", "tell cases apart by case_id"
+    rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, remedy)
 
 
 def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.float64]]:
-    """Measurements of every row, NaN where not given; the score under its own name."""
-    measurements = {
+    """Measurements of every row, NaN where not given; the score under its own name.
+
+    Distance and cosine follow from one another.
+    """
+    measured = {
         field: hits.numbers(field, hits.cells.get(field), bounds)
         for field, bounds in MEASURES.items()
     }
     if score:
         measure = MEASURE_OF_SCORE[score]
-        measurements[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
-    return measurements
-
-
-def _check_scores(
-    rows: _Rows, measurements: dict[str, NDArray[np.float64]], score: Score | None
-) -> None:
-    """Every hit has its score; distance and cosine agree, and follow from one another."""
-    if score:
-        missing = (rows.chunk >= 0) & np.isnan(measurements[MEASURE_OF_SCORE[score]])
+        measured[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
+        missing = np.array([cell is None for cell in hits.cells["score"]])
+        there = np.array([cell is not None for cell in hits.cells["hit_id"]])
         remedy = "drop the row, or empty its hit_id"
-        rows.hits.check(missing, "score", "a hit must have a score", remedy, lambda _: "none")
-    l2, cosine = measurements["l2"], measurements["cosine"]
+        hits.check(missing & there, "score", "a hit must have a score", remedy)
+    l2, cosine = measured["l2"], measured["cosine"]
     apart = np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE
     rule, remedy = "l2 must be 2 - 2 * cosine, of unit vectors", "square it, or drop the column"
-
-    def both(row: int) -> str:
-        return f"{l2[row]:g} beside cosine {cosine[row]:g}"
-
-    rows.hits.check(apart, "l2", rule, remedy, both)
-    measurements["l2"] = np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2)
-    measurements["cosine"] = np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine)
+    hits.check(apart, "l2" if "l2" in hits.cells else "score", rule, remedy)
+    return measured | {
+        "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
+        "cosine": np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine),
+    }
 
 
 def _ranks(
@@ -575,9 +562,8 @@ def _ranks(
         wrong[order] = rank[order] != rows.within(order)
         missing = (rank < 0) & (rows.chunk >= 0)
         rule = "rank must count 0, 1, 2, … within a case, arm and depth"
-        remedy = "number the hits from 0, or drop the column"
         wrong = missing if missing.any() else wrong
-        rows.hits.check(wrong, "rank", rule, remedy, lambda row: f"{stated[row]:g}")
+        rows.hits.check(wrong, "rank", rule, "number the hits from 0, or drop the column")
         return rank
     worse = np.zeros(len(rank))
     if score:
@@ -598,8 +584,9 @@ def _hits_by_distance(
     reranked = ~np.isnan(measurements["s_rerank"])
     n_reranked = np.bincount(rows.cell[reranked], minlength=rows.n_cells)
     late = reranked & (rank >= n_reranked[rows.cell])
-    rule, remedy = "hits with s_rerank must come before those without", "correct or drop rank"
-    rows.hits.check(late, "rank", rule, remedy, lambda row: f"rank {rank[row]}")
+    rule = "hits with s_rerank must come before those without"
+    rows.hits.check(late, "rank", rule, "correct or drop rank")
+    rows.hits.faults.stop()
     hits = np.flatnonzero(rows.chunk >= 0)
     ties = np.where(np.isnan(measurements["l2"]), rank, rows.chunk)
     order = hits[np.lexsort((ties[hits], measurements["l2"][hits], rows.cell[hits]))]

@@ -6,7 +6,7 @@ say of it, rows of one passage likewise: the first states it. Further columns st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 from uuid import UUID
@@ -110,29 +110,25 @@ class Numbering(NamedTuple):
 
 
 class HitTable(NamedTuple):
-    """Rows of hits: the table, its columns by field, cells by field and by column; its faults."""
+    """Rows of hits: the table, its columns by field, the cells of these, and its faults."""
 
     table: Table
     places: Places
     cells: Mapping[str, Sequence[Any]]
     faults: Faults
 
-    def add(self, row: int, field: str, rule: str, remedy: str, value: object) -> None:
-        """Note a fault of a cell."""
-        where = self.table.where(row, self.places.heads.get(field, field))
-        self.faults.add(where, rule, remedy, value if isinstance(value, str) else shown_value(value))
-
-    def check(
-        self, wrong: NDArray[np.bool_], field: str, rule: str, remedy: str, value: Callable[[int], str]
+    def add(
+        self, row: int, field: str, rule: str, remedy: str, value: str | None = None
     ) -> None:
-        """Stop at rows that are wrong together.
+        """Note a fault of a cell, which is the value unless another is given."""
+        head = self.places.heads.get(field, field)
+        shown = shown_value(self.table.columns[head][row]) if value is None else value
+        self.faults.add(self.table.where(row, head), rule, remedy, shown)
 
-        Raises:
-          InputError: there are such, or faults before.
-        """
+    def check(self, wrong: NDArray[np.bool_], field: str, rule: str, remedy: str) -> None:
+        """Note cells of some rows."""
         for row in map(int, np.flatnonzero(wrong)):
-            self.add(row, field, rule, remedy, value(row))
-        self.faults.stop()
+            self.add(row, field, rule, remedy)
 
     def numbered(self, field: str) -> Numbering:
         """Names of a column, numbered."""
@@ -148,15 +144,14 @@ class HitTable(NamedTuple):
             # a text 1 beside an integer 1 would be one name
             kinds.setdefault(isinstance(raw[row], str | UUID), row)
             if not isinstance(name, str):
-                self.add(row, field, f"{field} must be a string or integer", "convert it", name)
+                self.add(row, field, f"{field} must be a string or integer", "convert the column")
                 name = shown_value(name)
             if numbers.setdefault(name, len(first)) == len(first):
                 first.append(row)
             of_row.append(numbers[name])
         if len(kinds) > 1:
-            row = max(kinds.values())
             rule = f"{field} must be all strings or all integers"
-            self.add(row, field, rule, "convert the column", raw[row])
+            self.add(max(kinds.values()), field, rule, "convert the column")
         return Numbering(tuple(numbers), np.array(of_row), np.array(first, dtype=np.int64))
 
     def check_same(
@@ -201,7 +196,7 @@ class HitTable(NamedTuple):
                 numbers[row] = cell
                 continue
             rule = f"{field} must be a number from {low:g} to {high:g}"
-            self.add(row, field, rule, remedy if is_number else "write a number", cell)
+            self.add(row, field, rule, remedy if is_number else "write a number")
         return within_range(numbers, low, high, f"{field} of {self.table.name}")
 
     def record(self, row: int, columns: Mapping[str, Sequence[Any]]) -> JsonLine:
@@ -273,8 +268,7 @@ def hit_cases(
     """
     by = "case_id" if "case_id" in hits.cells else "query"
     numbering = hits.numbered(by)
-    for row in map(int, np.flatnonzero(numbering.of_row < 0)):
-        hits.add(row, by, f"{by} must not be missing", "fill it, or drop the row", "none")
+    hits.check(numbering.of_row < 0, by, f"{by} must not be missing", "fill it, or drop the row")
     columns = hits.some(("query", "expect_status", *OF_CASE, *_LOGGED))
     raw = hits.table.columns
     of_groups = {group: raw[group] for group in groups}
@@ -323,7 +317,7 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         for field, cells in of_hits.items():
             if cells[row] is not None:
                 rule = f"a row without hit_id says that nothing was found, and must have no {field}"
-                hits.add(row, field, rule, "fill hit_id, or empty the cell", cells[row])
+                hits.add(row, field, rule, "fill hit_id, or empty the cell")
     chunks = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
         line = hits.record(row, columns)
@@ -344,8 +338,8 @@ def hit_places(hits: HitTable) -> tuple[Numbering, NDArray[np.int64]]:
     bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
     depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
     for field, wrong in (("arm", arms.of_row < 0), ("depth", np.isnan(depths))):
-        for row in map(int, np.flatnonzero(wrong & (field in hits.cells))):
-            hits.add(row, field, f"{field} must not be missing", "fill it", "none")
+        if field in hits.cells:
+            hits.check(wrong, field, f"{field} must not be missing", "fill it")
     return arms, np.nan_to_num(depths).astype(np.int64)
 
 

@@ -124,8 +124,6 @@ MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
 MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
-_READERS = dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods"), "read_excel")  # of pandas
-_READERS[".feather"] = "read_feather"
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
@@ -313,30 +311,40 @@ def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
     return next((file for search in searches if (file := search(folder, limits)) is not None), None)
 
 
-def _form(first: object, ending: str, purpose: Literal["corpus", "cases"]) -> Format | None:
-    """First entry that reads files of an ending for a purpose and recognises this one's content."""
-    forms = (
-        form
-        for form in FORMATS.values()
-        if ending in form.endings and getattr(form, purpose) is not None
-    )
-    return next((form for form in forms if form.matches(first)), None)
+def _read(
+    path: Path, limits: Limits, purpose: Literal["corpus", "cases"]
+) -> tuple[Format, Any, str]:
+    """Form of a file, what its reader takes, and the name that its first line states, or ''.
 
-
-def _format_endings(endings: tuple[str, ...], purpose: Literal["corpus", "cases"]) -> str:
-    """What messages name as the marks of files of some endings."""
-    forms = (
-        form
-        for form in FORMATS.values()
-        if set(form.endings) & set(endings) and getattr(form, purpose)
-    )
-    return _or(form.mark for form in forms if form.mark)
-
-
-def _or(names: Iterable[str]) -> str:
-    """Names with commas, the last after or; of none that they are of some known form."""
-    *most, last = [*names] or ["the keys of a known form"]
-    return f"{', '.join(most)} or {last}" if most else last
+    Raises:
+      InputError: no form reads such a file for the purpose.
+    """
+    ending, name = path.suffix.lower(), ""
+    probe: Any = path.name
+    content: Any = path.name
+    if ending in _LINES:
+        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+        first = next(lines)
+        if purpose == "corpus" and first.record.keys() == {"corpus"}:
+            name, first = str(first.record["corpus"]), next(lines, first)
+        content, probe = chain([first], lines), first.record
+    elif ending in _JSON:
+        content = probe = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
+    forms = [form for form in FORMATS.values() if getattr(form, purpose) is not None]
+    form = next((form for form in forms if ending in form.endings and form.matches(probe)), None)
+    if form is not None:
+        return form, content, name
+    marks = [form.mark for form in forms if form.mark and ending in form.endings]
+    rule = f"a record must have {', '.join(marks) or 'the keys of a known form'}"
+    value = shown_value(", ".join(probe) if isinstance(probe, dict) else probe)
+    if ending not in (*_LINES, *_JSON):
+        endings = dict.fromkeys(ending for form in forms for ending in form.endings)
+        files = [form.cases_file or form.pattern for form in FORMATS.values()]
+        known = {"corpus": "a folder", "cases": f"a folder with {', '.join(filter(None, files))}"}
+        endings |= dict.fromkeys(tables.ENDINGS)
+        rule = f"{purpose} must be {known[purpose]}, a DataFrame, or a file {', '.join(endings)}"
+        value = value if path.exists() else "a path that does not exist"
+    raise input_error(Where(str(path)), rule, "check the path, or save it in a known form", value)
 
 
 def _document_endings() -> tuple[str, ...]:
@@ -411,15 +419,8 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     if not is_unicode(source):
         rule = "a document's name must be Unicode, since its chunks bear it"
         raise input_error(Where(str(path)), rule, "rename the file", shown_value(source))
-    form = _form(source, path.suffix.lower(), "corpus")
-    if form is None or form.corpus is None:
-        rule = (
-            "a corpus must be a folder or a file "
-            f"{', '.join((*_document_endings(), *_LINES, *_JSON))}"
-        )
-        value = shown_value(path.name) if path.exists() else "a path that does not exist"
-        raise input_error(Where(str(path)), rule, "check the path", value)
-    return form.corpus(source, path, limits)
+    form = _read(path, limits, "corpus")[0]
+    return () if form.corpus is None else form.corpus(source, path, limits)
 
 
 def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
@@ -433,38 +434,11 @@ def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
 
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
-    ending = path.suffix.lower()
-    if ending in _LINES:
-        return _read_corpus(path, name, limits)
-    if ending not in _JSON:
+    if path.suffix.lower() not in (*_LINES, *_JSON):
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
-    document = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    form = _form(document, ending, "corpus")
-    if form is None or form.corpus is None:
-        rule = f"a .json corpus must be {_format_endings(_JSON, 'corpus')}"
-        raise input_error(
-            Where(str(path)), rule, "write JSON lines to a .jsonl file", shown_value(document)
-        )
-    return _unique_chunks(name, form.corpus(document, path, limits), str(path))
-
-
-def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
-    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-    return _corpus_of_lines(lines, name, path, limits)
-
-
-def _corpus_of_lines(lines: Iterator[JsonLine], name: str, path: Path, limits: Limits) -> Corpus:
-    first = next(lines, None)
-    if first is not None and first.record.keys() == {"corpus"}:
-        name = str(first.record["corpus"])
-        first = next(lines, None)
-    if first is None:
-        return _unique_chunks(name, (), str(path))
-    form = _form(first.record, path.suffix.lower(), "corpus")
-    if form is None or form.corpus is None:
-        rule = f"a record must have {_format_endings(_LINES, 'corpus')}"
-        raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
-    return _unique_chunks(name, form.corpus(chain([first], lines), path, limits), str(path))
+    form, content, stated = _read(path, limits, "corpus")
+    placed = () if form.corpus is None else form.corpus(content, path, limits)
+    return _unique_chunks(stated or name, placed, str(path))
 
 
 def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
@@ -499,17 +473,16 @@ def _chunk_record(chunk: Chunk) -> dict[str, Any]:
 def _check_lengths(chunk: Chunk, where: Where) -> None:
     """Stop at names no index, message or log could hold, and at more than a chunk can be about."""
     names = (chunk.chunk_id, chunk.source, chunk.page_label or "", *chunk.entities, *chunk.tags)
-    sizes = {
-        "an id, a source, a label, an entity and a tag's name": (max(map(len, names)), MAX_NAME),
-        "the headings above a chunk": (len(chunk.section_path), MAX_SECTION),
-        "a tag": (max(map(len, chunk.tags.values()), default=0), MAX_TAG),
-    }
-    counts = {"entities": (len(chunk.entities), MAX_ENTITIES), "tags": (len(chunk.tags), MAX_TAGS)}
-    rules = {f"{what} must have at most {{}} characters": of for what, of in sizes.items()}
-    rules |= {f"a chunk must have at most {{}} {what}": of for what, of in counts.items()}
-    for rule, (size, most) in rules.items():
+    for what, size, most in (
+        ("a name", max(map(len, names)), MAX_NAME),
+        ("the headings", len(chunk.section_path), MAX_SECTION),
+        ("a tag", max(map(len, chunk.tags.values()), default=0), MAX_TAG),
+        ("the list of entities", len(chunk.entities), MAX_ENTITIES),
+        ("the list of tags", len(chunk.tags), MAX_TAGS),
+    ):
         if size > most:
-            raise input_error(where, rule.format(most), "shorten it", str(size))
+            rule = f"{what} of a chunk must be at most {most} long"
+            raise input_error(where, rule, "shorten it", str(size))
 
 
 def _unique_chunks(
@@ -634,7 +607,6 @@ def load_cases(
             remedy=CASES_ENCODING_REMEDY,
         )
         return with_earlier_turns(_table_cases(table, columns), turns)
-    _check_text_table(place)
     _check_no_encoding(encoding, str(place))
     follow = not is_folder(place) or follow_links
     limits = Limits(
@@ -661,12 +633,22 @@ def _line_cases(
     lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
 ) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form."""
-    every, faults = list(lines), Faults("cases")
+    faults = Faults("cases")
+    every = [_with_query(line, faults) for line in lines]
     keys = dict.fromkeys(key for line in every for key in line.record)
     required = ("id", "query", "expect_status")
     places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
     named = tables.named_lines(every, places)
     return _own_cases(named, name, places, None, columns, faults)
+
+
+def _with_query(line: JsonLine, faults: Faults) -> JsonLine:
+    """A line whose `question` is its query."""
+    if "question" in line.record and "query" in line.record:
+        rule = "a case must have query or question"
+        faults.add(line.where, rule, "take one away", "both")
+    record = {"query" if key == "question" else key: value for key, value in line.record.items()}
+    return line._replace(record=record)
 
 
 def _own_cases(
@@ -717,47 +699,22 @@ def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
         raise input_error(Where(str(place)), rule, "leave columns out, or check the path", value)
 
 
-def _check_text_table(place: Path) -> None:
-    """Stop at labels in a workbook or other table that is not text, and say how to read them."""
-    reader = _READERS.get(place.suffix.lower())
-    if reader and place.is_file():
-        rule = "labels are read from CSV, TSV, JSON lines or a DataFrame"
-        remedy = f"save it as CSV, or pass pd.{reader}(path)"
-        raise input_error(Where(str(place)), rule, remedy, f"a file {place.suffix.lower()}")
-
-
 def _cases_of(
     place: Path, limits: Limits, columns: Mapping[str, str] | None
 ) -> tuple[Case, ...]:
     """Cases of a file of JSON or lines of it, or of a folder."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
-    of_folder = [form for form in FORMATS.values() if file and form.cases_file == file.name]
+    readers = [
+        form.cases_folder for form in FORMATS.values() if file and form.cases_file == file.name
+    ]
     path = place if file is None else file
-    ending = path.suffix.lower()
-    placed: PlacedCases
-    if of_folder and of_folder[0].cases_folder is not None:
-        placed = of_folder[0].cases_folder(place, limits)
-    elif ending in _LINES:
-        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-        first = next(lines)
-        form = _form(first.record, ending, "cases")
-        lines = chain([first], lines)
-        if form is FORMATS["cases"]:
-            return _line_cases(lines, str(path), columns)
-        if form is None or form.cases is None:
-            rule = f"a record must have {_format_endings(_LINES, 'cases')}"
-            value = shown_value(", ".join(first.record))
-            raise input_error(first.where, rule, "add the field", value)
-        placed = form.cases(lines, path, limits)
-    elif ending in _JSON:
-        placed = _cases_from_json(path, limits)
+    if readers and readers[0] is not None:
+        placed = readers[0](place, limits)
     else:
-        fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
-        known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
-        endings = ", ".join((*_LINES, *_JSON, *tables.ENDINGS))
-        rule = f"cases must be a file {endings}, a DataFrame, or a folder with {known}"
-        value = shown_value(path.name) if path.exists() else "a path that does not exist"
-        raise input_error(Where(str(path)), rule, "check the path", value)
+        form, content, _ = _read(path, limits, "cases")
+        if form is FORMATS["cases"]:
+            return _line_cases(content, str(path), columns)
+        placed = () if form.cases is None else form.cases(content, path, limits)
     _check_no_columns(columns, place)
     return labelled_set(placed, str(place))
 
@@ -781,21 +738,6 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
         warnings.simplefilter("ignore")
         _line_cases(lines, str(path), None)
     write_lines(records, Path(path))
-
-
-def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
-    document = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    form = _form(document, path.suffix.lower(), "cases")
-    if form is None or form.cases is None:
-        rule = f"JSON cases must be {_format_endings(_JSON, 'cases')}"
-        remedy = "write other cases to a .jsonl file, an object a line"
-        if isinstance(document, list):
-            remedy = (
-                'pandas.read_json(path).to_json("cases.jsonl", orient="records", lines=True) '
-                "writes JSON lines"
-            )
-        raise input_error(Where(str(path)), rule, remedy, shown_value(document))
-    return form.cases(document, path, limits)
 
 
 # First the fixed names in a folder are looked for in this order, then by search; a file's first

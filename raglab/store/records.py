@@ -60,13 +60,17 @@ class Faults:
         if value is not None and len(kind.values) < _VALUES_SHOWN:
             kind.values.setdefault(value)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._kinds)
+
     def stop(self) -> None:
         """Stop if there are any.
 
         Raises:
           InputError: the first whole, further kinds by place, rule and value; all are counted.
         """
-        if not self._kinds:
+        if not self:
             return
         first, *others = (
             str(
@@ -221,10 +225,13 @@ class DocumentRecord(Fields):
 
 
 CASE_FIELDS = tuple(name for name in Case._fields if name not in {"id", "extra"})
-LINE_NAMES = {name: name for name in ("id", *CASE_FIELDS)} | {"question": "query"}
-CASE_NAMES = LINE_NAMES | {"case_id": "id", "label": "expect_status"}
+LINE_NAMES = {name: name for name in ("id", *CASE_FIELDS)}  # of a case as a line of JSON
+CASE_NAMES = LINE_NAMES | {"case_id": "id", "question": "query", "label": "expect_status"}
 CHUNK_NAMES = {name: name for name in ChunkRecord.model_fields if name != "title"}
 CHUNK_NAMES |= {"chunk_id": "id", "hit_id": "id"}
+
+
+_MISSING = ("must not be missing", "fill it, or drop the row", "none")
 
 
 def read_record(
@@ -241,9 +248,11 @@ def read_record(
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             field = ".".join(map(str, detail["loc"]))
-            rule, remedy, value = _broken_rule(detail, model, line.record)
             where = line.where
+            rule, remedy, value = _broken_rule(detail, model, line.record)
             if heads is not None:
+                if detail["type"] == "missing":
+                    rule, remedy, value = _MISSING
                 column = heads.get(str(detail["loc"][0]), detail["loc"][-1])
                 where = Where(f"{where.file}, column {column}")
             faults.add(where, f"{field} {rule}", remedy, value)
@@ -261,7 +270,7 @@ def _broken_rule(
         return "is no field of it", "put further facts under tags", shown_value(detail["input"])
     remedy = model.model_fields[field].description or "correct it, or leave it out"
     if detail["input"] is None:
-        return "must not be missing", "fill it, or drop the row", "none"
+        return _MISSING
     rule = re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, "))
     return rule, remedy, shown_value(detail["input"])
 

@@ -70,6 +70,7 @@ class Table(NamedTuple):
 
     name: in messages. size: rows. columns: a value a row, by head. labels, label: what rows are
     called beside their positions, which count from 0: the index of a frame, the lines of a file.
+    left_out: levels of an index that are not read.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Table(NamedTuple):
     columns: Mapping[str, Sequence[Any]]
     labels: Sequence[Any] = ()
     label: str = "index"
+    left_out: Sequence[str] = ()
 
     def where(self, row: int, column: str = "") -> Where:
         """Place of a row or cell."""
@@ -160,11 +162,15 @@ def _frame_table(
     check_heads(heads, where)
     columns = {head: _frame_cells(frame.iloc[:, place]) for place, head in enumerate(heads)}
     held = {names.get(head) for head in (*heads, *mapped)}
+    left_out = []
     for level, head in enumerate(frame.index.names):
+        cells = frame.index.get_level_values(level)
         is_free = head in names and names[head] not in held
         if (is_free or head in mapped.values()) and head not in columns:
-            columns[str(head)] = _frame_cells(pd.Series(frame.index.get_level_values(level)))
-    return Table(name, len(frame), columns, frame.index)
+            columns[str(head)] = _frame_cells(pd.Series(cells))
+        elif head is not None or isinstance(cells[0], str):
+            left_out.append(f"the index {shown_value(head)}")
+    return Table(name, len(frame), columns, frame.index, left_out=left_out)
 
 
 def _frame_cells(series: pd.Series[Any]) -> list[Any]:
@@ -333,10 +339,12 @@ def read_cells(
             except ValueError as error:
                 where = table.where(row, head)
                 faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
+                cells.append(None)
     empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
     texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]
+    left_out = [*table.left_out, *(_named([head]) for head in places.left_out)]
     notes = {
-        "left out": places.left_out and _named(places.left_out),
+        "left out": _listed(left_out),
         "without a value": empty and _named(empty),
         "cells such as nan or None read as missing": _listed(texts),
     }
