@@ -45,7 +45,7 @@ from raglab.policy_parts.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.store import loaders
 from raglab.store.files import InputError, JsonLine
 from raglab.store.loaders import FORMATS, Format
-from raglab.store.record_fields import required_text
+from raglab.store.records import required_text
 from raglab.values import Case, Chunk, Status
 
 Array = NDArray[np.float64]

@@ -36,8 +36,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -314,35 +313,22 @@ def beir_cases(
             continue
         extra = {SOURCE_GRADES: grades} if set(grades.values()) != {1} else {}
         sources = tuple(grades)
-        case = Case(
-            query.name,
-            query.text,
-            "ok",
-            expect_sources_any=sources,
-            split=judgement.split,
-            extra=extra,
-        )
+        case = Case(query.name, query.text, "ok", (), sources, split=judgement.split, extra=extra)
         cases.append((where._replace(id=query.name), case))
     n_pairs = sum(len(query.documents) for query in judged.values())
+    unjudged, name = texts - judged.keys(), str(folder)
+    lacking = {"no relevant document": without, "no text in queries.jsonl": absent}
     notes = {
-        f"judged queries have no relevant document and are no cases: {_named(without)}": len(
-            without
-        ),
-        f"judged queries have no text in queries.jsonl and are no cases: {_named(absent)}": len(
-            absent
-        ),
+        f"judged queries have {what} and are no cases, first {shown_value(names[0])}": len(names)
+        for what, names in lacking.items()
+        if names
     }
-    _warn_of_counts(str(folder), notes, len(judged))
-    unjudged = {"queries stand in no file of qrels and are no cases": len(texts - judged.keys())}
-    _warn_of_counts(str(folder), unjudged, len(texts))
+    _warn_of_counts(name, notes, len(judged))
     _warn_of_counts(
-        str(folder), {"judgements repeat an earlier one": n_rows - n_pairs}, n_rows
+        name, {"queries stand in no file of qrels and are no cases": len(unjudged)}, len(texts)
     )
+    _warn_of_counts(name, {"judgements repeat an earlier one": n_rows - n_pairs}, n_rows)
     yield from cases
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(map(shown_value, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
 
 
 def query_split(query_id: str, qrels_name: str) -> str:
@@ -672,6 +658,20 @@ def is_clinc(document: object) -> bool:
     return isinstance(document, dict) and bool(document) and document.keys() <= _CLINC_SPLITS.keys()
 
 
+class _Clinc(Fields):
+    """Pairs of query and intent by part."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[Annotated[list[Text], Field(min_length=2, max_length=2)]]]
+
+
+class _Domains(Fields):
+    """Intents by domain."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[Text]]
+
+
 def clinc_cases(
     document: Record, path: Path, max_file_bytes: int, *, follow_links: bool = False
 ) -> Iterator[tuple[Where, Case]]:
@@ -680,39 +680,29 @@ def clinc_cases(
     No expected sources.
 
     intent: the label. extra: the intent's domain, where `domains.json` stands beside the file.
+
+    Raises:
+      InputError: items break a rule, all at once.
     """
-    domains = _domains(path.with_name("domains.json"), max_file_bytes, follow_links=follow_links)
-    faults, placed = Faults("items"), []
-    for part, items in document.items():
-        for n, item in enumerate(items if isinstance(items, list) else [items]):
-            where = Where(str(path), id=f"{part}-{n}")
-            if not _is_text_list(item) or len(item) != len(("query", "intent")):
-                rule = "an item must be a pair of strings, query and intent"
-                faults.add(where, rule, "write [[query, intent], …]", shown_value(item))
-                continue
-            query, intent = item
+    faults, beside = Faults("items"), path.with_name("domains.json")
+    pairs = read_record(JsonLine(Where(str(path)), document), _Clinc, faults)
+    table = {}
+    if beside.exists():
+        table = read_json(beside, max_file_bytes, follow_links=follow_links)
+    by_domain = read_record(JsonLine(Where(str(beside)), table), _Domains, faults)
+    stated = {} if by_domain is None else by_domain.model_extra or {}
+    domains = {intent: domain for domain, intents in stated.items() for intent in intents}
+    placed = []
+    for part, items in (pairs.model_extra or {} if pairs is not None else {}).items():
+        for n, (query, intent) in enumerate(items):
+            where, name = Where(str(path), id=f"{part}-{n}"), f"{part}-{n}"
             status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
             if domains and status == "ok" and intent not in domains:
                 rule = "every intent must be in domains.json"
                 faults.add(where, rule, "add it or remove domains.json", shown_value(intent))
             extra = {"domain": domains[intent]} if intent in domains else {}
-            name, split = f"{part}-{n}", _CLINC_SPLITS[part]
+            split = _CLINC_SPLITS[part]
             case = Case(name, query, status, intent=intent, split=split, extra=extra)
             placed.append((where, case))
     faults.stop()
     yield from placed
-
-
-def _domains(path: Path, max_file_bytes: int, *, follow_links: bool) -> dict[str, str]:
-    if not path.exists():
-        return {}
-    table = read_json(path, max_file_bytes, follow_links=follow_links)
-    if not isinstance(table, dict) or not all(map(_is_text_list, table.values())):
-        rule = "domains must be an object of lists of strings"
-        value = shown_value(table)
-        raise input_error(Where(str(path)), rule, "write {domain: [intent, …]}", value)
-    return {intent: domain for domain, intents in table.items() for intent in intents}
-
-
-def _is_text_list(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)

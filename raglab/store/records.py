@@ -247,7 +247,7 @@ def read_record(
         return model.model_validate(line.record)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            field = ".".join(map(str, detail["loc"]))
+            field = ".".join(map(str, detail["loc"])) or "the record"
             where = line.where
             rule, remedy, value = _broken_rule(detail, model, line.record)
             if heads is not None:
@@ -263,12 +263,13 @@ def _broken_rule(
     detail: Mapping[str, Any], model: type[BaseModel], record: Mapping[str, Any]
 ) -> tuple[str, str, str]:
     """Rule, remedy and value of what pydantic says of a field."""
-    field = str(detail["loc"][0])
+    field = str(detail["loc"][0]) if detail["loc"] else ""
     if detail["type"] == "missing":
         return "is required", f"add {field}", shown_value(f"only {', '.join(map(str, record))}")
     if detail["type"] == "extra_forbidden":
-        return "is no field of it", "put further facts under tags", shown_value(detail["input"])
-    remedy = model.model_fields[field].description or "correct it, or leave it out"
+        return "is no field of it", "take it out, or put it under tags", shown_value(detail["input"])
+    info = model.model_fields.get(field)
+    remedy = (info and info.description) or "correct it, or leave it out"
     if detail["input"] is None:
         return _MISSING
     rule = re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, "))
@@ -389,6 +390,19 @@ def hash_cases(cases: Iterable[Case]) -> str:
         fields = {**case._asdict(), "extra": dict(case.extra)}
         digest.update(canonical_text(fields, Where("cases", id=case.id)).encode() + b"\n")
     return digest.hexdigest()
+
+
+def required_text(record: Mapping[str, Any], key: str, where: Where) -> str:
+    """Text of a field of a record without a model.
+
+    Raises:
+      InputError: there is none.
+    """
+    value = record.get(key)
+    if not isinstance(value, str) or not value.strip():
+        rule = f"{key} must be a text that is not blank"
+        raise input_error(where, rule, f"fill {key}", shown_value(value))
+    return value
 
 
 def flat_name(name: str) -> str:
