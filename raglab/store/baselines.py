@@ -229,9 +229,7 @@ class Baseline:
         """
         where, faults = Where(str(path)), Faults("values")
         record = read_json(Path(path), MAX_FILE_BYTES)
-        stated = read_record(JsonLine(where, record), _FileFields, faults)
-        faults.stop()
-        assert stated is not None
+        stated = faults.checked(read_record(JsonLine(where, record), _FileFields, faults))
         known = (SOURCES, MIXED, *BASES)
         if stated.basis not in known:
             rule = f"basis must be one of {', '.join(known)}"
@@ -332,7 +330,11 @@ def _check_agreement(baseline: Baseline, stated: _FileFields, where: Where) -> N
     few = max(baseline.status_only, baseline.missing_answers) <= n
     for holds, rule, value in (
         (not wrong, "cost must be that of the matrix", wrong[:1]),
-        (stated.cases_hash == baseline.cases_hash, "cases_hash must be that of the cases", "another"),
+        (
+            stated.cases_hash == baseline.cases_hash,
+            "cases_hash must be that of the cases",
+            "another",
+        ),
         (not odd, "measures must be those of the cases", odd[:1]),
         (few, "status_only and missing_answers must count some of the cases", f"more than {n}"),
     ):

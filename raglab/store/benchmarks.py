@@ -44,6 +44,7 @@ from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.csv_tables import table_text
+from raglab.store.document_files import Limits
 from raglab.store.files import JsonLine, Where, input_error, json_lines, read_json, shown_value
 from raglab.store.folders import check_link
 from raglab.store.records import Faults, Fields, FilledText, Text, flat_name, read_record
@@ -118,7 +119,7 @@ def _paragraphs(document: Record, file: str) -> list[_Place]:
     ]
 
 
-def squad_chunks(document: Record, file: str) -> Iterator[Chunk]:
+def squad_chunks(document: Record, file: str) -> Iterator[tuple[Where, Chunk]]:
     """One chunk a paragraph.
 
     Source = article's title, page = number of the paragraph from 1, tag domain = title.
@@ -134,7 +135,8 @@ def squad_chunks(document: Record, file: str) -> Iterator[Chunk]:
     for article, number, paragraph, where in paragraphs:
         if paragraph.context.strip():
             name, tags = f"{article}#{number}-{number}", {"domain": article}
-            chunks.append(Chunk(name, paragraph.context, article, number, tags=tags))
+            chunk = Chunk(name, paragraph.context, article, number, tags=tags)
+            chunks.append((where._replace(id=name), chunk))
         elif all(question.get("is_impossible") is True for question in paragraph.qas):
             blank += 1
         else:
@@ -269,9 +271,7 @@ class _JudgedQuery(NamedTuple):
     where: Where
 
 
-def beir_cases(
-    folder: Path, max_line_bytes: int, max_file_bytes: int, *, follow_links: bool = False
-) -> Iterator[tuple[Where, Case]]:
+def beir_cases(folder: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
     """One case a judged query, in the order of queries.jsonl.
 
     `ok`, any of its relevant documents will do.
@@ -287,9 +287,10 @@ def beir_cases(
       UserWarning: queries were judged and have no relevant document, or no text, or stand in no
         file of qrels; judgements are repeated. It counts them.
     """
-    judged, n_rows = _judged_queries(folder, max_file_bytes, follow_links=follow_links)
+    judged, n_rows = _judged_queries(folder, limits)
     faults = Faults("queries")
-    lines = json_lines(folder / "queries.jsonl", max_line_bytes, follow_links=follow_links)
+    path = folder / "queries.jsonl"
+    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
     read = ((line.where, read_record(line, _BeirText, faults)) for line in lines)
     queries = [(where, query) for where, query in read if query is not None]
     faults.stop()
@@ -344,26 +345,26 @@ def query_split(query_id: str, qrels_name: str) -> str:
     return "tune" if share < _TUNE_SHARE else "certify"
 
 
-def _judged_queries(
-    folder: Path, max_file_bytes: int, *, follow_links: bool
-) -> tuple[dict[str, _JudgedQuery], int]:
+def _judged_queries(folder: Path, limits: Limits) -> tuple[dict[str, _JudgedQuery], int]:
     """Judged queries by id, and how many rows judge them.
 
     Rows are query, document, score as BEIR writes them, or TREC's query, round, document, score.
     """
-    below = check_link(folder / "qrels", follow_links=follow_links)
+    below = check_link(folder / "qrels", follow_links=limits.follow_links)
     files = sorted(below.glob("*.tsv"))
     if not files:
         rule = "a BEIR folder must have qrels/*.tsv"
         names = sorted(path.name for path in below.iterdir()) if below.is_dir() else []
-        value = f"only {shown_value(', '.join(names))}" if names else "none"
+        value = shown_value(", ".join(names)) if names else "none"
         remedy = "name the judgements qrels/train.tsv or qrels/test.tsv"
         raise input_error(Where(str(folder)), rule, remedy, value)
     judged: dict[str, _JudgedQuery] = {}
     faults, n_rows = Faults("rows"), 0
     for path in files:
-        text = table_text(path, max_file_bytes, follow_links=follow_links)
-        lines = [(n, cells) for n, line in enumerate(text.split("\n"), 1) if (cells := line.split())]
+        text = table_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
+        lines = [
+            (n, cells) for n, line in enumerate(text.split("\n"), 1) if (cells := line.split())
+        ]
         first = lines[0][1]
         rows = lines[first[0].casefold() in _HEADS and not first[-1].isdecimal() :]
         n_rows += len(rows)
@@ -430,9 +431,7 @@ class _Task(_Passages):
     conversation_id: FilledText
     input: list[_Turn]
     answerability: Annotated[
-        list[
-            Literal["ANSWERABLE", "PARTIAL", "UNANSWERABLE", "UNDERSPECIFIED", "CONVERSATIONAL"]
-        ],
+        list[Literal["ANSWERABLE", "PARTIAL", "UNANSWERABLE", "UNDERSPECIFIED", "CONVERSATIONAL"]],
         Field(min_length=1, max_length=1, description="correct the label or remove the task"),
     ]
 
@@ -442,25 +441,19 @@ def is_mtrag(record: Record) -> bool:
     return record.keys() >= _KEYS
 
 
-def mtrag_file(folder: Path, max_line_bytes: int, *, follow_links: bool = False) -> Path | None:
+def mtrag_file(folder: Path, limits: Limits) -> Path | None:
     """The one file `reference*.jsonl` of a folder whose first line is a task.
 
     None where there is none.
     """
-    files = sorted(folder.glob("reference*.jsonl"))
-    heads = (
-        (path, next(json_lines(path, max_line_bytes, follow_links=follow_links))) for path in files
-    )
-    task_files = [path for path, head in heads if is_mtrag(head.record)]
-    if len(task_files) > 1:
-        value = shown_value(", ".join(path.name for path in task_files))
-        raise input_error(
-            Where(str(folder)),
-            "a folder must hold one file of tasks",
-            "give the path of one",
-            value,
-        )
-    return task_files[0] if task_files else None
+    files = []
+    for path in sorted(folder.glob("reference*.jsonl")):
+        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+        files += [path] if is_mtrag(next(lines).record) else []
+    if len(files) > 1:
+        rule, value = "a folder must hold one file of tasks", ", ".join(map(str, files))
+        raise input_error(Where(str(folder)), rule, "give the path of one", shown_value(value))
+    return files[0] if files else None
 
 
 def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
@@ -516,8 +509,9 @@ def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
         task = read_record(line, _Task, faults)
         if task is None:
             continue
-        where, filled = line.where._replace(id=task.task_id), any(
-            passage.text.strip() for passage in task.contexts
+        where, filled = (
+            line.where._replace(id=task.task_id),
+            any(passage.text.strip() for passage in task.contexts),
         )
         if not task.input or task.input[-1].speaker != "user":
             value = shown_value(task.input[-1].speaker) if task.input else "no turn"
@@ -672,9 +666,7 @@ class _Domains(Fields):
     __pydantic_extra__: dict[str, list[Text]]
 
 
-def clinc_cases(
-    document: Record, path: Path, max_file_bytes: int, *, follow_links: bool = False
-) -> Iterator[tuple[Where, Case]]:
+def clinc_cases(document: Record, path: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
     """One case a query, id `part-n` with n from 0: `refuse` where the label is `oos`, else `ok`.
 
     No expected sources.
@@ -688,7 +680,7 @@ def clinc_cases(
     pairs = read_record(JsonLine(Where(str(path)), document), _Clinc, faults)
     table = {}
     if beside.exists():
-        table = read_json(beside, max_file_bytes, follow_links=follow_links)
+        table = read_json(beside, limits.max_file_bytes, follow_links=limits.follow_links)
     by_domain = read_record(JsonLine(Where(str(beside)), table), _Domains, faults)
     stated = {} if by_domain is None else by_domain.model_extra or {}
     domains = {intent: domain for domain, intents in stated.items() for intent in intents}

@@ -173,7 +173,9 @@ def _counts(counter: Counter[str]) -> str:
         f"{name} ({count:,} case{'' if count == 1 else 's'})"
         for name, count in [*counter.items()][:_NAMES_SHOWN]
     )
-    return shown + (f" and {len(counter) - _NAMES_SHOWN} more" if len(counter) > _NAMES_SHOWN else "")
+    return shown + (
+        f" and {len(counter) - _NAMES_SHOWN} more" if len(counter) > _NAMES_SHOWN else ""
+    )
 
 
 def _outside_sources(cases: Sequence[Case]) -> Iterator[str]:

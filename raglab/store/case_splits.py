@@ -168,14 +168,15 @@ def _check(cases: object, shares: Mapping[str, Any], near: Any, seed: Any) -> No
       ValueError: all else.
     """
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
-        msg = f"cases must be a list of raglab.Case, got {type(cases).__name__}; see load_cases."
+        value, remedy = type(cases).__name__, "see raglab.load_cases, and trace.loaded() of shards"
+        msg = f"cases must be a list of raglab.Case, got a {value}; {remedy}."
         raise TypeError(msg)
     n_dealt = sum(case.split is not None for case in cases)
-    sizes = [*shares.values()]
+    sizes: list[Any] = [*shares.values()]
     for rule, holds, value in (
         ("cases to split must be at least one", len(cases) > 0, "none"),
         ("cases must have no split yet", not n_dealt, f"{n_dealt:,} of {len(cases):,} with one"),
-        ("shares must be numbers in [0, 1]", all(map(_is_share, sizes)), sizes),
+        ("shares must be numbers in [0, 1]", all(map(_is_share, sizes)), str(sizes)),
         ("near, a Jaccard index, must be in (0, 1]", _is_share(near) and near > 0, repr(near)),
         ("seed must be a whole number from 0", _is_whole(seed), repr(seed)),
     ):

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -48,14 +47,6 @@ def name_text(cell: Any) -> Any:  # noqa: ANN401 - any cell
     whole = cell if isinstance(cell, str) else whole_number(cell)
     is_whole = type(whole) is int and abs(whole) < LARGEST
     return str(whole) if isinstance(whole, UUID) or is_whole else cell
-
-
-def number(cell: Any) -> Any:  # noqa: ANN401 - any cell
-    """Float of a decimal number."""
-    try:
-        return float(cell) if isinstance(cell, Decimal) else cell
-    except ValueError:  # a signalling NaN
-        return cell
 
 
 def listed(cell: Any) -> Any:  # noqa: ANN401 - any cell
@@ -147,10 +138,7 @@ def is_missing(value: object) -> bool:
     """Whether a value is None, NaN or NA."""
     import pandas as pd
 
-    try:
-        return pd.isna(value) is True  # type: ignore[call-overload]
-    except ArithmeticError:  # a signalling NaN of `decimal`
-        return False
+    return pd.isna(value) is True  # type: ignore[call-overload]
 
 
 def group_texts(cell: Any) -> Any:  # noqa: ANN401 - any cell

@@ -87,39 +87,28 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
       InputError: the file is no CSV, a line stands above its heads, a row has not as many cells as
         there are heads, or there is no row.
     """
-    file = str(path)
+    where = Where(str(path))
     delimiter, skipped = _dialect(text, path)
-    body = text.split("\n", 1)[1] if skipped else text
-    reader = csv.reader(StringIO(body), delimiter=delimiter, strict=True)
-    with _reading(reader, file):
-        filled = (
-            CsvRecord(reader.line_num + skipped, cells)
-            for cells in reader
-            if not "".join(cells).isspace() and any(cells)
-        )
-        records = list(islice(filled, MAX_TABLE_ROWS + 2))
+    with _reading(csv.reader(StringIO(text), delimiter=delimiter, strict=True), path) as reader:
+        filled = (CsvRecord(reader.line_num, row) for row in reader if any(map(str.strip, row)))
+        records = list(islice(filled, skipped, MAX_TABLE_ROWS + skipped + 2))
     if not 2 <= len(records) <= MAX_TABLE_ROWS + 1:
         rule = f"a table must have heads and a row, and at most {MAX_TABLE_ROWS:,} rows"
-        value = ("none", "heads alone")[len(records)] if len(records) < 2 else "more"
-        raise input_error(Where(file), rule, "add rows, split it, or take it away", value)
+        raise input_error(where, rule, "add rows, or split it", f"{len(records):,} records")
     (line, heads), *rows = records
-    size, width = sum(map(len, heads)) + len(heads), len(heads)
+    where, size = where._replace(line=line), len("".join(heads))
     if size > MAX_HEADS:  # every table of a document repeats them
         rule = f"the heads of a table must be at most {MAX_HEADS} characters"
-        raise input_error(Where(file, line), rule, "shorten them, or split the table", str(size))
-    is_title = width > 1 and heads[0].strip() and not "".join(heads[1:]).strip()
-    if (is_title or width == 1) and sum(map(bool, map(str.strip, rows[0].cells))) > 1:
+        raise input_error(where, rule, "shorten them, or split the table", str(size))
+    if not any(map(str.strip, heads[1:])) and heads[0].strip() and "".join(rows[0].cells[1:]):
         rule = "a table must begin with its heads"
-        raise input_error(Where(file, line), rule, "delete the lines above", shown_value(heads[0]))
-    ragged = [row for row in rows if len(row.cells) != width]
+        raise input_error(where, rule, "delete the lines above", shown_value(heads[0]))
+    ragged = [row for row in rows if len(row.cells) != len(heads)]
     if ragged:
-        line, cells = ragged[0]
-        rule, remedy = (
-            "a row must have as many cells as there are heads",
-            "quote a cell that holds the delimiter",
-        )
-        value = f"{len(cells)} instead of {width} ({len(ragged):,} of {len(rows):,} rows)"
-        raise input_error(Where(file, line), rule, remedy, value)
+        rule = f"each of {len(rows):,} rows must have as many cells as there are heads"
+        value = f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them"
+        where = where._replace(line=ragged[0].line)
+        raise input_error(where, rule, "quote a cell that holds the delimiter", value)
     return records
 
 
@@ -150,25 +139,29 @@ def csv_frame(
     heads, *rows = csv_records(text, path)
     # A head that is blank is that of an index which was written with the table; pandas names it so.
     names = [head.strip() or f"Unnamed: {place}" for place, head in enumerate(heads.cells)]
-    check_heads(names, Where(str(path), heads.line))
-    columns, with_commas, with_points = {}, [], []
-    for name, column in zip(names, zip(*(row.cells for row in rows), strict=True), strict=True):
-        cells = [*map(str.strip, column)]
-        if name not in texts and _has_decimal_commas(cells, Where(str(path), heads.line, name)):
+    check_heads(names, where := Where(str(path), heads.line))
+    columns, commas, points = {}, [], []
+    for place, name in enumerate(names):
+        cells = [row.cells[place].strip() for row in rows]
+        if name in texts:
+            columns[name] = _texts(cells)
+            continue
+        if _has_decimal_commas(cells, where._replace(id=name)):
+            commas.append(name)
             cells = [cell.replace(",", ".") for cell in cells]
-            with_commas.append(name)
-        elif name not in texts and _may_be_thousands(cells):
-            with_points.append(name)
-        columns[name] = _texts(cells) if name in texts else _typed(cells)
-    if with_commas and with_points:
+        elif all(
+            map(_POINTED_THOUSANDS.fullmatch, [cell for cell in cells if "." in cell] or [""])
+        ):
+            points.append(name)
+        columns[name] = _typed(cells)
+    if commas and points:
         rule = "points must be decimal where commas are decimal in another column"
-        raise input_error(Where(str(path), heads.line, with_points[0]), rule, _POINTS_REMEDY)
+        raise input_error(where._replace(id=points[0]), rule, _POINTS_REMEDY)
     # where commas part the cells, points are decimal
-    named = with_commas or (with_points if _dialect(text, path)[0] != "," else [])
-    if named:
-        mark = "commas" if with_commas else "points"
-        count = f"in {len(named)} of {len(names)} columns: {shown_value(', '.join(named))}"
-        warn_user(visible(f"{path}: {mark} are read as decimal points {count}."))
+    if named := commas or (points if _dialect(text, path)[0] != "," else []):
+        mark, count = "commas" if commas else "points", f"{len(named)} of {len(names)} columns"
+        shown = shown_value(", ".join(named))
+        warn_user(visible(f"{path}: {mark} are read as decimal points in {count}: {shown}."))
     return pd.DataFrame(columns)
 
 
@@ -230,12 +223,6 @@ def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
     return True
 
 
-def _may_be_thousands(cells: Sequence[str]) -> bool:
-    """Whether every point in a column of numbers may stand between thousands."""
-    points = [cell for cell in cells if "." in cell]
-    return bool(points) and all(map(_POINTED_THOUSANDS.fullmatch, points))
-
-
 def _dialect(text: str, path: Path) -> tuple[str, bool]:
     """Delimiter, and whether a first line states it, which is no record.
 
@@ -247,23 +234,20 @@ def _dialect(text: str, path: Path) -> tuple[str, bool]:
         return (stated[1], True) if stated else ("\t", False)
     scores = []
     for delimiter in _DELIMITERS:
-        reader = csv.reader(StringIO(text.lstrip("\n")), delimiter=delimiter)
-        with _reading(reader, str(path)):
-            width, *widths = [len(cells) for cells in islice(reader, _TRIED_RECORDS) if cells] or [0]
-        titled = width == 1 and len(widths) > 1 and len({*widths}) == 1
-        scores.append((width > 1, titled and widths[0] > 1, {*widths} <= {width}, width))
+        with _reading(csv.reader(StringIO(text.lstrip("\n")), delimiter=delimiter), path) as rows:
+            width, *widths = [len(row) for row in islice(rows, _TRIED_RECORDS) if row] or [0]
+        titled = width == 1 and len(widths) > 1 and len({*widths}) == 1 < widths[0]
+        scores.append((width > 1, titled, {*widths} <= {width}, width))
     return _DELIMITERS[scores.index(max(scores))], False
 
 
 @contextmanager
 # the type of a CSV reader has no public name
-def _reading(reader: Any, file: str) -> Iterator[None]:  # noqa: ANN401
+def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
     """Turn what the reader finds wrong into an InputError."""
     try:
-        yield
+        yield reader
     except csv.Error as error:
-        rule, remedy = (
-            f"a {Path(file).suffix.lower()} file must be valid CSV",
-            "close each quote and double those inside",
-        )
-        raise input_error(Where(file, reader.line_num), rule, remedy, str(error)) from error
+        where, rule = Where(str(path), reader.line_num), f"a {path.suffix} file must be valid CSV"
+        remedy = "close each quote and double those inside"
+        raise input_error(where, rule, remedy, str(error)) from error

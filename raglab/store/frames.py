@@ -32,6 +32,7 @@ from raglab.store.hit_tables import (
     EMPTY,
     MEASURE_OF_SCORE,
     MEASURES,
+    SHARE,
     UNSTATED,
     HitTable,
     Score,
@@ -213,7 +214,13 @@ def trace_from_frame(
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
     trace = frame_trace(
-        frame, columns=columns, score=score, signals=signals, policy=policy, name=name, groups=groups
+        frame,
+        columns=columns,
+        score=score,
+        signals=signals,
+        policy=policy,
+        name=name,
+        groups=groups,
     )
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
     warn_of_short_sources(name, trace)
@@ -326,7 +333,8 @@ def frame_trace(
     rank = hits.numbers("rank", hits.cells.get("rank"), (0, MAX_INTEGER, "count from 0"), int)
     of_signals = []
     for signal, column in user_signals:
-        bounds = (signal.unit.low, signal.unit.high, EMPTY)
+        low, high = signal.unit.low, signal.unit.high
+        bounds = (low, high, SHARE if (low, high) == (0.0, 1.0) else EMPTY)
         of_signals.append(hits.numbers(column, hits.table.columns[column], bounds))
     hits.faults.stop()
     check_clear(cases, _meanings(cases, chunks))
@@ -339,15 +347,15 @@ def frame_trace(
     off = _gates_off(measurements, score)
     laid = _hits_by_distance(rows, measurements, order)
     trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
-    for signal, numbers in zip(user_signals, of_signals, strict=True):
+    for of, numbers in zip(user_signals, of_signals, strict=True):
         values_of = numbers[of_case.first]
-        if signal.signal.stage != "query":
+        if of.signal.stage != "query":
             values_of = np.full(rows.n_cells, np.nan)
             leads = order <= 0  # the first hit, or the one row that says there are none
             values_of[cell[leads]] = numbers[leads]
             values_of = values_of.reshape(shape)
-        trace = with_column(trace, signal.signal, values_of)
-        _warn_of_label(rows, signal.column, numbers)
+        trace = with_column(trace, of.signal, values_of)
+        _warn_of_label(rows, of.column, numbers)
     if score is None and "rank" not in hits.cells and np.isnan(measurements["s_rerank"]).all():
         _warn_of_row_order(rows, [*zip(user_signals, of_signals, strict=True)])
     return trace

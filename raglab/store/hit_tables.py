@@ -44,11 +44,13 @@ UNSTATED: Final = "unstated"
 MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
 _DECLARE = "declare another scale by score=None and signals={…}"
 EMPTY = "leave the cell empty"
+SHARE = "a percentage? divide by 100"
+_NUMBER = "write a number, as 0.92 for 92 %; whether a hit is right goes into expect_sources_any"
 # Range of each measurement, and what numbers beyond it may be.
 MEASURES: Mapping[str, tuple[float, float, str]] = {
     "cosine": (-1.0, 1.0, f'a distance? score="l2"; a percentage? divide by 100; or {_DECLARE}'),
     "l2": (0.0, 4.0, 'square the distance of unit vectors; a cosine? score="cosine"'),
-    "s_rerank": (0.0, 1.0, f"a percentage? divide by 100; a logit? use s_raw; or {_DECLARE}"),
+    "s_rerank": (0.0, 1.0, f"{SHARE}; a logit? use s_raw; or {_DECLARE}"),
     "s_hybrid": (0.0, 1.0, "divide it by its maximum"),
     "s_raw": (-1e308, 1e308, EMPTY),
     "anchor_similarity": (-1.0, 1.0, EMPTY),
@@ -117,9 +119,7 @@ class HitTable(NamedTuple):
     cells: Mapping[str, Sequence[Any]]
     faults: Faults
 
-    def add(
-        self, row: int, field: str, rule: str, remedy: str, value: str | None = None
-    ) -> None:
+    def add(self, row: int, field: str, rule: str, remedy: str, value: str | None = None) -> None:
         """Note a fault of a cell, which is the value unless another is given."""
         head = self.places.heads.get(field, field)
         shown = shown_value(self.table.columns[head][row]) if value is None else value
@@ -133,7 +133,7 @@ class HitTable(NamedTuple):
     def numbered(self, field: str) -> Numbering:
         """Names of a column, numbered."""
         kinds: dict[bool, int] = {}
-        numbers: dict[Any, int] = {}
+        numbers: dict[str, int] = {}
         first: list[int] = []
         of_row = []
         raw = self.table.columns[self.places.heads[field]]
@@ -145,10 +145,9 @@ class HitTable(NamedTuple):
             kinds.setdefault(isinstance(raw[row], str | UUID), row)
             if not isinstance(name, str):
                 self.add(row, field, f"{field} must be a string or integer", "convert the column")
-                name = shown_value(name)
-            if numbers.setdefault(name, len(first)) == len(first):
+            if numbers.setdefault(str(name), len(first)) == len(first):
                 first.append(row)
-            of_row.append(numbers[name])
+            of_row.append(numbers[str(name)])
         if len(kinds) > 1:
             rule = f"{field} must be all strings or all integers"
             self.add(max(kinds.values()), field, rule, "convert the column")
@@ -196,7 +195,7 @@ class HitTable(NamedTuple):
                 numbers[row] = cell
                 continue
             rule = f"{field} must be a number from {low:g} to {high:g}"
-            self.add(row, field, rule, remedy if is_number else "write a number")
+            self.add(row, field, rule, remedy if is_number else _NUMBER)
         return within_range(numbers, low, high, f"{field} of {self.table.name}")
 
     def record(self, row: int, columns: Mapping[str, Sequence[Any]]) -> JsonLine:

@@ -458,9 +458,7 @@ def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
         )
     else:
         blocks = text_blocks(pages)
-    document = DocumentBlocks(
-        tags.get("title", ""), blocks, tags, tuple(record.entities or ())
-    )
+    document = DocumentBlocks(tags.get("title", ""), blocks, tags, tuple(record.entities or ()))
     return document_chunks(record.source, document, where, limits)
 
 
@@ -512,23 +510,21 @@ def _unique_chunks(
 
 def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | None) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
-    faults = Faults()
+    faults, required = Faults(), ("text",)
     places = tables.place_columns(
-        table.name, table.columns, CHUNK_NAMES, columns, faults, required=("text",), near_names={}
+        table.name, table.columns, CHUNK_NAMES, columns, faults, required=required, near_names={}
     )
     faults.stop()
+    placed = []
+    for row, line in enumerate(tables.table_lines(table, places, faults, further_tag), 1):
+        record = {"id": f"c{row}", **line.record} if "id" not in places.heads else {**line.record}
+        tags = {key: record.pop(key) for key in places.further if key in record}
+        if isinstance(record.setdefault("tags", {}), Mapping):
+            record["tags"] = {**record["tags"], **tags}
+        placed.append(read_chunk(line._replace(record=record), faults, places.heads))
     if "id" not in places.heads:
         note = f"without a column id its {table.size:,} chunks are c1, c2, … by row"
         warn_user(visible(f"{table.name}: {note}."))
-    cells = tables.read_cells(table, places, faults, further_tag)
-    placed = []
-    for row, line in enumerate(tables.table_lines(table, cells), 1):
-        record = {"id": f"c{row}"} if "id" not in cells else {}
-        record |= {key: of for key, of in line.record.items() if key in places.heads}
-        tags = {key: of for key, of in line.record.items() if key not in places.heads}
-        if tags and isinstance(record.setdefault("tags", {}), Mapping):
-            record["tags"] = {**record["tags"], **tags}
-        placed.append(read_chunk(line._replace(record=record), faults, places.heads))
     return _unique_chunks(name, filter(None, placed), table.name, faults)
 
 
@@ -621,34 +617,29 @@ def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tupl
     places = tables.place_columns(
         table.name, table.columns, CASE_NAMES, columns, faults, required=required
     )
-    cells = tables.read_cells(table, places, faults, json_value)
-    lines = (
-        line._replace(record={"id": f"q{row}"} | line.record if "id" not in cells else line.record)
-        for row, line in enumerate(tables.table_lines(table, cells), 1)
-    )
+    lines = tables.table_lines(table, places, faults, json_value)
+    if "id" not in places.heads:
+        named = enumerate(lines, 1)
+        lines = (line._replace(record={"id": f"q{row}", **line.record}) for row, line in named)
     return _own_cases(lines, table.name, places, places.heads, columns, faults)
 
 
 def _line_cases(
     lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
 ) -> tuple[Case, ...]:
-    """Cases of lines of JSON in our form."""
-    faults = Faults("cases")
-    every = [_with_query(line, faults) for line in lines]
+    """Cases of lines of JSON in our form, whose query may be called question."""
+    faults, required = Faults("cases"), ("id", "query", "expect_status")
+    every = []
+    for line in lines:
+        record = {"query" if key == "question" else key: of for key, of in line.record.items()}
+        if len(record) < len(line.record):
+            rule = "a case must have query or question"
+            faults.add(line.where, rule, "take one away", "both")
+        every.append(line._replace(record=record))
     keys = dict.fromkeys(key for line in every for key in line.record)
-    required = ("id", "query", "expect_status")
     places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
     named = tables.named_lines(every, places)
     return _own_cases(named, name, places, None, columns, faults)
-
-
-def _with_query(line: JsonLine, faults: Faults) -> JsonLine:
-    """A line whose `question` is its query."""
-    if "question" in line.record and "query" in line.record:
-        rule = "a case must have query or question"
-        faults.add(line.where, rule, "take one away", "both")
-    record = {"query" if key == "question" else key: value for key, value in line.record.items()}
-    return line._replace(record=record)
 
 
 def _own_cases(
@@ -699,9 +690,7 @@ def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
         raise input_error(Where(str(place)), rule, "leave columns out, or check the path", value)
 
 
-def _cases_of(
-    place: Path, limits: Limits, columns: Mapping[str, str] | None
-) -> tuple[Case, ...]:
+def _cases_of(place: Path, limits: Limits, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
     """Cases of a file of JSON or lines of it, or of a folder."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     readers = [
@@ -748,9 +737,7 @@ FORMATS: dict[str, Format] = {
         corpus=lambda lines, _, limits: _cut_long(mtrag_chunks(lines), limits),
         cases=lambda lines, *_: mtrag_cases(lines),
         matches=is_mtrag,
-        search=lambda folder, limits: mtrag_file(
-            folder, limits.max_line_bytes, follow_links=limits.follow_links
-        ),
+        search=mtrag_file,
         pattern="reference*.jsonl",
     ),
     "cases": Format(
@@ -783,28 +770,18 @@ FORMATS: dict[str, Format] = {
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
         cases_file="queries.jsonl",
-        cases_folder=lambda folder, limits: beir_cases(
-            folder, limits.max_line_bytes, limits.max_file_bytes, follow_links=limits.follow_links
-        ),
+        cases_folder=beir_cases,
     ),
     "SQuAD": Format(
         _JSON,
-        corpus=lambda document, path, limits: _cut_long(
-            (
-                (Where(str(path), id=chunk.chunk_id), chunk)
-                for chunk in squad_chunks(document, str(path))
-            ),
-            limits,
-        ),
+        corpus=lambda document, path, limits: _cut_long(squad_chunks(document, str(path)), limits),
         cases=lambda document, path, _: squad_cases(document, str(path)),
         matches=is_squad,
         mark="SQuAD 2.0 (key data)",
     ),
     "CLINC150": Format(
         _JSON,
-        cases=lambda document, path, limits: clinc_cases(
-            document, path, limits.max_file_bytes, follow_links=limits.follow_links
-        ),
+        cases=clinc_cases,
         matches=is_clinc,
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,16 +32,17 @@ _KINDS = 100  # of faults that are told apart
 _KINDS_SHOWN = 6  # of faults, in a message
 _VALUES_SHOWN = 3  # of each kind
 
+Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Kind(NamedTuple):
-    """Faults of one rule: the first place, values, the remedy, and how many there are."""
+    """Faults of one rule: the first place, values, the remedy, and one count."""
 
     where: Where
     remedy: str
     values: dict[str, None]
-    count: list[int]
+    counts: list[int]
 
 
 class Faults:
@@ -56,7 +57,7 @@ class Faults:
         """Note a fault; those of the same rule are counted together."""
         rule = rule if rule in self._kinds or len(self._kinds) < _KINDS else "further rules"
         kind = self._kinds.setdefault(rule, _Kind(where, remedy, {}, [0]))
-        kind.count[0] += 1
+        kind.counts[0] += 1
         if value is not None and len(kind.values) < _VALUES_SHOWN:
             kind.values.setdefault(value)
 
@@ -78,7 +79,7 @@ class Faults:
                     kind.where,
                     rule,
                     kind.remedy,
-                    ", ".join(kind.values) + self._counted(kind.count[0]) if kind.values else None,
+                    ", ".join(kind.values) + self._counted(kind.counts[0]) if kind.values else None,
                 )
             )
             for rule, kind in [*self._kinds.items()][:_KINDS_SHOWN]
@@ -87,6 +88,15 @@ class Faults:
         if len(self._kinds) > _KINDS_SHOWN:
             more += f"; and {len(self._kinds) - _KINDS_SHOWN} more kinds of faults"
         raise InputError(visible(f"{first[:-1]}{more}."))
+
+    def checked(self, value: Item | None) -> Item:
+        """What was read without a fault.
+
+        Raises:
+          InputError: there are faults.
+        """
+        self.stop()
+        return cast("Item", value)
 
     def _counted(self, count: int) -> str:
         return f" ({count:,} {self._what})" if count > 1 else ""
@@ -267,7 +277,11 @@ def _broken_rule(
     if detail["type"] == "missing":
         return "is required", f"add {field}", shown_value(f"only {', '.join(map(str, record))}")
     if detail["type"] == "extra_forbidden":
-        return "is no field of it", "take it out, or put it under tags", shown_value(detail["input"])
+        return (
+            "is no field of it",
+            "take it out, or put it under tags",
+            shown_value(detail["input"]),
+        )
     info = model.model_fields.get(field)
     remedy = (info and info.description) or "correct it, or leave it out"
     if detail["input"] is None:
@@ -325,9 +339,7 @@ def read_document(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]
     line = _named(line, "source")
     record = read_record(line, DocumentRecord, faults)
     tags = {} if record is None else titled_tags(record, line.where, faults)
-    faults.stop()
-    assert record is not None
-    return line.where, record, tags
+    return line.where, faults.checked(record), tags
 
 
 def titled_tags(
@@ -355,10 +367,7 @@ def parse_case(record: Mapping[str, Any], file: str = "record") -> Case:
       InputError: a field breaks a rule.
     """
     faults = Faults()
-    placed = read_case(JsonLine(Where(file), record), faults)
-    faults.stop()
-    assert placed is not None
-    return placed[1]
+    return faults.checked(read_case(JsonLine(Where(file), record), faults))[1]
 
 
 def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:

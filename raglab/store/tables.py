@@ -12,6 +12,7 @@ left out, and one warning names all of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,6 +38,7 @@ ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 NEAR = 0.85  # of difflib, from which a name is a slip of another
 _SHOWN = 10  # names that a message lists
+_IDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
 LOOSE_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("input", "text", "prompt", "utterance", "claim", "message"), ("query",)),
@@ -53,7 +55,10 @@ NEAR_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("user_input", "user_query", "query_text"), ("query",)),
     **dict.fromkeys(("gold_label", "answerable"), ("expect_status",)),
     **dict.fromkeys(
-        ("gold_source", "gold_sources", "gold_document", "gold_documents", "doc_id", "doc_ids"),
+        (
+            *("gold_source", "gold_sources", "gold_document", "gold_documents", "gold_doc"),
+            *("gold_docs", "relevant_docs", "doc_id", "doc_ids"),
+        ),
         ("expect_sources",),
     ),
     **dict.fromkeys(
@@ -164,13 +169,15 @@ def _frame_table(
     held = {names.get(head) for head in (*heads, *mapped)}
     left_out = []
     for level, head in enumerate(frame.index.names):
+        known = head if isinstance(head, str) else ""
         cells = frame.index.get_level_values(level)
-        is_free = head in names and names[head] not in held
-        if (is_free or head in mapped.values()) and head not in columns:
-            columns[str(head)] = _frame_cells(pd.Series(cells))
-        elif head is not None or isinstance(cells[0], str):
+        is_free = known in names and names[known] not in held
+        if (is_free or head in mapped.values()) and known not in columns:
+            columns[known] = _frame_cells(pd.Series(cells))
+        elif (head is not None or isinstance(cells[0], str)) and held.isdisjoint(_IDS):
             left_out.append(f"the index {shown_value(head)}")
-    return Table(name, len(frame), columns, frame.index, left_out=left_out)
+    labels: Any = frame.index  # as long as the frame, read where an error asks
+    return Table(name, len(frame), columns, labels, left_out=left_out)
 
 
 def _frame_cells(series: pd.Series[Any]) -> list[Any]:
@@ -178,6 +185,7 @@ def _frame_cells(series: pd.Series[Any]) -> list[Any]:
     try:
         gone = series.isna().tolist()
     except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared
+        values = [... if isinstance(of, Decimal) and of.is_snan() else of for of in values]
         gone = list(map(is_missing, values))
     plain = (None if missing else value for value, missing in zip(values, gone, strict=True))
     return [value.item() if isinstance(value, np.generic) else value for value in plain]
@@ -331,11 +339,12 @@ def read_cells(
         reader = CELL_READERS.get(field) if field in places.heads else further
         columns[field] = cells = []
         for row, cell in enumerate(table.columns[head]):
-            if isinstance(cell, str) and (cell in MISSING_TEXTS or not cell.strip()):
-                words[head] = words.get(head, 0) + (cell in MISSING_TEXTS)
-                cell = cell if field in blank and cell not in MISSING_TEXTS else None
+            is_word = isinstance(cell, str) and cell in MISSING_TEXTS
+            is_blank = isinstance(cell, str) and not cell.strip() and field not in blank
+            words[head] = words.get(head, 0) + is_word
             try:
-                cells.append(cell if cell is None or reader is None else reader(cell))
+                missing = cell is None or is_word or is_blank
+                cells.append(None if missing else cell if reader is None else reader(cell))
             except ValueError as error:
                 where = table.where(row, head)
                 faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
@@ -354,10 +363,13 @@ def read_cells(
     return columns
 
 
-def table_lines(table: Table, cells: Mapping[str, Sequence[Any]]) -> Iterator[JsonLine]:
-    """Rows as records of their cells, those that are missing left out."""
+def table_lines(
+    table: Table, places: Places, faults: Faults, further: Callable[[Any], Any]
+) -> Iterator[JsonLine]:
+    """Rows as records of their cells, see `read_cells`; those that are missing left out."""
+    columns = read_cells(table, places, faults, further)
     for row in range(table.size):
-        record = {field: of[row] for field, of in cells.items() if of[row] is not None}
+        record = {field: of[row] for field, of in columns.items() if of[row] is not None}
         yield JsonLine(table.where(row), record)
 
 
@@ -380,7 +392,7 @@ def _named(names: Sequence[str]) -> str:
     return _listed([shown_value(name) if name.strip() else "one without a name" for name in names])
 
 
-def holds_labels(heads: Collection[str]) -> bool:
+def holds_labels(heads: Iterable[str]) -> bool:
     """Whether heads of a table are those of labelled questions: a question and its label.
 
     A name that others give our fields counts too. One that may stand for anything, such as text or
