@@ -232,8 +232,12 @@ class Baseline:
         stated = faults.checked(read_record(JsonLine(where, record), _FileFields, faults))
         known = (SOURCES, MIXED, *BASES)
         if stated.basis not in known:
-            rule = f"basis must be one of {', '.join(known)}"
-            raise input_error(where, rule, REMEDY, shown_value(stated.basis))
+            raise input_error(
+                where,
+                f"basis must be one of {', '.join(known)}",
+                REMEDY,
+                shown_value(stated.basis),
+            )
         of_file = stated.model_dump(exclude={"format", "costs", "cases", "cases_hash", "measures"})
         baseline = cls(
             costs=_matrix(stated.costs, where),
@@ -258,8 +262,12 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
         )
     repeated = [case.id for case, following in pairwise(ordered) if case.id == following.id]
     if repeated:
-        rule = "a case's id must be unique, since cases are paired by it"
-        raise input_error(where, rule, "rename or remove one", f"{shown_value(repeated[0])} twice")
+        raise input_error(
+            where,
+            "a case's id must be unique, since cases are paired by it",
+            "rename or remove one",
+            f"{shown_value(repeated[0])} twice",
+        )
     return ordered
 
 
@@ -270,10 +278,9 @@ def check_free(path: Path) -> None:
       InputError: there is one.
     """
     if path.exists():
-        rule = "a baseline must be written to a new file"
         raise input_error(
             Where(str(path)),
-            rule,
+            "a baseline must be written to a new file",
             "choose another path, or remove the file first",
             "one that is there",
         )
@@ -295,13 +302,18 @@ def _matrix(stated: Mapping[str, Mapping[str, float]], where: Where) -> NDArray[
     keys = {(label, outcome) for label, costs in stated.items() for outcome in costs}
     wanted = {(label, outcome) for label in LABELS for outcome in OUTCOMES}
     if odd := sorted(keys ^ wanted):
-        rule = "costs must state every label and outcome"
-        raise input_error(where, rule, REMEDY, shown_value(".".join(odd[0])))
+        raise input_error(
+            where,
+            "costs must state every label and outcome",
+            REMEDY,
+            shown_value(".".join(odd[0])),
+        )
     try:
         return metrics.cost_matrix(stated)
     except ValueError as error:
-        rule = "costs must be finite numbers of at least 0"
-        raise input_error(where, rule, REMEDY, str(error)) from error
+        raise input_error(
+            where, "costs must be finite numbers of at least 0", REMEDY, str(error)
+        ) from error
 
 
 def _cases(stated: Sequence[_CaseFields], where: Where) -> tuple[BaselineCase, ...]:
@@ -311,9 +323,12 @@ def _cases(stated: Sequence[_CaseFields], where: Where) -> tuple[BaselineCase, .
     ]
     for case in cases:
         if (case.label, case.outcome) not in CELL_OF:
-            rule = "label and outcome must be a pair that a decision can give"
-            value = shown_value(f"{case.label} and {case.outcome}")
-            raise input_error(where._replace(id=case.id), rule, REMEDY, value)
+            raise input_error(
+                where._replace(id=case.id),
+                "label and outcome must be a pair that a decision can give",
+                REMEDY,
+                shown_value(f"{case.label} and {case.outcome}"),
+            )
     return baseline_rows(cases, where)
 
 

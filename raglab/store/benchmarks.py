@@ -174,8 +174,12 @@ def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
             filled = [text for text in texts if text.strip()]
             blank += len(texts) - len(filled)
             if not (refused or filled):
-                rule, value = "a question that is not impossible must have an answer", "none"
-                faults.add(where, rule, "add an answer or set is_impossible", value)
+                faults.add(
+                    where,
+                    "a question that is not impossible must have an answer",
+                    "add an answer or set is_impossible",
+                    "none",
+                )
                 continue
             case = Case(
                 id=question.id,
@@ -297,12 +301,12 @@ def beir_cases(folder: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
     texts = {query.name for _, query in queries}
     absent = [name for name in judged if name not in texts]
     if 2 * len(absent) > len(judged):
-        rule, remedy = (
+        raise input_error(
+            judged[absent[0]].where,
             "judged queries must be in queries.jsonl",
             "give the queries of these judgements",
+            f"none for {len(absent):,} of {len(judged):,}, the first {shown_value(absent[0])}",
         )
-        value = f"none for {len(absent):,} of {len(judged):,}, the first {shown_value(absent[0])}"
-        raise input_error(judged[absent[0]].where, rule, remedy, value)
     cases, without = [], []
     for where, query in queries:
         if query.name not in judged:
@@ -355,9 +359,12 @@ def _judged_queries(folder: Path, limits: Limits) -> tuple[dict[str, _JudgedQuer
     if not files:
         rule = "a BEIR folder must have qrels/*.tsv"
         names = sorted(path.name for path in below.iterdir()) if below.is_dir() else []
-        value = shown_value(", ".join(names)) if names else "none"
-        remedy = "name the judgements qrels/train.tsv or qrels/test.tsv"
-        raise input_error(Where(str(folder)), rule, remedy, value)
+        raise input_error(
+            Where(str(folder)),
+            rule,
+            "name the judgements qrels/train.tsv or qrels/test.tsv",
+            shown_value(", ".join(names)) if names else "none",
+        )
     judged: dict[str, _JudgedQuery] = {}
     faults, n_rows = Faults("rows"), 0
     for path in files:
@@ -375,17 +382,29 @@ def _judged_queries(folder: Path, limits: Limits) -> tuple[dict[str, _JudgedQuer
             score = _WHOLE_SCORE.fullmatch(cells[-1])
             is_trec = width == _TREC_COLUMNS and len(cells) == width and _ROUND.fullmatch(cells[1])
             if score is None or not (is_trec or len(cells) == width == _COLUMNS):
-                rule = "a row must be query-id, corpus-id and a whole score, or TREC's four columns"
-                faults.add(where, rule, f"{_CUT}; ids hold no blanks", shown_value(" ".join(cells)))
+                faults.add(
+                    where,
+                    "a row must be query-id, corpus-id and a whole score, or TREC's four columns",
+                    f"{_CUT}; ids hold no blanks",
+                    shown_value(" ".join(cells)),
+                )
                 continue
             split, document = query_split(cells[0], path.stem), flat_name(cells[-2])
             query = judged.setdefault(cells[0], _JudgedQuery(split, {}, where))
             if query.split != split:
-                value = f"{path.name} and {Path(query.where.file).name}"
-                faults.add(where, "a query must be judged in one split only", _CUT, value)
+                faults.add(
+                    where,
+                    "a query must be judged in one split only",
+                    _CUT,
+                    f"{path.name} and {Path(query.where.file).name}",
+                )
             elif query.documents.setdefault(document, int(score[1])) != int(score[1]):
-                value = f"{score[1]} after {query.documents[document]} for {shown_value(document)}"
-                faults.add(where, "a query and document must have one score", _CUT, value)
+                faults.add(
+                    where,
+                    "a query and document must have one score",
+                    _CUT,
+                    f"{score[1]} after {query.documents[document]} for {shown_value(document)}",
+                )
     faults.stop()
     return judged, n_rows
 
@@ -451,8 +470,12 @@ def mtrag_file(folder: Path, limits: Limits) -> Path | None:
         lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
         files += [path] if is_mtrag(next(lines).record) else []
     if len(files) > 1:
-        rule, value = "a folder must hold one file of tasks", ", ".join(map(str, files))
-        raise input_error(Where(str(folder)), rule, "give the path of one", shown_value(value))
+        raise input_error(
+            Where(str(folder)),
+            "a folder must hold one file of tasks",
+            "give the path of one",
+            shown_value(", ".join(map(str, files))),
+        )
     return files[0] if files else None
 
 
@@ -480,9 +503,12 @@ def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
                 continue
             first, chunk = pooled.setdefault(name, (line.where, Chunk(name, text, name)))
             if chunk.text != text:
-                rule = "a document_id must stand for one text"
-                value = f"{shown_value(name)} with another text than on line {first.line}"
-                faults.add(line.where, rule, "rename one of them", value)
+                faults.add(
+                    line.where,
+                    "a document_id must stand for one text",
+                    "rename one of them",
+                    f"{shown_value(name)} with another text than on line {first.line}",
+                )
     faults.stop()
     _warn_of_counts(file, {_BLANK_PASSAGES: blank}, total)
     return (pooled[document] for document in sorted(pooled))
@@ -514,13 +540,20 @@ def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
             any(passage.text.strip() for passage in task.contexts),
         )
         if not task.input or task.input[-1].speaker != "user":
-            value = shown_value(task.input[-1].speaker) if task.input else "no turn"
-            rule = "input must end with a turn of the user"
-            faults.add(where, rule, "cut what comes after it", value)
+            faults.add(
+                where,
+                "input must end with a turn of the user",
+                "cut what comes after it",
+                shown_value(task.input[-1].speaker) if task.input else "no turn",
+            )
         # an answer must rest on something, else the label contradicts itself
         elif _STATUS.get(task.answerability[0]) == "ok" and not filled:
-            rule = "a task that has an answer must have contexts"
-            faults.add(where, rule, "add its passages or correct answerability", "none")
+            faults.add(
+                where,
+                "a task that has an answer must have contexts",
+                "add its passages or correct answerability",
+                "none",
+            )
         else:
             tasks.append((where, task))
     faults.stop()
@@ -548,14 +581,15 @@ def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
         stated = task.model_extra or {}
         facts |= {name: stated[key] for key, name in _KEPT.items() if key in stated}
         turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
-        note = {"label_note": _PARTLY} if label == "PARTIAL" else {}
         case = Case(
             id=task.task_id,
             query=turns[-1]["text"],
             expect_status=_STATUS[label],
             expect_sources_any=tuple(own) if _STATUS[label] == "ok" else (),
             split=splits[task.conversation_id],
-            extra=facts | {"earlier_turns": turns[:-1]} | note,
+            extra=facts
+            | {"earlier_turns": turns[:-1]}
+            | ({"label_note": _PARTLY} if label == "PARTIAL" else {}),
         )
         yield where, case
 
@@ -690,8 +724,12 @@ def clinc_cases(document: Record, path: Path, limits: Limits) -> Iterator[tuple[
             where, name = Where(str(path), id=f"{part}-{n}"), f"{part}-{n}"
             status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
             if domains and status == "ok" and intent not in domains:
-                rule = "every intent must be in domains.json"
-                faults.add(where, rule, "add it or remove domains.json", shown_value(intent))
+                faults.add(
+                    where,
+                    "every intent must be in domains.json",
+                    "add it or remove domains.json",
+                    shown_value(intent),
+                )
             extra = {"domain": domains[intent]} if intent in domains else {}
             split = _CLINC_SPLITS[part]
             case = Case(name, query, status, intent=intent, split=split, extra=extra)

@@ -105,9 +105,12 @@ def labelled_set(
         _check_case(where, case, ids, faults)
         split = _read_split(case.split)
         if split is None and (case.split or "").strip():
-            rule = f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}"
-            remedy = "rename it, or leave split out and deal splits by raglab.split"
-            faults.add(where, rule, remedy, shown_value(case.split))
+            faults.add(
+                where,
+                f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
+                "rename it, or leave split out and deal splits by raglab.split",
+                shown_value(case.split),
+            )
         elif split != case.split and split is not None:
             mapped[f"{case.split!r} as {split}"] += 1
         cases.append(case if split == case.split else case._replace(split=split))
@@ -159,23 +162,27 @@ def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None
     ids.add(case.id)
     longest = max(map(len, (case.id, *case_sources(case))))
     if longest > MAX_NAME:
-        rule = f"an id and a source must have at most {MAX_NAME} characters"
-        faults.add(where, rule, "shorten it", str(longest))
+        faults.add(
+            where,
+            f"an id and a source must have at most {MAX_NAME} characters",
+            "shorten it",
+            str(longest),
+        )
     for field in _RULED_OUT.get(case.expect_status, ()):
         if value := getattr(case, field):
-            rule = f"{field} must be empty in a case labelled {case.expect_status}"
-            shown = value if isinstance(value, int) else "; ".join(value)
-            faults.add(where, rule, "correct the label, or empty it", shown_value(shown))
+            faults.add(
+                where,
+                f"{field} must be empty in a case labelled {case.expect_status}",
+                "correct the label, or empty it",
+                shown_value(value if isinstance(value, int) else "; ".join(value)),
+            )
 
 
 def _counts(counter: Counter[str]) -> str:
-    shown = ", ".join(
+    return ", ".join(
         f"{name} ({count:,} case{'' if count == 1 else 's'})"
         for name, count in [*counter.items()][:_NAMES_SHOWN]
-    )
-    return shown + (
-        f" and {len(counter) - _NAMES_SHOWN} more" if len(counter) > _NAMES_SHOWN else ""
-    )
+    ) + (f" and {len(counter) - _NAMES_SHOWN} more" if len(counter) > _NAMES_SHOWN else "")
 
 
 def _outside_sources(cases: Sequence[Case]) -> Iterator[str]:
@@ -189,8 +196,8 @@ def _outside_sources(cases: Sequence[Case]) -> Iterator[str]:
     if outside:
         case, source = outside[0]
         yield (
-            f"{len({case.id for case, _ in outside}):,} of {len(cases):,} cases name sources outside "
-            f"a corpus, first {shown_value(source)} in {shown_value(case.id)}; a source is a path "
+            f"{len({case.id for case, _ in outside}):,} of {len(cases):,} cases name sources "
+            f"outside a corpus, first {shown_value(source)} in {shown_value(case.id)}; a source is a path "
             "from the corpus' folder"
         )
 
@@ -318,13 +325,16 @@ def _repeated_questions(
         conflicts.append((before, case))
         if faults is not None:
             labels = " after ".join(map(shown_value, map(_label_text, (case, before))))
-            rule = "a question must have one label"
-            remedy = "correct one, or merge them: several sources are one cell, a.md;b.md"
-            faults.add(where, rule, remedy, f"{labels} in {shown_value(before.id)}")
+            faults.add(
+                where,
+                "a question must have one label",
+                "correct one, or merge them: several sources are one cell, a.md;b.md",
+                f"{labels} in {shown_value(before.id)}",
+            )
     if conflicts and faults is None:
         before, case = conflicts[0]
         yield (
-            f"{len(conflicts):,} cases have another label than an earlier one of the same question, "
+            f"{len(conflicts):,} cases have another label than an earlier one of their question, "
             f"first {shown_value(case.id)} after {shown_value(before.id)}; each counts by its own"
         )
     if repeated:

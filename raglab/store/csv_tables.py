@@ -93,16 +93,28 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
         filled = (CsvRecord(reader.line_num, row) for row in reader if any(map(str.strip, row)))
         records = list(islice(filled, skipped, MAX_TABLE_ROWS + skipped + 2))
     if not 2 <= len(records) <= MAX_TABLE_ROWS + 1:
-        rule = f"a table must have heads and a row, and at most {MAX_TABLE_ROWS:,} rows"
-        raise input_error(where, rule, "add rows, or split it", f"{len(records):,} records")
+        raise input_error(
+            where,
+            f"a table must have heads and a row, and at most {MAX_TABLE_ROWS:,} rows",
+            "add rows, or split it",
+            f"{len(records):,} records",
+        )
     (line, heads), *rows = records
     where, size = where._replace(line=line), len("".join(heads))
     if size > MAX_HEADS:  # every table of a document repeats them
-        rule = f"the heads of a table must be at most {MAX_HEADS} characters"
-        raise input_error(where, rule, "shorten them, or split the table", str(size))
+        raise input_error(
+            where,
+            f"the heads of a table must be at most {MAX_HEADS} characters",
+            "shorten them, or split the table",
+            str(size),
+        )
     if not any(map(str.strip, heads[1:])) and heads[0].strip() and "".join(rows[0].cells[1:]):
-        rule = "a table must begin with its heads"
-        raise input_error(where, rule, "delete the lines above", shown_value(heads[0]))
+        raise input_error(
+            where,
+            "a table must begin with its heads",
+            "delete the lines above",
+            shown_value(heads[0]),
+        )
     ragged = [row for row in rows if len(row.cells) != len(heads)]
     if ragged:
         rule = f"each of {len(rows):,} rows must have as many cells as there are heads"
@@ -155,8 +167,11 @@ def csv_frame(
             points.append(name)
         columns[name] = _typed(cells)
     if commas and points:
-        rule = "points must be decimal where commas are decimal in another column"
-        raise input_error(where._replace(id=points[0]), rule, _POINTS_REMEDY)
+        raise input_error(
+            where._replace(id=points[0]),
+            "points must be decimal where commas are decimal in another column",
+            _POINTS_REMEDY,
+        )
     # where commas part the cells, points are decimal
     if named := commas or (points if _dialect(text, path)[0] != "," else []):
         mark, count = "commas" if commas else "points", f"{len(named)} of {len(names)} columns"
@@ -169,8 +184,12 @@ def check_heads(heads: Sequence[str], where: Where) -> None:
     """Stop at two columns of one name."""
     for name, count in Counter(heads).items():
         if count > 1:
-            rule, value = "columns must have different names", f"{shown_value(name)} {count} times"
-            raise input_error(where, rule, "rename or drop one", value)
+            raise input_error(
+                where,
+                "columns must have different names",
+                "rename or drop one",
+                f"{shown_value(name)} {count} times",
+            )
 
 
 def _texts(cells: Sequence[str]) -> pd.Series[Any]:
@@ -217,9 +236,12 @@ def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
         return False
     points = [cell for cell in others if "." in cell]
     if points or all(map(_THOUSANDS.fullmatch, commas)):
-        rule = "commas in numbers must be either decimal or between thousands"
-        value = " beside ".join(map(shown_value, [commas[0], *points[:1]]))
-        raise input_error(where, rule, _POINTS_REMEDY, value)
+        raise input_error(
+            where,
+            "commas in numbers must be either decimal or between thousands",
+            _POINTS_REMEDY,
+            " beside ".join(map(shown_value, [commas[0], *points[:1]])),
+        )
     return True
 
 
@@ -249,5 +271,6 @@ def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
         yield reader
     except csv.Error as error:
         where, rule = Where(str(path), reader.line_num), f"a {path.suffix} file must be valid CSV"
-        remedy = "close each quote and double those inside"
-        raise input_error(where, rule, remedy, str(error)) from error
+        raise input_error(
+            where, rule, "close each quote and double those inside", str(error)
+        ) from error

@@ -270,7 +270,7 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
         case, source, document = misspelt[0]
         expecting = sum(bool(case_sources(case)) for case in trace.cases)
         notes.append(
-            f"{len(misspelt):,} of {expecting:,} cases name a source that is no document of the hits "
+            f"{len(misspelt):,} of {expecting:,} cases name a source that is a document of the hits "
             f"but for case or ending, first {shown_value(source)} in {shown_value(case.id)} beside "
             f"{shown_value(document)}"
         )
@@ -417,8 +417,12 @@ def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple
         keys = stated.keys() if isinstance(stated, Mapping) else set()
         if not needed <= keys <= {"column", *DECLARED}:
             optional = ", ".join(sorted({"column", *DECLARED} - needed))
-            rule = f"a signal must state higher and unit, and may state {optional}"
-            raise input_error(where, rule, remedy, shown_value(", ".join(map(str, keys))))
+            raise input_error(
+                where,
+                f"a signal must state higher and unit, and may state {optional}",
+                remedy,
+                shown_value(", ".join(map(str, keys))),
+            )
         column = stated.get("column", signal)
         if not isinstance(column, str):
             raise input_error(where, "column must name a column", remedy, shown_value(column))
@@ -502,9 +506,12 @@ def _check_cells(rows: _Rows) -> None:
     there = np.unique(cell)
     if len(there) < rows.n_cells:
         gap = int(np.append(np.flatnonzero(there != np.arange(len(there))), len(there))[0])
-        rule = "a case must have rows in every arm and depth"
-        remedy = "add its hits there, or one row without hit_id"
-        raise input_error(where, rule, remedy, f"none for {rows.place(gap)}")
+        raise input_error(
+            where,
+            "a case must have rows in every arm and depth",
+            "add its hits there, or one row without hit_id",
+            f"none for {rows.place(gap)}",
+        )
     n_rows = np.bincount(cell)
     longest = int(n_rows.max())
     what = "cases by arms, depths and"
@@ -514,15 +521,27 @@ def _check_cells(rows: _Rows) -> None:
         (f"{what} pairs of hits of the longest case", longest**2 * rows.n_cells, MAX_PAIRS),
     ):
         if count > most:
-            remedy = f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}"
-            raise input_error(where, f"{rule} must be at most {most:,}", remedy, f"{count:,}")
+            raise input_error(
+                where,
+                f"{rule} must be at most {most:,}",
+                f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}",
+                f"{count:,}",
+            )
     order = np.lexsort((rows.chunk, cell))
     again = np.zeros(len(cell), dtype=bool)
     again[order[1:]] = (np.diff(cell[order]) == 0) & (np.diff(rows.chunk[order]) == 0)
-    rule = "a row without hit_id must be the only one of its case, arm and depth"
-    rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
-    rule, remedy = "a hit must stand once in a case, arm and depth", "tell cases apart by case_id"
-    rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, remedy)
+    rows.hits.check(
+        (rows.chunk < 0) & (n_rows[cell] > 1),
+        "hit_id",
+        "a row without hit_id must be the only one of its case, arm and depth",
+        "drop the row",
+    )
+    rows.hits.check(
+        again & (rows.chunk >= 0),
+        "hit_id",
+        "a hit must stand once in a case, arm and depth",
+        "tell cases apart by case_id",
+    )
 
 
 def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.float64]]:
@@ -539,12 +558,20 @@ def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.f
         measured[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
         missing = np.array([cell is None for cell in hits.cells["score"]])
         there = np.array([cell is not None for cell in hits.cells["hit_id"]])
-        remedy = "drop the row, or empty its hit_id"
-        hits.check(missing & there, "score", "a hit must have a score", remedy)
+        hits.check(
+            missing & there,
+            "score",
+            "a hit must have a score",
+            "drop the row, or empty its hit_id",
+        )
     l2, cosine = measured["l2"], measured["cosine"]
     apart = np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE
-    rule, remedy = "l2 must be 2 - 2 * cosine, of unit vectors", "square it, or drop the column"
-    hits.check(apart, "l2" if "l2" in hits.cells else "score", rule, remedy)
+    hits.check(
+        apart,
+        "l2" if "l2" in hits.cells else "score",
+        "l2 must be 2 - 2 * cosine, of unit vectors",
+        "square it, or drop the column",
+    )
     return measured | {
         "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
         "cosine": np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine),
@@ -592,8 +619,9 @@ def _hits_by_distance(
     reranked = ~np.isnan(measurements["s_rerank"])
     n_reranked = np.bincount(rows.cell[reranked], minlength=rows.n_cells)
     late = reranked & (rank >= n_reranked[rows.cell])
-    rule = "hits with s_rerank must come before those without"
-    rows.hits.check(late, "rank", rule, "correct or drop rank")
+    rows.hits.check(
+        late, "rank", "hits with s_rerank must come before those without", "correct or drop rank"
+    )
     rows.hits.faults.stop()
     hits = np.flatnonzero(rows.chunk >= 0)
     ties = np.where(np.isnan(measurements["l2"]), rank, rows.chunk)

@@ -122,8 +122,12 @@ class HitTable(NamedTuple):
     def add(self, row: int, field: str, rule: str, remedy: str, value: str | None = None) -> None:
         """Note a fault of a cell, which is the value unless another is given."""
         head = self.places.heads.get(field, field)
-        shown = shown_value(self.table.columns[head][row]) if value is None else value
-        self.faults.add(self.table.where(row, head), rule, remedy, shown)
+        self.faults.add(
+            self.table.where(row, head),
+            rule,
+            remedy,
+            shown_value(self.table.columns[head][row]) if value is None else value,
+        )
 
     def check(self, wrong: NDArray[np.bool_], field: str, rule: str, remedy: str) -> None:
         """Note cells of some rows."""
@@ -149,8 +153,12 @@ class HitTable(NamedTuple):
                 first.append(row)
             of_row.append(numbers[str(name)])
         if len(kinds) > 1:
-            rule = f"{field} must be all strings or all integers"
-            self.add(max(kinds.values()), field, rule, "convert the column")
+            self.add(
+                max(kinds.values()),
+                field,
+                f"{field} must be all strings or all integers",
+                "convert the column",
+            )
         return Numbering(tuple(numbers), np.array(of_row), np.array(first, dtype=np.int64))
 
     def check_same(
@@ -164,10 +172,14 @@ class HitTable(NamedTuple):
         for field, cells in columns.items():
             for row, start in enumerate(starts):
                 if cells[row] != cells[start]:
-                    rule = f"{what} must have one {self.places.heads.get(field, field)}"
                     shown = " after ".join(map(shown_value, (cells[row], cells[start])))
-                    remedy = "correct it, or tell them apart by id"
-                    self.add(row, field, rule, remedy, f"{shown} in row {start}")
+                    self.add(
+                        row,
+                        field,
+                        f"{what} must have one {self.places.heads.get(field, field)}",
+                        "correct it, or tell them apart by id",
+                        f"{shown} in row {start}",
+                    )
 
     def some(self, fields: Iterable[str]) -> dict[str, Sequence[Any]]:
         """Cells of those fields that the table has."""
@@ -194,8 +206,12 @@ class HitTable(NamedTuple):
             if is_number and low - ROUNDING <= cell <= high + ROUNDING:
                 numbers[row] = cell
                 continue
-            rule = f"{field} must be a number from {low:g} to {high:g}"
-            self.add(row, field, rule, remedy if is_number else _NUMBER)
+            self.add(
+                row,
+                field,
+                f"{field} must be a number from {low:g} to {high:g}",
+                remedy if is_number else _NUMBER,
+            )
         return within_range(numbers, low, high, f"{field} of {self.table.name}")
 
     def record(self, row: int, columns: Mapping[str, Sequence[Any]]) -> JsonLine:
@@ -223,8 +239,12 @@ def read_hits(
     """
     where, faults = Where(name), Faults()
     if score not in (*get_args(Score), None):
-        rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
-        raise input_error(where, rule, f"leave it out, or {_DECLARE}", shown_value(score))
+        raise input_error(
+            where,
+            f"score must be one of {', '.join(get_args(Score)[1:])}, or None",
+            f"leave it out, or {_DECLARE}",
+            shown_value(score),
+        )
     table = read_table(frame, HIT_NAMES, columns, name=name)
     required = ("query", "hit_id", *(["score"] if score else []))
     places = place_columns(
@@ -243,11 +263,19 @@ def read_hits(
     heads = dict(places.heads)
     # without a stated scale a column `score` is read by nobody, unless it is a signal
     if not score and heads.pop("score", None) not in (None, *stated):
-        rule = "score=None says that there is no column score"
-        faults.add(where, rule, "say what it holds by score or signals, or drop it", "one")
+        faults.add(
+            where,
+            "score=None says that there is no column score",
+            "say what it holds by score or signals, or drop it",
+            "one",
+        )
     if score and MEASURE_OF_SCORE[score] in heads:
-        rule = f"score={score!r} is the {MEASURE_OF_SCORE[score]}, which must be given once"
-        faults.add(where, rule, "say what the score is, or drop a column", "both")
+        faults.add(
+            where,
+            f"score={score!r} is the {MEASURE_OF_SCORE[score]}, which must be given once",
+            "say what the score is, or drop a column",
+            "both",
+        )
     faults.stop()
     places = places._replace(heads=heads)
     cells = read_cells(table, places, faults, json_value, blank=("query", "text"))
@@ -315,8 +343,12 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
     for row in map(int, np.flatnonzero(numbering.of_row < 0)):
         for field, cells in of_hits.items():
             if cells[row] is not None:
-                rule = f"a row without hit_id says that nothing was found, and must have no {field}"
-                hits.add(row, field, rule, "fill hit_id, or empty the cell")
+                hits.add(
+                    row,
+                    field,
+                    f"a row without hit_id says that nothing was found, and must have no {field}",
+                    "fill hit_id, or empty the cell",
+                )
     chunks = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
         line = hits.record(row, columns)

@@ -373,9 +373,11 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
         there = " or ".join(
             dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file)
         )
-        rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(
-            Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none"
+            Where(str(folder)),
+            f"a folder must hold documents ({', '.join(endings)}) or {there}",
+            "add some, or give the path of a .jsonl or .json file",
+            "none",
         )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
@@ -410,15 +412,23 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
 def _check_no_encoding(encoding: str | None, name: str) -> None:
     """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
     if encoding is not None:
-        rule = "encoding must come with texts, pages, or CSV and TSV tables"
-        raise input_error(Where(name), rule, "leave it out; JSON is UTF-8", shown_value(encoding))
+        raise input_error(
+            Where(name),
+            "encoding must come with texts, pages, or CSV and TSV tables",
+            "leave it out; JSON is UTF-8",
+            shown_value(encoding),
+        )
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
-        rule = "a document's name must be Unicode, since its chunks bear it"
-        raise input_error(Where(str(path)), rule, "rename the file", shown_value(source))
+        raise input_error(
+            Where(str(path)),
+            "a document's name must be Unicode, since its chunks bear it",
+            "rename the file",
+            shown_value(source),
+        )
     form = _read(path, limits, "corpus")[0]
     return () if form.corpus is None else form.corpus(source, path, limits)
 
@@ -479,8 +489,9 @@ def _check_lengths(chunk: Chunk, where: Where) -> None:
         ("the list of tags", len(chunk.tags), MAX_TAGS),
     ):
         if size > most:
-            rule = f"{what} of a chunk must be at most {most} long"
-            raise input_error(where, rule, "shorten it", str(size))
+            raise input_error(
+                where, f"{what} of a chunk must be at most {most} long", "shorten it", str(size)
+            )
 
 
 def _unique_chunks(
@@ -492,8 +503,12 @@ def _unique_chunks(
     pictures = {}
     for where, chunk in placed:
         if chunk.chunk_id in ids:
-            rule, value = "a chunk's id must be unique", f"{shown_value(chunk.chunk_id)} again"
-            faults.add(where, rule, "rename or remove one", value)
+            faults.add(
+                where,
+                "a chunk's id must be unique",
+                "rename or remove one",
+                f"{shown_value(chunk.chunk_id)} again",
+            )
         ids.add(chunk.chunk_id)
         _check_lengths(chunk, where)
         chunks.append(chunk)
@@ -633,8 +648,7 @@ def _line_cases(
     for line in lines:
         record = {"query" if key == "question" else key: of for key, of in line.record.items()}
         if len(record) < len(line.record):
-            rule = "a case must have query or question"
-            faults.add(line.where, rule, "take one away", "both")
+            faults.add(line.where, "a case must have query or question", "take one away", "both")
         every.append(line._replace(record=record))
     keys = dict.fromkeys(key for line in every for key in line.record)
     places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
@@ -685,9 +699,12 @@ def _is_chunk_table(
 def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
-        rule = f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}"
-        value = shown_value(place.name)
-        raise input_error(Where(str(place)), rule, "leave columns out, or check the path", value)
+        raise input_error(
+            Where(str(place)),
+            f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}",
+            "leave columns out, or check the path",
+            shown_value(place.name),
+        )
 
 
 def _cases_of(place: Path, limits: Limits, columns: Mapping[str, str] | None) -> tuple[Case, ...]:

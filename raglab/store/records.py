@@ -286,8 +286,11 @@ def _broken_rule(
     remedy = (info and info.description) or "correct it, or leave it out"
     if detail["input"] is None:
         return _MISSING
-    rule = re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, "))
-    return rule, remedy, shown_value(detail["input"])
+    return (
+        re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, ")),
+        remedy,
+        shown_value(detail["input"]),
+    )
 
 
 def read_case(
@@ -349,8 +352,12 @@ def titled_tags(
     tags = record.tags or {}
     titled = {} if record.title is None else {"title": record.title}
     if titled and tags.get("title", record.title) != record.title:
-        rule, value = "a title must be stated once, as field or as tag", shown_value(record.title)
-        faults.add(where, rule, "take one away", value)
+        faults.add(
+            where,
+            "a title must be stated once, as field or as tag",
+            "take one away",
+            shown_value(record.title),
+        )
     return tags | titled
 
 
@@ -378,8 +385,12 @@ def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
     """
     if clash := sorted(LINE_NAMES.keys() & case.extra.keys()):
         place = where or Where("case", id=case.id)
-        rule = "extra must not hold the name of a field"
-        raise input_error(place, rule, "rename the key", shown_value(clash[0]))
+        raise input_error(
+            place,
+            "extra must not hold the name of a field",
+            "rename the key",
+            shown_value(clash[0]),
+        )
     fields = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in case._asdict().items()
@@ -409,8 +420,9 @@ def required_text(record: Mapping[str, Any], key: str, where: Where) -> str:
     """
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
-        rule = f"{key} must be a text that is not blank"
-        raise input_error(where, rule, f"fill {key}", shown_value(value))
+        raise input_error(
+            where, f"{key} must be a text that is not blank", f"fill {key}", shown_value(value)
+        )
     return value
 
 

@@ -64,11 +64,19 @@ def signal_column(
     try:
         values = float_array(source, "values")
     except ValueError as error:
-        rule = "values must be numbers, NaN where there is none"
-        raise input_error(where, rule, "convert them", str(error).partition("got ")[2]) from error
+        raise input_error(
+            where,
+            "values must be numbers, NaN where there is none",
+            "convert them",
+            str(error).partition("got ")[2],
+        ) from error
     if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
-        rule = f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}"
-        raise input_error(where, rule, "give a number a case", f"shape {values.shape}")
+        raise input_error(
+            where,
+            f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}",
+            "give a number a case",
+            f"shape {values.shape}",
+        )
     unit = signal.unit
     values = within_range(values, unit.low, unit.high, f"values of signal {signal.name}")
     # NaN is neither below nor above, so that a missing value passes; no scaling mends infinity.
@@ -101,8 +109,9 @@ def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN
         (twice, "a Series must name each case once", "drop the others, or take their mean"),
     ):
         if keys:
-            value = f"{shown_value(str(keys[0]))} ({len(keys):,} such)"
-            raise input_error(where, rule, remedy, value)
+            raise input_error(
+                where, rule, remedy, (f"{shown_value(str(keys[0]))} ({len(keys):,} such)")
+            )
     return series.reindex(list(ids)).to_numpy()
 
 
@@ -131,9 +140,12 @@ def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
     """
     column = name if name in frame else "value"
     if "case_id" not in frame or column not in frame:
-        value = f"columns {', '.join(map(str, frame.columns[:8]))}"
-        rule = f"a file of values must have columns case_id and {name}"
-        raise input_error(Where(str(path)), rule, "name them so", value)
+        raise input_error(
+            Where(str(path)),
+            f"a file of values must have columns case_id and {name}",
+            "name them so",
+            f"columns {', '.join(map(str, frame.columns[:8]))}",
+        )
     return frame.set_index("case_id")[column]
 
 

@@ -138,8 +138,12 @@ def read_table(
         try:
             return _frame_table(parquet_frame(path), names, mapped, str(path))
         except damage_errors() as error:
-            rule = "the file must be a whole Parquet file"
-            raise input_error(Where(str(path)), rule, "write it again", str(error)) from error
+            raise input_error(
+                Where(str(path)),
+                "the file must be a whole Parquet file",
+                "write it again",
+                str(error),
+            ) from error
     text = table_text(path, max_file_bytes, encoding=encoding, remedy=remedy)
     heads, *rows = csv_records(text, path)
     stripped = [head.strip() for head in heads.cells]
@@ -155,15 +159,24 @@ def _frame_table(
 
     where = Where(name)
     if not isinstance(frame, pd.DataFrame):
-        rule = "the table must be a pandas DataFrame"
-        raise input_error(where, rule, "wrap it in one", type(frame).__name__)
+        raise input_error(
+            where, "the table must be a pandas DataFrame", "wrap it in one", type(frame).__name__
+        )
     if not 0 < len(frame) <= MAX_TABLE_ROWS:
-        rule = f"a frame must have at least one row, at most {MAX_TABLE_ROWS:,} rows"
-        raise input_error(where, rule, "add or split them", f"{len(frame):,}")
+        raise input_error(
+            where,
+            f"a frame must have at least one row, at most {MAX_TABLE_ROWS:,} rows",
+            "add or split them",
+            f"{len(frame):,}",
+        )
     heads = [str(column) for column in frame.columns]
     if len(heads) == 1 and any(mark in heads[0] for mark in ";\t|"):
-        rule = "a frame must have a column a field"
-        raise input_error(where, rule, "read its file with sep=", f"only {shown_value(heads[0])}")
+        raise input_error(
+            where,
+            "a frame must have a column a field",
+            "read its file with sep=",
+            f"only {shown_value(heads[0])}",
+        )
     check_heads(heads, where)
     columns = {head: _frame_cells(frame.iloc[:, place]) for place, head in enumerate(heads)}
     held = {names.get(head) for head in (*heads, *mapped)}
@@ -224,8 +237,12 @@ def place_columns(
         raise input_error(where, rule, remedy, shown_value(columns))
     wrong = [ours for ours, head in mapped.items() if ours not in names and ours != head]
     if wrong := wrong or [head for head in mapped.values() if head not in heads]:
-        value = f"{_named(wrong)}, where the table has {_named([*heads])}"
-        raise input_error(where, f"{rule}, ours first", remedy, value)
+        raise input_error(
+            where,
+            f"{rule}, ours first",
+            remedy,
+            f"{_named(wrong)}, where the table has {_named([*heads])}",
+        )
     fields = {head: names[ours] for ours, head in mapped.items() if ours in names}
     held = {*fields.values()}
     for head in heads:
@@ -234,8 +251,12 @@ def place_columns(
     places: dict[str, str] = {}
     for head, field in fields.items():
         if places.setdefault(field, head) != head:
-            value = f"{places[field]} and {head}"
-            faults.add(where, f"{field} must be one column", "drop or rename one of them", value)
+            faults.add(
+                where,
+                f"{field} must be one column",
+                "drop or rename one of them",
+                f"{places[field]} and {head}",
+            )
     others = [head for head in heads if head not in fields and head not in stated]
     left_out = [
         head for head in others if not head.strip() or head.startswith("Unnamed: ") or head in names
@@ -311,8 +332,12 @@ def _note_missing(
         keep = f'{remedy}, or {{"{head}": "{head}"}} to keep it as it is'
         faults.add(where, "columns must have our names", keep, _listed(looks))
     if absent:
-        rule = f"a table must have columns {', '.join(absent)}"
-        faults.add(where, rule, remedy, f"only {_named([*heads])}")
+        faults.add(
+            where,
+            f"a table must have columns {', '.join(absent)}",
+            remedy,
+            f"only {_named([*heads])}",
+        )
 
 
 def read_cells(

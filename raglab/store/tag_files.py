@@ -58,18 +58,21 @@ def stated_tags(
         read_text(path, max_file_bytes, follow_links=follow_links), str(path), TAGS_FILE
     )
     if not isinstance(stated, dict) or not all(isinstance(name, str) for name in stated):
-        rule = f"{TAGS_FILE} must give documents' names tags"
         raise input_error(
-            where, rule, "write lines like guide.pdf: {domain: home}", shown_value(stated)
+            where,
+            f"{TAGS_FILE} must give documents' names tags",
+            "write lines like guide.pdf: {domain: home}",
+            shown_value(stated),
         )
     above = {source: [*_folders(source), source] for source in sources}
     known = {name for names in above.values() for name in names}
     if unknown := [name for name in stated if name not in known]:
         more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
-        value = ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more
-        rule = f"{TAGS_FILE} must name documents, or folders of them with / at the end"
         raise input_error(
-            where, rule, "correct the names, which begin at the folder of the file", value
+            where,
+            f"{TAGS_FILE} must name documents, or folders of them with / at the end",
+            "correct the names, which begin at the folder of the file",
+            ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more,
         )
     faults = Faults("names")
     read = {}
