@@ -185,19 +185,21 @@ def _counts(counter: Counter[str]) -> str:
     ) + (f" and {len(counter) - _NAMES_SHOWN} more" if len(counter) > _NAMES_SHOWN else "")
 
 
+def is_outside(source: str) -> bool:
+    """Whether a source is an absolute path, or one that leaves the folder of its corpus."""
+    return _OUTSIDE.match(document_path(source)) is not None
+
+
 def _outside_sources(cases: Sequence[Case]) -> Iterator[str]:
     """A sentence about sources that are no paths inside a corpus, and may never be met."""
     outside = [
-        (case, source)
-        for case in cases
-        for source in case_sources(case)
-        if _OUTSIDE.match(document_path(source))
+        (case, source) for case in cases for source in case_sources(case) if is_outside(source)
     ]
     if outside:
         case, source = outside[0]
         yield (
             f"{len({case.id for case, _ in outside}):,} of {len(cases):,} cases name sources "
-            f"outside a corpus, first {shown_value(source)} in {shown_value(case.id)}; a source is a path "
+            f"outside a corpus, first {shown_value(source)} in {shown_value(case.id)}; write paths "
             "from the corpus' folder"
         )
 

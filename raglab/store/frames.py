@@ -27,6 +27,7 @@ from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import DECLARED, Signal, own_signal
+from raglab.store.case_labels import is_outside
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.hit_tables import (
     EMPTY,
@@ -270,7 +271,7 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
         case, source, document = misspelt[0]
         expecting = sum(bool(case_sources(case)) for case in trace.cases)
         notes.append(
-            f"{len(misspelt):,} of {expecting:,} cases name a source that is a document of the hits "
+            f"{len(misspelt):,} of {expecting:,} cases name a source that is one of the hits "
             f"but for case or ending, first {shown_value(source)} in {shown_value(case.id)} beside "
             f"{shown_value(document)}"
         )
@@ -285,6 +286,12 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
         notes.append(
             f"{len(short)} of {len(meanings)} sources of cases are the end of a path, as "
             f"{shown_value(source)} of {shown_value(path)}, the only one among the hits"
+        )
+    outside = [source for source, of in meanings.items() if not of.documents and is_outside(source)]
+    if outside:
+        notes.append(
+            f"{len(outside)} of {len(meanings)} sources of cases are paths outside a corpus, first "
+            f"{shown_value(min(outside))}"
         )
     for note in notes:
         warn_user(f"{name}: {note}; write sources as the column source has them.")

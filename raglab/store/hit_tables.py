@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from raglab.arguments.plain_arrays import ROUNDING, within_range
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS, JUDGE_RIGHT
 from raglab.store.case_labels import labelled_set
 from raglab.store.cells import json_value, utc_text
@@ -34,6 +35,7 @@ from raglab.store.records import (
 from raglab.store.tables import NEAR_NAMES, Places, Table, place_columns, read_cells, read_table
 from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.values import TAG_KEYS, Case, Chunk
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,6 +281,9 @@ def read_hits(
     faults.stop()
     places = places._replace(heads=heads)
     cells = read_cells(table, places, faults, json_value, blank=("query", "text"))
+    if places.further:
+        shown = shown_value(", ".join(places.further))
+        warn_user(visible(f"{name}: kept in extra of the cases, read by no gate: {shown}."))
     return HitTable(table, places, cells, faults)
 
 

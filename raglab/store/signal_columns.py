@@ -68,7 +68,7 @@ def signal_column(
             where,
             "values must be numbers, NaN where there is none",
             "convert them",
-            str(error).partition("got ")[2],
+            str(error).partition("got ")[2].partition(";")[0],
         ) from error
     if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
         raise input_error(
