@@ -107,7 +107,9 @@ from raglab.store.records import (
     CHUNK_NAMES,
     LINE_NAMES,
     MAX_NAME,
+    CaseRecord,
     Faults,
+    LabelledRecord,
     case_record,
     read_case,
     read_chunk,
@@ -667,8 +669,8 @@ def _own_cases(
     """Cases of records with our names; all of them have a label."""
     if "query" not in places.heads:
         faults.stop()
-    labelled = "expect_status" in places.heads
-    placed = [read_case(line, faults, heads, labelled=labelled) for line in lines]
+    model = LabelledRecord if "expect_status" in places.heads else CaseRecord
+    placed = [read_case(line, faults, heads, model) for line in lines]
     stated = (columns or {}).values()
     return labelled_set(filter(None, placed), name, own=True, known=stated, faults=faults)
 

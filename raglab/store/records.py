@@ -29,7 +29,7 @@ from raglab.words.characters import is_unicode, visible
 MAX_NAME = 1000  # characters of an id, a source, a label, an entity, or the name of a tag
 MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
 _KINDS = 100  # of faults that are told apart
-_KINDS_SHOWN = 6  # of faults, in a message
+_KINDS_SHOWN = 8  # of faults, in a message
 _VALUES_SHOWN = 3  # of each kind
 
 Item = TypeVar("Item")
@@ -146,6 +146,9 @@ From0 = Annotated[int | None, Field(ge=0, le=MAX_INTEGER)]
 From1 = Annotated[int | None, Field(ge=1, le=MAX_INTEGER)]
 
 
+_LABELS = "write ok, refuse or ambiguous; topics go into intent"
+
+
 class Fields(BaseModel):
     """Fields of a record, strictly of their types."""
 
@@ -158,7 +161,7 @@ class CaseFields(Fields):
     query: Question
     expect_status: Annotated[
         Literal["ok", "refuse", "ambiguous"] | None,
-        Field(description="write ok, refuse or ambiguous; topics go into intent"),
+        Field(description=_LABELS),
     ] = None
     expect_sources: Sources = None
     expect_sources_any: Sources = None
@@ -187,6 +190,12 @@ class CaseRecord(CaseFields):
 
     model_config = ConfigDict(extra="allow")
     id: Name
+
+
+class LabelledRecord(CaseRecord):
+    """A case of a labelled set."""
+
+    expect_status: Annotated[Literal["ok", "refuse", "ambiguous"], Field(description=_LABELS)]
 
 
 class PassageFields(Fields):
@@ -297,22 +306,18 @@ def read_case(
     line: JsonLine,
     faults: Faults,
     heads: Mapping[str, str] | None = None,
-    *,
-    labelled: bool = False,
+    model: type[CaseRecord] = CaseRecord,
 ) -> tuple[Where, Case] | None:
     """Case of a record with its place; None where it breaks a rule, which is noted.
 
     Args:
       line: a record with our names.
       heads: columns of a table by field, for messages.
-      labelled: whether it must have a label.
     """
     line = _named(line, "id")
-    record = read_record(line, CaseRecord, faults, heads)
+    record = read_record(line, model, faults, heads)
     if record is None:
         return None
-    if labelled and record.expect_status is None:
-        faults.add(line.where, "expect_status must not be missing", "label the case", "none")
     extra = dict(record.model_extra or {})
     if ANSWERS in line.record:
         extra[ANSWERS] = line.record[ANSWERS]
