@@ -398,7 +398,7 @@ class TestScoresAlone:
         The case has that of the first, and a gate reads it.
         """
         with pytest.warns(
-            UserWarning, match=r"langchain: .* the gates l2, .* are off; gate a signal instead"
+            UserWarning, match=r"langchain: .* the gates l2, .* are off; gate"
         ) as seen:
             trace = trace_from_langchain(
                 Listed(documents=list(DOCUMENTS)), CASES, signals=RELEVANCE

@@ -148,8 +148,8 @@ class HitTable(NamedTuple):
                 of_row.append(-1)
                 continue
             # a text 1 beside an integer 1 would be one name
-            kinds.setdefault(isinstance(raw[row], str | UUID), row)
-            if not isinstance(name, str):
+            kinds.setdefault(field == "query" or isinstance(raw[row], str | UUID), row)
+            if not isinstance(name, str) and field != "query":
                 self.add(row, field, f"{field} must be a string or integer", "convert the column")
             if numbers.setdefault(str(name), len(first)) == len(first):
                 first.append(row)

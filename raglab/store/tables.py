@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TEXT_ENDINGS = (".csv", ".tsv")
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
-NEAR = 0.85  # of difflib, from which a name is a slip of another
+NEAR = 0.8  # of difflib, from which a name is a slip of another
 _SHOWN = 10  # names that a message lists
 _IDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
