@@ -77,7 +77,7 @@ class _Question(_Foreign):
 
 class _Paragraph(_Foreign):
     context: Text
-    qas: list[dict[str, Any]]
+    qas: list[dict[str, Any]] | None = None
 
 
 class _Article(_Foreign):
@@ -137,7 +137,7 @@ def squad_chunks(document: Record, file: str) -> Iterator[tuple[Where, Chunk]]:
             name, tags = f"{article}#{number}-{number}", {"domain": article}
             chunk = Chunk(name, paragraph.context, article, number, tags=tags)
             chunks.append((where._replace(id=name), chunk))
-        elif all(question.get("is_impossible") is True for question in paragraph.qas):
+        elif all(question.get("is_impossible") is True for question in paragraph.qas or ()):
             blank += 1
         else:
             faults.add(where, "context must not be blank where an answer rests on it", _CUT)
@@ -164,7 +164,9 @@ def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
     splits = article_splits(place.article for place in paragraphs)
     placed = []
     for article, number, paragraph, above in paragraphs:
-        for n, record in enumerate(paragraph.qas):
+        if paragraph.qas is None:
+            faults.add(above, "qas is required", "add its questions")
+        for n, record in enumerate(paragraph.qas or ()):
             where = above._replace(id=f"{above.id}.qas[{n}]")
             question = read_record(JsonLine(where, record), _Question, faults)
             if question is None:

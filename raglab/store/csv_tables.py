@@ -100,7 +100,7 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
             f"{len(records):,} records",
         )
     (line, heads), *rows = records
-    where, size = where._replace(line=line), len("".join(heads))
+    where, size = where._replace(line=line), len(",".join(heads))
     if size > MAX_HEADS:  # every table of a document repeats them
         raise input_error(
             where,

@@ -645,14 +645,14 @@ def _line_cases(
     lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
 ) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form, whose query may be called question."""
-    faults, required = Faults("cases"), ("id", "query", "expect_status")
-    every = []
+    faults, every = Faults("cases"), []
     for line in lines:
         record = {"query" if key == "question" else key: of for key, of in line.record.items()}
         if len(record) < len(line.record):
             faults.add(line.where, "a case must have query or question", "take one away", "both")
         every.append(line._replace(record=record))
     keys = dict.fromkeys(key for line in every for key in line.record)
+    required = ("id", "query", "expect_status") if every else ()
     places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
     named = tables.named_lines(every, places)
     return _own_cases(named, name, places, None, columns, faults)
@@ -668,7 +668,7 @@ def _own_cases(
 ) -> tuple[Case, ...]:
     """Cases of records with our names; all of them have a label."""
     if "query" not in places.heads:
-        faults.stop()
+        faults.stop()  # no row is read
     model = LabelledRecord if "expect_status" in places.heads else CaseRecord
     placed = [read_case(line, faults, heads, model) for line in lines]
     stated = (columns or {}).values()

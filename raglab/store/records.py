@@ -84,7 +84,9 @@ class Faults:
             )
             for rule, kind in [*self._kinds.items()][:_KINDS_SHOWN]
         )
-        more = "".join(f"; also {text.rpartition('; ')[0]}" for text in others)
+        name = next(iter(self._kinds.values())).where.file.partition(", row ")[0]
+        places = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in others]
+        more = "".join(f"; also {text}" for text in places)
         if len(self._kinds) > _KINDS_SHOWN:
             more += f"; and {len(self._kinds) - _KINDS_SHOWN} more kinds of faults"
         raise InputError(visible(f"{first[:-1]}{more}."))
