@@ -177,7 +177,7 @@ class TestVectorStore:
 
     def test_distances_of_vectors_that_are_not_unit(self) -> None:
         """A squared distance beyond 4 stops in the trace, with the remedy."""
-        with pytest.raises(ValueError, match="normalise them first"):
+        with pytest.raises(ValueError, match="unit vectors"):
             trace_from_langchain(Scored([2.0, 9.0]), CASES[:1], distance="l2")
 
     def test_measured_instead(self, store: InMemoryVectorStore) -> None:
@@ -195,7 +195,7 @@ class TestVectorStore:
         assert hits_frame(Scored([1.0000001]), CASES[:1], distance="cosine")["score"].tolist() == [
             1.0
         ]
-        with pytest.raises(ValueError, match=r"score must be a cosine, from -1 to 1, got 1\.1"):
+        with pytest.raises(ValueError, match=r"score must be a number from -1 to 1, got 1\.1"):
             trace_from_langchain(Scored([1.1]), CASES[:1], distance="cosine")
 
     def test_nothing_found(self) -> None:
@@ -308,7 +308,7 @@ class TestMetadata:
         [
             ({"page": "iv"}, "page must be an integer from 1, got 'iv'"),
             ({"domain": ["a"]}, "domain must be a text or a number"),
-            ({"entities": 3}, "entities must be texts"),
+            ({"entities": 3}, "entities must be .*got 3"),
         ],
     )
     def test_what_is_something_else(self, metadata: dict[str, Any], rule: str) -> None:
@@ -398,7 +398,7 @@ class TestScoresAlone:
         The case has that of the first, and a gate reads it.
         """
         with pytest.warns(
-            UserWarning, match=r"langchain: .* the gates l2, .* are off; gate a signal instead"
+            UserWarning, match=r"langchain: .* the gates l2, .* are off; gate"
         ) as seen:
             trace = trace_from_langchain(
                 Listed(documents=list(DOCUMENTS)), CASES, signals=RELEVANCE
@@ -450,7 +450,7 @@ class TestScoresAlone:
         )
         with pytest.raises(
             ValueError,
-            match="row 0, column relevance: relevance must be a probability, from 0 to 1",
+            match="row 0, column relevance: relevance must be a number from 0 to 1",
         ):
             trace_from_langchain(endless, CASES[:1], signals=RELEVANCE)
         with pytest.raises(

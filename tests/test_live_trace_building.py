@@ -23,7 +23,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
-from raglab.store.case_records import hash_cases
+from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
 

@@ -251,7 +251,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "rule"),
     [
-        ([0.1, np.inf, 0.2], "values must be finite, .* infinity at case 'q1'"),
+        ([0.1, np.inf, 0.2], "values must be finite, .*inf at case 'q1'"),
         ([0.1, 0.2], r"values must be \[Q\], .* got shape \(2,\)"),
         (np.zeros((3, 2)), r"got shape \(3, 2\)"),
         (0.5, r"got shape \(\)"),
@@ -260,11 +260,11 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
         ([0.1, -0.5, 0.2], "got -0.5 at case 'q1'"),
         (
             pd.Series({"q0": 0.1, "q9": 0.2}),
-            "the trace's cases, got 1 others, such as 'q9'; index it by case id",
+            r"the trace's cases, got 'q9' \(1 such\); index it by case id",
         ),
-        (pd.Series([0.1, 0.2, 0.3]), "got 3 others, such as '0'"),
-        (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1' 2 times"),
-        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got a DataFrame"),
+        (pd.Series([0.1, 0.2, 0.3]), r"got '0' \(3 such\)"),
+        (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1'"),
+        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got 'a DataFrame'"),
     ],
 )
 def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
@@ -529,10 +529,10 @@ def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("values", "parts"),
     [
-        ({"q1": 0.1}, ("got a dict", "pandas.Series(values)")),
-        ({0.1, 0.2}, ("got a set", "trace.cases")),
-        (None, ("got nothing", "trace.cases")),
-        (iter([0.1]), ("got a list_iterator", "trace.cases")),
+        ({"q1": 0.1}, ("got dict", "trace.cases")),
+        ({0.1, 0.2}, ("got set", "trace.cases")),
+        (None, ("got NoneType", "trace.cases")),
+        (iter([0.1]), ("got list_iterator", "trace.cases")),
     ],
 )
 def test_values_without_an_order_are_refused(values: Any, parts: tuple[str, ...]) -> None:

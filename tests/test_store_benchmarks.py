@@ -203,10 +203,10 @@ def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"task_id": 7}, "line 2: task_id must be a string, got 7 … write task_id in quotes"),
+        ({"task_id": 7}, "line 2: task_id … got 7"),
         (
             {"conversation_id": None},
-            "id c2<::>1: conversation_id must be a string, got None … in quotes",
+            "conversation_id must not be missing",
         ),
         (
             {"input": []},
@@ -214,43 +214,40 @@ def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
         ),
         (
             {"input": [{"speaker": "agent", "text": "x"}]},
-            "must end with a turn of the user, got one of 'agent'",
+            "must end with a turn of the user, got 'agent'",
         ),
         (
             {"input": [{"text": "x"}]},
-            "id c2<::>1.input[0]: the field speaker is required … add speaker",
+            "input.0.speaker is required",
         ),
         (
             {"input": "x"},
-            "id c2<::>1: input must be a list of objects, got 'x' … square brackets",
+            "input … got 'x'",
         ),
         (
             {"answerability": "PARTIAL"},
-            "answerability must be a list of strings … square brackets",
+            "answerability … got 'PARTIAL'",
         ),
         (
             {"answerability": ["MAYBE"]},
-            (
-                "must be a list of one of ANSWERABLE, PARTIAL, UNANSWERABLE, UNDERSPECIFIED, "
-                "got 'MAYBE' … correct the"
-            ),
+            "answerability.0 … 'UNDERSPECIFIED' … got 'MAYBE' … correct the label",
         ),
         (
             {"answerability": ["PARTIAL", "ANSWERABLE"]},
-            "a list of one of … got 'PARTIAL, ANSWERABLE'",
+            "answerability … at most 1 item",
         ),
-        ({"answerability": []}, "a list of one of … got ''"),
+        ({"answerability": []}, "answerability … at least 1 item"),
         (
             {"contexts": []},
-            ("a task that is PARTIAL must have contexts, got an empty list … add its passages"),
+            ("must have contexts … add its passages"),
         ),
         (
             {"contexts": [{"text": "x"}]},
-            "id c2<::>1.contexts[0]: the field document_id is required … add",
+            "contexts.0.document_id is required",
         ),
         (
             {"task_id": "c1<::>1"},
-            "a case's id must be unique, got 'c1<::>1' again (first on line 1) … rename",
+            "a case's id must be unique, got 'c1<::>1' again … rename",
         ),
     ],
 )
@@ -263,17 +260,14 @@ def test_a_wrong_task_is_told_so(tmp_path: Path, change: dict[str, Any], said: s
 @pytest.mark.parametrize(
     ("contexts", "said"),
     [
-        (7, "id c2<::>1: contexts must be a list of objects, got 7 … square brackets"),
+        (7, "contexts … got 7"),
         (
             [{"document_id": "d", "text": 7}],
-            "id c2<::>1.contexts[0]: text must be a string … quotes",
+            "contexts.0.text … got 7",
         ),
         (
             [passage("d1"), passage("d9", "other")],
-            (
-                "id c2<::>1.contexts[1]: a document_id must stand for one text, got another "
-                "text than on line 1 … rename"
-            ),
+            "a document_id must stand for one text, got 'd9' … line 1 … rename",
         ),
     ],
 )
@@ -294,10 +288,7 @@ def test_wrong_folders_are_told_so(tmp_path: Path) -> None:
         told(
             refusal(tmp_path, load),
             str(tmp_path),
-            (
-                "a folder must hold one file of tasks, got 'reference.a.jsonl, "
-                "reference.b.jsonl' … give the path of one"
-            ),
+            ("a folder must hold one file of tasks … give the path of one"),
         )
     write_tasks(tmp_path, {"title": "x"}, name="reference.b.jsonl")
     assert len(load_cases(tmp_path)) == len(TASKS)

@@ -181,35 +181,33 @@ def test_what_is_refused() -> None:
         (frame, "a DataFrame"),
         ("c.csv", "a str"),
         (None, "a NoneType"),
-        (["Who?"], "a list with a str"),
-        ([*cases, "x"], "a list with a str"),
+        (["Who?"], "a list"),
+        ([*cases, "x"], "a list"),
     ):
-        with pytest.raises(TypeError, match=rf"cases must be .*, got {came}; .*raglab.load_cases"):
+        with pytest.raises(TypeError, match=rf"cases must be .*, got {came}; .*load_cases"):
             raglab.split(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one, got none"):
         raglab.split([])
-    with pytest.raises(
-        ValueError, match=r"must have no split, got 'tune' in 1 of 60; .*_replace\(split=None\)"
-    ):
+    with pytest.raises(ValueError, match="have no split yet, got 1 of 60"):
         raglab.split([cases[0]._replace(split="tune"), *cases[1:]])
     for shares, rule in (
         (
             {"tune": 24, "certify": 18, "report": 18},
-            r"numbers in \[0, 1\], got tune=24, .*a share is no count",
+            r"numbers in \[0, 1\], got \[24, 18, 18\]",
         ),
         ({"tune": -0.1, "certify": 0.6, "report": 0.5}, r"numbers in \[0, 1\]"),
         ({"tune": "0.4"}, r"numbers in \[0, 1\]"),
         (
             {"tune": 0.5, "report": 0.5},
-            "must sum to 1, got tune=0.5, certify=0.3, report=0.5, which sum to 1.3",
+            r"must sum to 1, got \[0.5, 0.3, 0.5\]",
         ),
-        ({"tune": True, "certify": 0, "report": 0}, r"numbers in \[0, 1\], got tune=True"),
+        ({"tune": True, "certify": 0, "report": 0}, r"numbers in \[0, 1\], got \[True"),
         *(
-            ({"near": near}, rf"near must be a number in \(0, 1\], got {near!r}; .*Jaccard")
+            ({"near": near}, rf"near, .* in \(0, 1\], got {near!r}")
             for near in (0.0, 70, "0.5", None, float("nan"), True)
         ),
         *(
-            ({"seed": seed}, rf"seed must be a whole number from 0, got {seed!r}; ")
+            ({"seed": seed}, rf"seed must be a whole number from 0, got {seed!r}")
             for seed in (-1, 0.5, "0", None)
         ),
     ):
@@ -299,9 +297,9 @@ def test_traces_that_cannot_be_dealt_are_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         split = raglab.split(trace)
-        with pytest.raises(ValueError, match=r"must have no split, got .* in 3 of 3"):
+        with pytest.raises(ValueError, match="have no split yet, got 3 of 3"):
             raglab.split(split)
-    with pytest.raises(TypeError, match=r"got a DataFrame; .*raglab.load_cases"):
+    with pytest.raises(TypeError, match=r"got a DataFrame; .*load_cases"):
         raglab.split(pd.DataFrame({"query": ["a"]}))  # type: ignore[call-overload]
 
 

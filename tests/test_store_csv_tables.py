@@ -140,7 +140,7 @@ def test_commas_that_may_mean_thousands_are_refused_or_stay_texts(
         (b"\xff\xfex\x00;", "byte-order mark of UTF-16-LE must be in that encoding"),
         ("x,y\n1,2\n".encode("utf-16-le"), "a table must be text"),
         (b"x,x\n1,2\n", "columns must have different names"),
-        (b"x,y\n1,2,3\n1\n", "2 of 2 rows have not"),
+        (b"x,y\n1,2,3\n1\n", "3 instead of 2 in 2 of them"),
         (b"sep=;\nx;y\n", "a table must have heads and a row"),
     ],
 )
@@ -215,6 +215,19 @@ def test_what_is_written_is_read(
     assert [
         record.cells for record in csv_records(table_text(path), path)[1:]
     ] == frame.to_numpy().tolist()
+
+
+@pytest.mark.parametrize(("sep", "warned"), [(",", False), (";", True), ("\t", True)])
+def test_points_that_may_be_thousands_are_named(tmp_path: Path, sep: str, warned: bool) -> None:
+    """A16: 1.200 beside semicolons was 1.2 without a word; 1_0 was ten."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"x{sep}y{sep}z\na{sep}1.200{sep}1_0\nb{sep}3.400{sep}2\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = csv_frame(path)
+    assert frame["y"].tolist() == [1.2, 3.4]
+    assert frame["z"].tolist() == ["1_0", "2"]
+    assert ["'y'" in str(one.message) for one in caught] == [True] * warned
 
 
 def test_points_beside_decimal_commas_are_not_guessed(tmp_path: Path) -> None:

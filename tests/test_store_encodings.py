@@ -123,7 +123,7 @@ def test_a_file_in_another_encoding_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("Größe", encoding="cp1252")
     with pytest.warns(
         UserWarning,
-        match=r"1 files or links .*b\.md, line 1: .*in the encoding that was given, ascii",
+        match=r"1 files or links .*b\.md, line 1: .*in the stated encoding ascii",
     ):
         assert len(load_corpus(tmp_path, encoding="ascii").chunks) == 1
 

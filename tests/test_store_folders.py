@@ -378,13 +378,6 @@ def test_a_folder_of_stubs_alone_is_refused(corpus: Path) -> None:
             "user_query\tgold_doc\tanswer",
             "text,label",
         ),
-        *(
-            "Frage;Erwartung;Quelle;Aufteilung",
-            "Frage;Quelle",
-            "Nutzerfrage;erwarteter Status",
-            "question;attendu;fichier",
-        ),
-        "Fragestellung;Musterantwort;Dokumente",
     ],
 )
 def test_labels_among_documents_are_left_out(corpus: Path, heads: str) -> None:

@@ -111,9 +111,9 @@ def test_times_and_groups_stay_with_the_case(tmp_path: Path) -> None:
     [
         ("at", "soon", "at must be a time … got 'soon' … 2026-03-02T09:00:00+00:00"),
         ("at", 1_764_000_000, "at must be a time"),
-        ("groups", "acme", 'groups must be a mapping … to_dict("records")'),
-        ("groups", {"tenant": ["acme"]}, "groups must be a mapping"),
-        ("timestamp", "2026-03-02", "rename it to at"),
+        ("groups", "acme", "groups … 'acme'"),
+        ("groups", {"tenant": ["acme"]}, "groups.tenant"),
+        ("timestamp", "2026-03-02", "'timestamp', which looks like at"),
     ],
 )
 def test_what_is_no_time_and_no_group(column: str, value: Any, said: str) -> None:

@@ -26,7 +26,7 @@ from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.replay import decide, flips, steps, sweep, tally
-from raglab.store.cells import MAX_ROWS
+from raglab.store.csv_tables import MAX_TABLE_ROWS as MAX_ROWS
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import save_cases
@@ -122,7 +122,7 @@ class TestByHand:
         """It says which gates are off and how to gate the score; with distances there is none."""
         frame = hits(("a?", "x", 0.75, "ok"))
         wanted = (
-            rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate a signal instead: "
+            rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate "
             r".*signals.node_score.min"
         )
         with pytest.warns(UserWarning, match=wanted) as seen:
@@ -173,8 +173,8 @@ class TestByHand:
         assert scored(frame, query).signal("clarity").tolist() == [0.75, 0.25]
         told = refusal(frame.assign(clarity=[0.75, 0.5, 0.25]), query)
         assert (
-            "row 1, column clarity: a case must have one clarity, got 0.5 after 0.75 in row 0; "
-            "write" in told
+            "row 1, column clarity: a case must have one clarity, got 0.5 after 0.75 in row 0"
+            in told
         )
         assert "must have no clarity, got 0.25" in refusal(frame, {"clarity": SCORE})
 
@@ -254,7 +254,7 @@ class TestWithoutLabels:
 
     def test_a_set_of_cases_has_labels(self, tmp_path: Path) -> None:
         """A file of cases is labelled: one without is not written."""
-        with pytest.raises(InputError, match="expect_status must be a string"):
+        with pytest.raises(InputError, match="expect_status must not be missing"):
             save_cases([Case("a", "who?")], tmp_path / "cases.jsonl")
 
 
@@ -422,7 +422,7 @@ class TestHostile:
         )
         told = refusal(long)
         assert "hits of the longest case must be at most 20,000,000, got 24,008,000" in told
-        assert "case 'q1', arm 'frame', depth 0 has 8,000" in told
+        assert "8,000 of case 'q1', arm 'frame', depth 0" in told
         assert "pairs of hits of the longest case must be at most 2,000,000,000" in refusal(
             long.iloc[:8_100]
         )
@@ -433,11 +433,11 @@ class TestHostile:
             (
                 "node_score",
                 float("inf"),
-                "row 1, column node_score: node_score must be a probability, from 0 to 1",
+                "row 1, column node_score: node_score must be a number from 0 to 1",
             ),
             ("node_score", -float("inf"), "row 1, column node_score"),
             ("node_score", 1.5, "got 1.5"),
-            ("node_score", "high", "got 'high'; write a number without quotes"),
+            ("node_score", "high", "got 'high'; write a number"),
             ("node_score", True, "got True"),
             ("query", "x" * (LONGEST_QUESTION + 1), f"at most {LONGEST_QUESTION} characters"),
             ("case_id", "1", "a case must have one query, got 'b?' after 'a?'"),
@@ -487,7 +487,6 @@ class TestHostile:
                 "must not have the name of a built-in one",
             ),
             ({"judge": SCORE, **NODE}, "the column judge is required"),
-            ({}, "columns must be among"),
         ],
     )
     def test_declarations(self, signals: Any, parts: str) -> None:
@@ -501,7 +500,7 @@ class TestHostile:
         frame = hits(("a?", "x", 0.5, "ok")).assign(score=0.5)
         assert "score=None says that there is no column score" in refusal(frame)
         told = refusal(frame.drop(columns="score"), score="cosine")
-        assert "or pass score=None and name your scores by signals" in told
+        assert "columns score" in told
         assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == (
             "mine",
             "node_score",

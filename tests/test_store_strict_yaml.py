@@ -8,7 +8,7 @@ import pytest
 
 from raglab.store.files import InputError
 from raglab.store.policies import Policy, load_pack
-from raglab.store.record_fields import MAX_NAME
+from raglab.store.records import MAX_NAME
 from raglab.store.strict_yaml import MOST_YAML_VALUES
 from raglab.words.languages import parse_language
 

@@ -47,9 +47,7 @@ def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
     frame = ASKED.set_index(pd.Index(["x", "y", "z"], name=name))
     cases, texts = heard(raglab.load_cases, frame)
     assert [case.id for case in cases] == ["q1", "q2", "q3"]
-    assert any(
-        'not read as the ids of its cases; write frame.rename_axis("id")' in text for text in texts
-    )
+    assert any("left out: the index" in text for text in texts)
     assert heard(raglab.load_cases, ASKED.iloc[::-1])[1] == []
     with_ids = frame.assign(id=["a", "b", "c"])
     assert heard(raglab.load_cases, with_ids)[1] == []
@@ -58,15 +56,11 @@ def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
 def test_columns_without_a_value_are_named() -> None:
     """Of cases, of chunks and of hits."""
     texts = heard(raglab.load_cases, ASKED.assign(expect_sources=None, team=" "))[1]
-    assert texts == ["frame: 2 of 4 columns hold no value in any row: 'expect_sources', 'team'."]
+    assert texts == ["frame: without a value: 'expect_sources', 'team'."]
     corpus = pd.DataFrame({"id": ["a", "b"], "text": ["x y", "z"], "source": [None, None]})
-    assert heard(raglab.load_corpus, corpus)[1] == [
-        "frame: 1 of 3 columns hold no value in any row: 'source'."
-    ]
+    assert heard(raglab.load_corpus, corpus)[1] == ["frame: without a value: 'source'."]
     texts = heard(raglab.trace_from_frame, HITS.assign(s_rerank=float("nan"), source=None))[1]
-    assert any(
-        "2 of 7 columns hold no value in any row: 'source', 's_rerank'" in text for text in texts
-    )
+    assert any("without a value: 's_rerank', 'source'" in text for text in texts)
 
 
 @pytest.mark.parametrize("door", ["cases", "chunks", "hits", "rounds"])
@@ -83,7 +77,9 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
             [1.0],
         ),
     }
-    with pytest.raises(ValueError, match=r"columns.* must have different names, got 'label' twice"):
+    with pytest.raises(
+        ValueError, match=r"columns.* must have different names, got 'label' (2 times|twice)"
+    ):
         doors[door]()
 
 
@@ -139,28 +135,25 @@ def test_a_frame_of_a_folder_loads_as_its_chunks(tmp_path: Path) -> None:
 )
 def test_a_near_name_is_proposed(column: str, field: str) -> None:
     """Nothing is scored by status alone since a column has another name."""
-    with pytest.raises(InputError, match=f"looks like {field}"):
+    with pytest.raises(InputError, match=f"which looks like {field}"):
         raglab.load_cases(ASKED.assign(**{column: "a.md"}))
 
 
 @pytest.mark.parametrize(
-    "column", ["sentence", "text", "claim", "prompt", "initial_request", "message", "Utterance"]
+    "column", ["text", "claim", "prompt", "message", "Utterance", "user_input"]
 )
 def test_a_near_name_of_the_question_is_proposed(column: str) -> None:
     """As public sets of labels call it."""
-    with pytest.raises(InputError, match=r'looks like query: .*columns=\{"query":'):
+    with pytest.raises(InputError, match=r'looks like query; pass columns=\{"query":'):
         raglab.load_cases(ASKED.rename(columns={"question": column}))
 
 
 def test_many_labels_are_intents() -> None:
-    """A table of topics is told to keep them as such, and to say which are refused."""
+    """A table of topics is told where they go."""
     frame = pd.DataFrame(
         {"question": [f"query {n}" for n in range(12)], "label": [f"topic_{n}" for n in range(12)]}
     )
-    with pytest.raises(
-        InputError,
-        match=r'12 different labels are intents or topics: keep them with columns=\{"intent"',
-    ):
+    with pytest.raises(InputError, match=r"\(12 rows\); write ok, .*; topics go into intent"):
         raglab.load_cases(frame)
 
 
@@ -211,7 +204,7 @@ def test_chunks_without_ids_are_numbered_and_said(tmp_path: Path, ending: str) -
         ("c1", "a.md", {"team": "home"}),
         ("c2", "b.md", {"team": "motor"}),
     ]
-    assert [text for text in texts if "without a column id its 2 chunks are named c1 to c2" in text]
+    assert [text for text in texts if "without a column id its 2 chunks are c1, c2" in text]
     with_ids = raglab.load_corpus(frame.assign(chunk_id=["x", "y"]))
     assert [chunk.chunk_id for chunk in with_ids] == ["x", "y"]
 

@@ -21,8 +21,8 @@ from raglab.decision.measured_trace import Measured
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.replay import decide
-from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
+from raglab.store.records import hash_cases
 from raglab.store.trace_commands import TRACE_FLAGS, TRACE_OPTIONS, rebuild_command
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, TraceError

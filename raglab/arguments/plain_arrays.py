@@ -7,6 +7,7 @@ counts as the range's end.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -33,6 +34,8 @@ def is_missing(value: object) -> bool:
 def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401
     """Numbers as float64, NaN where one is missing; without a copy where they are that already.
 
+    A text is no number: Python takes 1_0 for ten.
+
     Raises:
       ValueError: a value is no number; names it and its position.
 
@@ -40,14 +43,12 @@ def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401
       >>> float_array([1, None, True], "score")
       array([ 1., nan,  1.])
     """
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        cells = (
-            _cells(values, name).astype(object)
-            if hasattr(values, "dtype")
-            else _cells(values, name, object)
-        )
+    with suppress(TypeError, ValueError, OverflowError):
+        plain = np.asarray(values)
+        if plain.dtype.kind in "fiub":
+            return plain.astype(np.float64, copy=False)
+    has_kind = hasattr(values, "dtype")
+    cells = _cells(values, name).astype(object) if has_kind else _cells(values, name, object)
     numbers = np.full(cells.shape, np.nan)
     for position, value in enumerate(cells.flat):
         if not is_missing(value):

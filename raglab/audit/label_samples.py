@@ -20,8 +20,7 @@ import numpy as np
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
 from raglab.decision.checks import ERROR_GATE, Check
-from raglab.store.cells import check_heads
-from raglab.store.csv_tables import csv_records, table_text
+from raglab.store.csv_tables import check_heads, csv_records, table_text
 from raglab.store.files import (
     Where,
     csv_text,

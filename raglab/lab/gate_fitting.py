@@ -33,8 +33,8 @@ from raglab.metrics import Difference
 from raglab.progress import progress
 from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
-from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
+from raglab.store.records import hash_cases
 from raglab.values import Status, TraceData, check_labelled, label_codes
 from raglab.words.html_display import Fold, display
 

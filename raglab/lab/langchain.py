@@ -24,7 +24,7 @@ from raglab.store.frames import (
     warn_of_gates_off,
     warn_of_short_sources,
 )
-from raglab.store.hit_columns import OF_CASE, Score
+from raglab.store.hit_tables import OF_CASE, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
@@ -452,7 +452,7 @@ def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[s
     columns["page_label"] = None if label is None else str(label)
     if columns["page"] is not None:
         page = whole_number(columns["page"])
-        if page is None or page < first_page:
+        if type(page) is not int or page < first_page:
             rule = f"{keys['page']} must be an integer from {first_page}"
             remedy = (
                 "pass first_page=0 where the first page is 0, columns={'page_label': …} where it "

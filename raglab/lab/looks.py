@@ -24,7 +24,7 @@ from raglab.decision.learned_cases import (
 from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
 from raglab.store.files import LineLog, Where, input_error, locked_lines, logged_lines, shown_value
-from raglab.store.record_fields import required_text
+from raglab.store.records import required_text
 
 
 def trace_hash(trace: TraceView) -> str:

@@ -44,7 +44,7 @@ from raglab.replaying.breakpoints import (
 )
 from raglab.replaying.step_functions import idle_thresholds
 from raglab.signals import COSINE, NAMES, declared_signal
-from raglab.store.hit_columns import UNSTATED
+from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 

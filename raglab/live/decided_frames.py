@@ -14,7 +14,7 @@ from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.frames import frame_trace, warn_of_gates_off
-from raglab.store.hit_columns import UNSTATED, Score
+from raglab.store.hit_tables import UNSTATED, Score
 from raglab.values import Status
 
 if TYPE_CHECKING:

@@ -60,11 +60,11 @@ from raglab.retrieval.indexes import (
 )
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
-from raglab.store.case_records import hash_cases
 from raglab.store.files import Where, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
+from raglab.store.records import hash_cases
 from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, check_n_hits
 from raglab.words.canonical import canonical_json, digest

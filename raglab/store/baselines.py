@@ -16,30 +16,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from raglab import metrics
 from raglab.decision.answer_text import BASES, MIXED, SOURCES
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, OUTCOME_OF_CELL, OUTCOMES
 from raglab.store.files import (
     MAX_FILE_BYTES,
+    JsonLine,
     Where,
     input_error,
     read_json,
     shown_value,
     write_text,
 )
-from raglab.store.record_fields import (
-    MAX_NAME,
-    Record,
-    only_keys,
-    optional_text,
-    required_records,
-    required_text,
-)
+from raglab.store.records import Faults, Fields, FilledText, Name, Text, read_record
 from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import canonical_json, digest
 
@@ -51,23 +46,6 @@ COST = "expected_cost"
 REMEDY = (
     "take the file as it was written, or save the baseline again (raglab check --save-baseline)"
 )
-HEAD = (
-    "format",
-    "policy_id",
-    "arm",
-    "basis",
-    "schema_version",
-    "costs",
-    "retrieval",
-    "corpus_hash",
-    "status_only",
-    "missing_answers",
-    "cases_hash",
-    "measures",
-    "cases",
-)
-COUNTS = ("schema_version", "status_only", "missing_answers")
-_DIGITS = frozenset("0123456789abcdef")
 UNDECIDED = "answered_undecided"
 # outcome of each cell, as files name it
 OUTCOME_NAMES = (
@@ -81,6 +59,39 @@ CELL_OF: Mapping[tuple[str, str], int] = {
     for cell in range(metrics.PLAIN_CELLS)
     if metrics.DISTINCT_CELL[cell] == cell
 } | {(LABELS[0], UNDECIDED): metrics.UNDECIDED_CELLS[1]}  # no later answer is known to be the same
+
+
+Count = Annotated[int, Field(ge=0)]
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+
+
+class _CaseFields(Fields):
+    """A case of a file."""
+
+    id: Name
+    question: Fingerprint
+    label: Text
+    judged_by: Fingerprint
+    outcome: Text
+    cost: float
+
+
+class _FileFields(Fields):
+    """A file, by its keys."""
+
+    format: Literal["raglab-baseline-1"]
+    policy_id: FilledText
+    arm: FilledText
+    basis: FilledText
+    schema_version: Annotated[int, Field(ge=0, le=SCHEMA_VERSION)]
+    costs: dict[str, dict[str, float]]
+    retrieval: dict[str, Any]
+    corpus_hash: Text | None = None
+    status_only: Count
+    missing_answers: Count
+    cases_hash: FilledText
+    measures: dict[str, Any]
+    cases: list[_CaseFields]
 
 
 class BaselineCase(NamedTuple):
@@ -216,40 +227,25 @@ class Baseline:
         Raises:
           InputError: the file is no baseline, of another format, or its parts do not agree.
         """
-        where = Where(str(path))
+        where, faults = Where(str(path)), Faults("values")
         record = read_json(Path(path), MAX_FILE_BYTES)
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            value = shown_value(record.get("format") if isinstance(record, dict) else record)
-            raise input_error(
-                where, f"a baseline must be a JSON object of the format {FORMAT}", REMEDY, value
-            )
-        only_keys(record, HEAD, where, REMEDY)
-        texts = {
-            key: required_text(record, key, where)
-            for key in ("policy_id", "arm", "basis", "cases_hash")
-        }
-        if texts["basis"] not in {SOURCES, MIXED, *BASES}:
+        stated = faults.checked(read_record(JsonLine(where, record), _FileFields, faults))
+        known = (SOURCES, MIXED, *BASES)
+        if stated.basis not in known:
             raise input_error(
                 where,
-                f"basis must be one of {', '.join((SOURCES, MIXED, *BASES))}",
+                f"basis must be one of {', '.join(known)}",
                 REMEDY,
-                shown_value(texts["basis"]),
+                shown_value(stated.basis),
             )
+        of_file = stated.model_dump(exclude={"format", "costs", "cases", "cases_hash", "measures"})
         baseline = cls(
-            policy_id=texts["policy_id"],
-            arm=texts["arm"],
-            basis=texts["basis"],
-            costs=_matrix(record, where),
-            retrieval=_object(record, "retrieval", where),
-            corpus_hash=optional_text(record, "corpus_hash", where),
-            cases=_cases(record, where),
+            costs=_matrix(stated.costs, where),
+            cases=_cases(stated.cases, where),
             first_forms={},
-            **{key: _count(record, key, where) for key in COUNTS},
+            **of_file,
         )
-        if baseline.schema_version > SCHEMA_VERSION:
-            rule = f"schema_version must be at most {SCHEMA_VERSION}"
-            raise input_error(where, rule, REMEDY, str(baseline.schema_version))
-        _check_agreement(baseline, record, where)
+        _check_agreement(baseline, stated, where)
         return baseline
 
 
@@ -266,8 +262,12 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
         )
     repeated = [case.id for case, following in pairwise(ordered) if case.id == following.id]
     if repeated:
-        rule = "a case's id must be unique, since cases are paired by it"
-        raise input_error(where, rule, "rename or remove one", f"{shown_value(repeated[0])} twice")
+        raise input_error(
+            where,
+            "a case's id must be unique, since cases are paired by it",
+            "rename or remove one",
+            f"{shown_value(repeated[0])} twice",
+        )
     return ordered
 
 
@@ -278,10 +278,9 @@ def check_free(path: Path) -> None:
       InputError: there is one.
     """
     if path.exists():
-        rule = "a baseline must be written to a new file"
         raise input_error(
             Where(str(path)),
-            rule,
+            "a baseline must be written to a new file",
             "choose another path, or remove the file first",
             "one that is there",
         )
@@ -299,18 +298,16 @@ def _matrix_record(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
     }
 
 
-def _matrix(record: Record, where: Where) -> NDArray[np.float64]:
-    stated = _object(record, "costs", where)
-    only_keys(stated, LABELS, where, REMEDY)
-    for label in LABELS:
-        only_keys(_object(stated, label, where), OUTCOMES, where, REMEDY)
-        if missing := [outcome for outcome in OUTCOMES if outcome not in stated[label]]:
-            raise input_error(
-                where,
-                "costs must state every label and outcome",
-                REMEDY,
-                f"no {label}.{missing[0]}",
-            )
+def _matrix(stated: Mapping[str, Mapping[str, float]], where: Where) -> NDArray[np.float64]:
+    keys = {(label, outcome) for label, costs in stated.items() for outcome in costs}
+    wanted = {(label, outcome) for label in LABELS for outcome in OUTCOMES}
+    if odd := sorted(keys ^ wanted):
+        raise input_error(
+            where,
+            "costs must state every label and outcome",
+            REMEDY,
+            shown_value(".".join(odd[0])),
+        )
     try:
         return metrics.cost_matrix(stated)
     except ValueError as error:
@@ -319,71 +316,42 @@ def _matrix(record: Record, where: Where) -> NDArray[np.float64]:
         ) from error
 
 
-def _object(record: Record, key: str, where: Where) -> Mapping[str, Any]:
-    if not isinstance(record.get(key), dict):
-        raise input_error(where, f"{key} must be an object", REMEDY, shown_value(record.get(key)))
-    value: Mapping[str, Any] = record[key]
-    return value
-
-
-def _count(record: Record, key: str, where: Where) -> int:
-    value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise input_error(
-            where, f"{key} must be a whole number of at least 0", REMEDY, shown_value(value)
-        )
-    return value
-
-
-def _cases(record: Record, where: Where) -> tuple[BaselineCase, ...]:
-    rows = []
-    for place, row in enumerate(required_records(record, "cases", where)):
-        here = where._replace(id=f"cases[{place}]")
-        only_keys(row, (*BaselineCase._fields, "cost"), here, REMEDY)
-        case = BaselineCase(*(required_text(row, key, here) for key in BaselineCase._fields))
-        if len(case.id) > MAX_NAME:
-            raise input_error(
-                here, f"id must have at most {MAX_NAME} characters", REMEDY, str(len(case.id))
-            )
-        for key in ("question", "judged_by"):
-            if len(row[key]) != 16 or not _DIGITS.issuperset(row[key]):
-                raise input_error(
-                    here, f"{key} must be 16 hex digits", REMEDY, shown_value(row[key])
-                )
+def _cases(stated: Sequence[_CaseFields], where: Where) -> tuple[BaselineCase, ...]:
+    cases = [
+        BaselineCase(case.id, case.question, case.label, case.judged_by, case.outcome)
+        for case in stated
+    ]
+    for case in cases:
         if (case.label, case.outcome) not in CELL_OF:
-            value = f"{shown_value(case.label)} and {shown_value(case.outcome)}"
-            raise input_error(
-                here, "label and outcome must be a pair that a decision can give", REMEDY, value
-            )
-        rows.append(case)
-    return baseline_rows(rows, where)
-
-
-def _check_agreement(baseline: Baseline, record: Record, where: Where) -> None:
-    """Refuse a file of which one part was changed without the others."""
-    costs = {row["id"]: row.get("cost") for row in record["cases"]}
-    for case, cost in zip(baseline.cases, baseline.case_costs.tolist(), strict=True):
-        if isinstance(costs[case.id], bool) or costs[case.id] != cost:
-            value = f"{shown_value(costs[case.id])} for {case.label}.{case.outcome}"
             raise input_error(
                 where._replace(id=case.id),
-                f"cost must be that of the matrix, {cost:g}",
+                "label and outcome must be a pair that a decision can give",
                 REMEDY,
-                value,
+                shown_value(f"{case.label} and {case.outcome}"),
             )
-    if record["cases_hash"] != baseline.cases_hash:
-        value = shown_value(record["cases_hash"])
-        raise input_error(
-            where, f"cases_hash must be that of the cases, {baseline.cases_hash}", REMEDY, value
-        )
-    stated, measures = _object(record, "measures", where), baseline.measures
-    if odd := [name for name in stated if name not in measures or stated[name] != measures[name]]:
-        here = where._replace(id=odd[0])
-        raise input_error(
-            here, "measures must be those of the cases", REMEDY, canonical_json(stated[odd[0]])[:80]
-        )
-    if baseline.status_only > len(baseline.cases) or baseline.missing_answers > len(baseline.cases):
-        value = f"{baseline.status_only} and {baseline.missing_answers} of {len(baseline.cases)}"
-        raise input_error(
-            where, "status_only and missing_answers must count some of the cases", REMEDY, value
-        )
+    return baseline_rows(cases, where)
+
+
+def _check_agreement(baseline: Baseline, stated: _FileFields, where: Where) -> None:
+    """Refuse a file of which one part was changed without the others."""
+    costs = {case.id: case.cost for case in stated.cases}
+    wrong = [
+        (case.id, cost)
+        for case, cost in zip(baseline.cases, baseline.case_costs.tolist(), strict=True)
+        if costs[case.id] != cost
+    ]
+    measures, n = baseline.measures, len(baseline.cases)
+    odd = [name for name, of in stated.measures.items() if measures.get(name, ()) != of]
+    few = max(baseline.status_only, baseline.missing_answers) <= n
+    for holds, rule, value in (
+        (not wrong, "cost must be that of the matrix", wrong[:1]),
+        (
+            stated.cases_hash == baseline.cases_hash,
+            "cases_hash must be that of the cases",
+            "another",
+        ),
+        (not odd, "measures must be those of the cases", odd[:1]),
+        (few, "status_only and missing_answers must count some of the cases", f"more than {n}"),
+    ):
+        if not holds:
+            raise input_error(where, rule, REMEDY, shown_value(str(value)))

@@ -36,34 +36,65 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.csv_tables import table_text
+from raglab.store.document_files import Limits
 from raglab.store.files import JsonLine, Where, input_error, json_lines, read_json, shown_value
 from raglab.store.folders import check_link
-from raglab.store.record_fields import (
-    Record,
-    flat_name,
-    optional_text,
-    optional_texts,
-    read_each,
-    required_records,
-    required_text,
-)
+from raglab.store.records import Faults, Fields, FilledText, Text, flat_name, read_record
 from raglab.values import SOURCE_GRADES, Case, Chunk
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question, visible
 from raglab.words.text import content_words
 
+Record = Mapping[str, Any]
+_SHOWN = 5  # names in a warning
+_CUT = "correct or remove it"
 
-class _Paragraph(NamedTuple):
+
+class _Foreign(Fields):
+    """Fields of a record of a published set, which may hold further ones."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class _Answer(_Foreign):
+    text: Text
+
+
+class _Question(_Foreign):
+    id: FilledText
+    question: Text
+    is_impossible: bool = False
+    answers: list[_Answer] | None = None
+
+
+class _Paragraph(_Foreign):
+    context: Text
+    qas: list[dict[str, Any]] | None = None
+
+
+class _Article(_Foreign):
+    title: FilledText
+    paragraphs: list[_Paragraph]
+
+
+class _Squad(_Foreign):
+    data: list[_Article]
+
+
+class _Place(NamedTuple):
+    """A paragraph of SQuAD with the name of its article, its number from 1, and its place."""
+
     article: str
     number: int
-    record: Record
+    paragraph: _Paragraph
     where: Where
 
 
@@ -72,7 +103,23 @@ def is_squad(document: object) -> bool:
     return isinstance(document, dict) and "data" in document
 
 
-def squad_chunks(document: Record, file: str) -> Iterator[Chunk]:
+def _paragraphs(document: Record, file: str) -> list[_Place]:
+    faults = Faults("places")
+    squad = read_record(JsonLine(Where(file), document), _Squad, faults)
+    faults.stop()
+    return [
+        _Place(
+            flat_name(article.title),
+            p + 1,
+            paragraph,
+            Where(file, id=f"data[{a}].paragraphs[{p}]"),
+        )
+        for a, article in enumerate(squad.data if squad is not None else ())
+        for p, paragraph in enumerate(article.paragraphs)
+    ]
+
+
+def squad_chunks(document: Record, file: str) -> Iterator[tuple[Where, Chunk]]:
     """One chunk a paragraph.
 
     Source = article's title, page = number of the paragraph from 1, tag domain = title.
@@ -83,30 +130,20 @@ def squad_chunks(document: Record, file: str) -> Iterator[Chunk]:
     Warns:
       UserWarning: other blank paragraphs are left out; it counts them.
     """
-    paragraphs = tuple(_paragraphs(document, file))
-    chunks = [
-        chunk for chunk in read_each(paragraphs, _squad_chunk, "paragraphs") if chunk is not None
-    ]
-    if len(chunks) < len(paragraphs):
-        n_blank = len(paragraphs) - len(chunks)
-        warn_user(
-            visible(
-                f"{file}: {n_blank:,} of {len(paragraphs):,} paragraphs are blank and left out."
-            )
-        )
+    paragraphs, faults, blank = _paragraphs(document, file), Faults("paragraphs"), 0
+    chunks = []
+    for article, number, paragraph, where in paragraphs:
+        if paragraph.context.strip():
+            name, tags = f"{article}#{number}-{number}", {"domain": article}
+            chunk = Chunk(name, paragraph.context, article, number, tags=tags)
+            chunks.append((where._replace(id=name), chunk))
+        elif all(question.get("is_impossible") is True for question in paragraph.qas or ()):
+            blank += 1
+        else:
+            faults.add(where, "context must not be blank where an answer rests on it", _CUT)
+    faults.stop()
+    _warn_of_counts(file, {"paragraphs are blank and left out": blank}, len(paragraphs))
     yield from chunks
-
-
-def _squad_chunk(paragraph: _Paragraph) -> Chunk | None:
-    """Chunk of a paragraph; None of a blank one that no answer rests on."""
-    article, number, record, where = paragraph
-    text = record.get("context")
-    if isinstance(text, str) and not text.strip():
-        questions = required_records(record, "qas", where)
-        if all(question.get("is_impossible") is True for question in questions):
-            return None
-    text = required_text(record, "context", where)
-    return Chunk(f"{article}#{number}-{number}", text, article, number, tags={"domain": article})
 
 
 def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
@@ -118,55 +155,56 @@ def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
     `refuse` case would else not name.
 
     Raises:
-      InputError: questions break a rule: the first is named whole, all are counted.
+      InputError: questions break a rule, all at once.
 
     Warns:
       UserWarning: some of a question's answers are blank and left out; it counts them.
     """
-    paragraphs = tuple(_paragraphs(document, file))
-    splits = article_splits(paragraph.article for paragraph in paragraphs)
-    questions = [
-        _Question(
-            question, paragraph, paragraph.where._replace(id=f"{paragraph.where.id}.qas[{n}]")
-        )
-        for paragraph in paragraphs
-        for n, question in enumerate(required_records(paragraph.record, "qas", paragraph.where))
-    ]
-    cases = read_each(questions, _squad_case, "questions")
-    n_blank = sum(n for _, n in cases)
-    if n_blank:
-        n_questions = sum(n > 0 for _, n in cases)
-        text = (
-            f"{n_blank:,} blank answers of {n_questions:,} of {len(cases):,} questions are left out"
-        )
-        warn_user(visible(f"{file}: {text}; each of them has another."))
-    for question, (case, _) in zip(questions, cases, strict=True):
-        yield question.where, case._replace(split=splits[question.paragraph.article])
-
-
-class _Question(NamedTuple):
-    record: Record
-    paragraph: _Paragraph
-    where: Where
-
-
-def _squad_case(question: _Question) -> tuple[Case, int]:
-    """Case of a question, without its split, and how many of its answers are blank."""
-    record, (article, number, _, _), where = question
-    impossible = record.get("is_impossible", False)
-    if not isinstance(impossible, bool):
-        rule = "is_impossible must be true or false"
-        raise input_error(where, rule, "write it without quotes", shown_value(impossible))
-    answer, n_blank = (None, 0) if impossible else _answer(record, where)
-    case = Case(
-        id=required_text(record, "id", where),
-        query=required_text(record, "question", where, blank=True),
-        expect_status="refuse" if impossible else "ok",
-        expect_sources=() if impossible else (f"{article}#{number}",),
-        answer=answer,
-        extra={"article": article, "paragraph": number},
+    paragraphs, faults, blank = _paragraphs(document, file), Faults("questions"), 0
+    splits = article_splits(place.article for place in paragraphs)
+    placed = []
+    for article, number, paragraph, above in paragraphs:
+        if paragraph.qas is None:
+            faults.add(above, "qas is required", "add its questions")
+        for n, record in enumerate(paragraph.qas or ()):
+            where = above._replace(id=f"{above.id}.qas[{n}]")
+            question = read_record(JsonLine(where, record), _Question, faults)
+            if question is None:
+                continue
+            refused = question.is_impossible
+            texts = [] if refused else [answer.text for answer in question.answers or ()]
+            filled = [text for text in texts if text.strip()]
+            blank += len(texts) - len(filled)
+            if not (refused or filled):
+                faults.add(
+                    where,
+                    "a question that is not impossible must have an answer",
+                    "add an answer or set is_impossible",
+                    "none",
+                )
+                continue
+            case = Case(
+                id=question.id,
+                query=question.question,
+                expect_status="refuse" if refused else "ok",
+                expect_sources=() if refused else (f"{article}#{number}",),
+                answer=None if refused else filled[0],
+                split=splits[article],
+                extra={"article": article, "paragraph": number},
+            )
+            placed.append((where, case))
+    faults.stop()
+    _warn_of_counts(
+        file, {"answers are blank and left out, each beside another": blank}, len(placed)
     )
-    return case, n_blank
+    yield from placed
+
+
+def _warn_of_counts(name: str, counts: Mapping[str, int], total: int) -> None:
+    """One warning of what is left out of a set, by what it is."""
+    notes = [f"{count:,} of {total:,} {what}" for what, count in counts.items() if count]
+    if notes:
+        warn_user(visible(f"{name}: {'; '.join(notes)}."))
 
 
 def article_splits(articles: Iterable[str]) -> dict[str, str]:
@@ -184,32 +222,53 @@ def article_splits(articles: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _paragraphs(document: Record, file: str) -> Iterator[_Paragraph]:
-    for a, article in enumerate(required_records(document, "data", Where(file, id="data"))):
-        where = Where(file, id=f"data[{a}]")
-        title = flat_name(required_text(article, "title", where))
-        for p, paragraph in enumerate(required_records(article, "paragraphs", where)):
-            yield _Paragraph(title, p + 1, paragraph, Where(file, id=f"data[{a}].paragraphs[{p}]"))
+class _BeirText(_Foreign):
+    """A document or query of BEIR."""
 
-
-def _answer(question: Record, where: Where) -> tuple[str, int]:
-    """First answer that is not blank, and how many are."""
-    answers = required_records(question, "answers", where)
-    texts = [required_text(answer, "text", where, blank=True) for answer in answers]
-    filled = [text for text in texts if text.strip()]
-    if not filled:
-        rule = "a question that is not impossible must have an answer"
-        value = f"{len(texts)} blank ones" if texts else "an empty list"
-        raise input_error(where, rule, "add an answer or set is_impossible", value)
-    return filled[0], len(texts) - len(filled)
+    name: Annotated[FilledText, Field(alias="_id")]
+    title: Text | None = None
+    text: Text
 
 
 _TUNE_SHARE = 0.40
-_QUERIES_SHOWN = 5  # in a warning
-_KEYS_SHOWN = 20  # likewise
-_BEIR_KEYS = frozenset(("_id", "title", "text", "metadata"))
 _COLUMNS, _TREC_COLUMNS = 3, 4
 _WHOLE_SCORE = re.compile(r"([+-]?\d{1,9})(\.0*)?")  # pandas writes 1.0 beside a missing one
+_ROUND = re.compile(r"Q?\d+")  # the second column of TREC's, which nobody reads
+# of the first column, without regard to case
+_HEADS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
+
+
+def beir_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
+    """Chunks of corpus.jsonl: the title is the heading of the text, id and source are `_id`.
+
+    A document without any text stays, so that counts are the published ones. BEIR's `metadata` is
+    no part of it.
+
+    Raises:
+      InputError: documents break a rule, all at once.
+
+    Warns:
+      UserWarning: documents have further keys, which no chunk keeps; it counts them.
+    """
+    further: Counter[str] = Counter()
+    faults, where, total = Faults("documents"), Where(""), 0
+    for line in lines:
+        total, where = total + 1, line.where
+        document = read_record(line, _BeirText, faults)
+        if document is None:
+            continue
+        further.update(key for key in document.model_extra or () if key != "metadata")
+        name, title = flat_name(document.name), document.title or ""
+        section = (" ".join(title.split()),) if title.strip() and document.text else ()
+        text = document.text if section else document.text or title
+        yield where._replace(id=document.name), Chunk(name, text, name, section=section)
+    faults.stop()
+    keys = {
+        f"documents have a key {shown_value(key)}, left out; write it as a tag of our form": count
+        for key, count in further.most_common(_SHOWN)
+    }
+    more = {"further keys are left out": len(further) - _SHOWN} if len(further) > _SHOWN else {}
+    _warn_of_counts(where.file, keys | more, total)
 
 
 class _JudgedQuery(NamedTuple):
@@ -218,50 +277,7 @@ class _JudgedQuery(NamedTuple):
     where: Where
 
 
-def beir_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
-    """Chunks of corpus.jsonl.
-
-    Warns:
-      UserWarning: documents have further keys, which no chunk keeps; it names them all, once the
-        file is read.
-    """
-    further: Counter[str] = Counter()
-    file = ""
-    for line in lines:
-        further.update(key for key in line.record if key not in _BEIR_KEYS)
-        file = line.where.file
-        yield line.where, beir_chunk(line)
-    if further:
-        keys = ", ".join(
-            f"{shown_value(key)} ({count:,})" for key, count in further.most_common(_KEYS_SHOWN)
-        )
-        more = f" and {len(further) - _KEYS_SHOWN} more keys" if len(further) > _KEYS_SHOWN else ""
-        rule = "a document of BEIR's is its _id, title and text"
-        remedy = "to keep them, write them as tags of our form (raglab.store.loaders)"
-        warn_user(visible(f"{file}: left out of the chunks: {keys}{more}; {rule}: {remedy}."))
-
-
-def beir_chunk(line: JsonLine) -> Chunk:
-    """Chunk of one line of corpus.jsonl.
-
-    Its title is the heading of its text, id and source = `_id`, no page.
-
-    A document without any text stays, so that counts are the published ones. BEIR's `metadata` is
-    no part of it.
-    """
-    name = required_text(line.record, "_id", line.where)
-    where = line.where._replace(id=name)
-    title = optional_text(line.record, "title", where) or ""
-    text = required_text(line.record, "text", where, blank=True)
-    section = (" ".join(title.split()),) if title.strip() and text else ()
-    return Chunk(
-        flat_name(name), text if section else text or title, flat_name(name), section=section
-    )
-
-
-def beir_cases(
-    folder: Path, max_line_bytes: int, max_file_bytes: int, *, follow_links: bool = False
-) -> Iterator[tuple[Where, Case]]:
+def beir_cases(folder: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
     """One case a judged query, in the order of queries.jsonl.
 
     `ok`, any of its relevant documents will do.
@@ -270,93 +286,56 @@ def beir_cases(
     `raglab.values.source_grades`.
 
     Raises:
-      InputError: judgements or queries break a rule: the first is named whole, all are counted; or
-        more than half of the judged queries are not in queries.jsonl, which is then another set's.
+      InputError: judgements or queries break a rule, all at once; or more than half of the judged
+        queries are not in queries.jsonl, which is then another set's.
 
     Warns:
-      UserWarning: queries were judged and have no relevant document, or no text, it says how many
-        and names some; they stand in no file of qrels, it says how many; judgements are repeated.
+      UserWarning: queries were judged and have no relevant document, or no text, or stand in no
+        file of qrels; judgements are repeated. It counts them.
     """
-    judgements = _read_judgements(folder, max_file_bytes, follow_links=follow_links)
-    judged = judgements.queries
-    lines = json_lines(folder / "queries.jsonl", max_line_bytes, follow_links=follow_links)
-    queries = read_each(lines, _beir_query, "queries")
-    texts = {query.id for query in queries}
+    judged, n_rows = _judged_queries(folder, limits)
+    faults = Faults("queries")
+    path = folder / "queries.jsonl"
+    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+    read = ((line.where, read_record(line, _BeirText, faults)) for line in lines)
+    queries = [(where, query) for where, query in read if query is not None]
+    faults.stop()
+    texts = {query.name for _, query in queries}
     absent = [name for name in judged if name not in texts]
     if 2 * len(absent) > len(judged):
-        rule, remedy = (
+        raise input_error(
+            judged[absent[0]].where,
             "judged queries must be in queries.jsonl",
             "give the queries of these judgements",
+            f"none for {len(absent):,} of {len(judged):,}, the first {shown_value(absent[0])}",
         )
-        value = f"none for {len(absent):,} of {len(judged):,}, the first {shown_value(absent[0])}"
-        raise input_error(judged[absent[0]].where, rule, remedy, value)
-    relevant = {name: _relevant(judged[name]) for name in texts.intersection(judged)}
-    cases = [
-        _beir_case(query, judged[query.id].split, relevant[query.id])
-        for query in queries
-        if relevant.get(query.id)
-    ]
-    without = [query.id for query in queries if query.id in judged and not relevant[query.id]]
-    notes = [
-        *_query_notes(without, len(judged), "no relevant document"),
-        *_query_notes(absent, len(judged), "no text in queries.jsonl"),
-        *_unjudged_note(folder, len(texts.difference(judged)), len(texts)),
-    ]
-    if judgements.n_repeated:
-        notes.append(
-            f"{judgements.n_repeated:,} of {judgements.n_rows:,} judgements repeat an earlier one"
-        )
-    if notes:
-        warn_user(visible(f"{folder}: {'; '.join(notes)}."))
-    yield from cases
-
-
-class _BeirQuery(NamedTuple):
-    id: str
-    text: str
-    where: Where
-
-
-def _beir_query(line: JsonLine) -> _BeirQuery:
-    name = required_text(line.record, "_id", line.where)
-    where = line.where._replace(id=name)
-    return _BeirQuery(name, required_text(line.record, "text", where, blank=True), where)
-
-
-def _beir_case(query: _BeirQuery, split: str, grades: dict[str, int]) -> tuple[Where, Case]:
-    extra = {SOURCE_GRADES: grades} if set(grades.values()) != {1} else {}
-    return query.where, Case(
-        query.id, query.text, "ok", expect_sources_any=tuple(grades), split=split, extra=extra
+    cases, without = [], []
+    for where, query in queries:
+        if query.name not in judged:
+            continue
+        judgement = judged[query.name]
+        grades = {name: score for name, score in judgement.documents.items() if score > 0}
+        if not grades:
+            without.append(query.name)
+            continue
+        extra = {SOURCE_GRADES: grades} if set(grades.values()) != {1} else {}
+        sources = tuple(grades)
+        case = Case(query.name, query.text, "ok", (), sources, split=judgement.split, extra=extra)
+        cases.append((where._replace(id=query.name), case))
+    n_pairs = sum(len(query.documents) for query in judged.values())
+    unjudged, name = texts - judged.keys(), str(folder)
+    lacking = {"no relevant document": without, "no text in queries.jsonl": absent}
+    notes = {
+        f"judged queries have {what} and are no cases, first {shown_value(names[0])}": len(names)
+        for what, names in lacking.items()
+        if names
+    }
+    _warn_of_counts(name, notes, len(judged))
+    _warn_of_counts(
+        name, {"queries stand in no file of qrels and are no cases": len(unjudged)}, len(texts)
     )
-
-
-def _relevant(query: _JudgedQuery) -> dict[str, int]:
-    return {document: score for document, score in query.documents.items() if score > 0}
-
-
-def _query_notes(names: Sequence[str], n_judged: int, lacking: str) -> Iterator[str]:
-    """A sentence about judged queries that no measure counts, by name."""
-    if names:
-        shown = ", ".join(shown_value(name) for name in names[:_QUERIES_SHOWN])
-        more = ", …" if len(names) > _QUERIES_SHOWN else ""
-        verb, those = ("has", "is no case") if len(names) == 1 else ("have", "are no cases")
-        yield (
-            f"{len(names)} of {n_judged} judged queries {verb} {lacking} and {those}: {shown}{more}"
-        )
-
-
-def _unjudged_note(folder: Path, n_unjudged: int, n_queries: int) -> Iterator[str]:
-    """A sentence about queries in no file of qrels.
-
-    A set as published judges every query, so that one of these is of a split whose file was left
-    out, or lacks its lines: whoever took one split on purpose reads a number, and no names.
-    """
-    if n_unjudged:
-        files = ", ".join(path.name for path in sorted((folder / "qrels").glob("*.tsv")))
-        verb, those = ("stands", "is no case") if n_unjudged == 1 else ("stand", "are no cases")
-        yield (
-            f"{n_unjudged} of {n_queries} queries {verb} in no file of qrels ({files}) and {those}"
-        )
+    _warn_of_counts(name, {"judgements repeat an earlier one": n_rows - n_pairs}, n_rows)
+    yield from cases
 
 
 def query_split(query_id: str, qrels_name: str) -> str:
@@ -372,106 +351,64 @@ def query_split(query_id: str, qrels_name: str) -> str:
     return "tune" if share < _TUNE_SHARE else "certify"
 
 
-class _Judgements(NamedTuple):
-    """Judged queries by id; rows, and how many of them say what an earlier one says."""
+def _judged_queries(folder: Path, limits: Limits) -> tuple[dict[str, _JudgedQuery], int]:
+    """Judged queries by id, and how many rows judge them.
 
-    queries: dict[str, _JudgedQuery]
-    n_rows: int
-    n_repeated: int
-
-
-class _Judgement(NamedTuple):
-    """A row of a file of qrels."""
-
-    query: str
-    document: str
-    score: int
-    where: Where
-
-
-def _read_judgements(folder: Path, max_file_bytes: int, *, follow_links: bool) -> _Judgements:
-    below = check_link(folder / "qrels", follow_links=follow_links)
+    Rows are query, document, score as BEIR writes them, or TREC's query, round, document, score.
+    """
+    below = check_link(folder / "qrels", follow_links=limits.follow_links)
     files = sorted(below.glob("*.tsv"))
     if not files:
         rule = "a BEIR folder must have qrels/*.tsv"
         names = sorted(path.name for path in below.iterdir()) if below.is_dir() else []
-        value = f"only {shown_value(', '.join(names))}" if names else "none"
         raise input_error(
-            Where(str(folder)), rule, "name the judgements qrels/train.tsv or qrels/test.tsv", value
+            Where(str(folder)),
+            rule,
+            "name the judgements qrels/train.tsv or qrels/test.tsv",
+            shown_value(", ".join(names)) if names else "none",
         )
-    rows = [
-        row
-        for path in files
-        for row in _qrels_rows(path, max_file_bytes, follow_links=follow_links)
-    ]
     judged: dict[str, _JudgedQuery] = {}
-
-    def note(row: _Judgement) -> None:
-        split = query_split(row.query, Path(row.where.file).stem)
-        known = judged.setdefault(row.query, _JudgedQuery(split, {}, row.where))
-        if known.split != split:
-            rule = "a query must be judged in one split only"
-            value = f"{Path(row.where.file).name} and {Path(known.where.file).name}"
-            raise input_error(row.where, rule, "remove it from one of the files", value)
-        score = known.documents.setdefault(row.document, row.score)
-        if score != row.score:
-            rule, value = "a query and document must have one score", f"{row.score} after {score}"
-            raise input_error(
-                row.where,
-                rule,
-                "remove one of the rows",
-                f"{value} for {shown_value(row.document)}",
-            )
-
-    read_each(rows, note, "judgements")
-    n_pairs = sum(len(query.documents) for query in judged.values())
-    return _Judgements(judged, len(rows), len(rows) - n_pairs)
-
-
-_HEADS = frozenset(
-    {"query-id", "query_id", "queryid", "qid", "query", "topic"}
-)  # of the first column, without regard to case
-_ROUND = re.compile(r"Q?\d+")  # the second column of TREC's, which nobody reads
-
-
-def _qrels_rows(path: Path, max_file_bytes: int, *, follow_links: bool) -> list[_Judgement]:
-    """Rows of a file of qrels.
-
-    Query, document, score as BEIR writes them, or TREC's query, round, document, score.
-    """
-    text = table_text(path, max_file_bytes, follow_links=follow_links)
-    lines = [(number, line.split()) for number, line in enumerate(text.split("\n"), 1)]
-    filled = [(number, cells) for number, cells in lines if cells]
-    heads = (
-        bool(filled) and filled[0][1][0].casefold() in _HEADS and not filled[0][1][-1].isdecimal()
-    )
-    rows = filled[heads:]
-    # All rows have the columns of the first: a further cell is a blank in an id, or another form.
-    width = len(rows[0][1]) if rows else _COLUMNS
-
-    def judgement(row: tuple[int, list[str]]) -> _Judgement:
-        number, cells = row
-        where = Where(str(path), number, cells[0])
-        if len(cells) != width or width not in {_COLUMNS, _TREC_COLUMNS}:
-            rule = (
-                "a row must be query-id, corpus-id and score, or TREC's four columns, the same in "
-                "all rows"
-            )
-            remedy = "correct or remove it; ids hold no blanks"
-            raise input_error(where, rule, remedy, f"{len(cells)} columns")
-        if width == _TREC_COLUMNS and not _ROUND.fullmatch(cells[1]):
-            rule = "the second of four columns must be 0 or Q0"
-            raise input_error(
-                where, rule, "correct or remove it; ids hold no blanks", shown_value(cells[1])
-            )
-        score = _WHOLE_SCORE.fullmatch(cells[-1])
-        if score is None:
-            raise input_error(
-                where, "score must be an integer", "correct or remove it", shown_value(cells[-1])
-            )
-        return _Judgement(cells[0], flat_name(cells[-2]), int(score[1]), where)
-
-    return read_each(rows, judgement, "rows")
+    faults, n_rows = Faults("rows"), 0
+    for path in files:
+        text = table_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
+        lines = [
+            (n, cells) for n, line in enumerate(text.split("\n"), 1) if (cells := line.split())
+        ]
+        first = lines[0][1]
+        rows = lines[first[0].casefold() in _HEADS and not first[-1].isdecimal() :]
+        n_rows += len(rows)
+        # all rows have the columns of the first: a further cell is a blank in an id
+        width = len(rows[0][1]) if rows else _COLUMNS
+        for n, cells in rows:
+            where = Where(str(path), n, cells[0])
+            score = _WHOLE_SCORE.fullmatch(cells[-1])
+            is_trec = width == _TREC_COLUMNS and len(cells) == width and _ROUND.fullmatch(cells[1])
+            if score is None or not (is_trec or len(cells) == width == _COLUMNS):
+                faults.add(
+                    where,
+                    "a row must be query-id, corpus-id and a whole score, or TREC's four columns",
+                    f"{_CUT}; ids hold no blanks",
+                    shown_value(" ".join(cells)),
+                )
+                continue
+            split, document = query_split(cells[0], path.stem), flat_name(cells[-2])
+            query = judged.setdefault(cells[0], _JudgedQuery(split, {}, where))
+            if query.split != split:
+                faults.add(
+                    where,
+                    "a query must be judged in one split only",
+                    _CUT,
+                    f"{path.name} and {Path(query.where.file).name}",
+                )
+            elif query.documents.setdefault(document, int(score[1])) != int(score[1]):
+                faults.add(
+                    where,
+                    "a query and document must have one score",
+                    _CUT,
+                    f"{score[1]} after {query.documents[document]} for {shown_value(document)}",
+                )
+    faults.stop()
+    return judged, n_rows
 
 
 _KEYS = frozenset(("task_id", "contexts", "input", "answerability"))
@@ -481,7 +418,7 @@ _STATUS = {
     "UNANSWERABLE": "refuse",
     "UNDERSPECIFIED": "ambiguous",
 }
-_TALK = frozenset({"CONVERSATIONAL"})  # thanks and greetings: no question, so no label of ours
+_TALK = "CONVERSATIONAL"  # thanks and greetings: no question, so no label of ours
 _KEPT = {
     "turn": "turn",
     "Question Type": "question_type",
@@ -491,22 +428,33 @@ _KEPT = {
 _MTRAG_SPLITS = ("tune", "certify", "report")
 _SPELT = re.compile(r"\w[\w'’-]*")
 _PARTLY = "PARTIAL counts as ok: its passages hold a part of the answer"
+_BLANK_PASSAGES = "passages are blank and left out"
 
 
-class _Passage(NamedTuple):
-    document: str
-    text: str
-    where: Where
+class _Passage(_Foreign):
+    document_id: FilledText
+    text: Text
 
 
-class _Task(NamedTuple):
-    id: str
-    conversation: str
-    turns: tuple[dict[str, str], ...]
-    answerability: str
-    passages: tuple[_Passage, ...]
-    record: Record
-    where: Where
+class _Turn(_Foreign):
+    speaker: FilledText
+    text: Text
+
+
+class _Passages(_Foreign):
+    """A task of MT-RAG by its passages."""
+
+    task_id: FilledText
+    contexts: list[_Passage]
+
+
+class _Task(_Passages):
+    conversation_id: FilledText
+    input: list[_Turn]
+    answerability: Annotated[
+        list[Literal["ANSWERABLE", "PARTIAL", "UNANSWERABLE", "UNDERSPECIFIED", "CONVERSATIONAL"]],
+        Field(min_length=1, max_length=1, description="correct the label or remove the task"),
+    ]
 
 
 def is_mtrag(record: Record) -> bool:
@@ -514,25 +462,23 @@ def is_mtrag(record: Record) -> bool:
     return record.keys() >= _KEYS
 
 
-def mtrag_file(folder: Path, max_line_bytes: int, *, follow_links: bool = False) -> Path | None:
+def mtrag_file(folder: Path, limits: Limits) -> Path | None:
     """The one file `reference*.jsonl` of a folder whose first line is a task.
 
     None where there is none.
     """
-    files = sorted(folder.glob("reference*.jsonl"))
-    heads = (
-        (path, next(json_lines(path, max_line_bytes, follow_links=follow_links))) for path in files
-    )
-    task_files = [path for path, head in heads if is_mtrag(head.record)]
-    if len(task_files) > 1:
-        value = shown_value(", ".join(path.name for path in task_files))
+    files = []
+    for path in sorted(folder.glob("reference*.jsonl")):
+        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+        files += [path] if is_mtrag(next(lines).record) else []
+    if len(files) > 1:
         raise input_error(
             Where(str(folder)),
             "a folder must hold one file of tasks",
             "give the path of one",
-            value,
+            shown_value(", ".join(map(str, files))),
         )
-    return task_files[0] if task_files else None
+    return files[0] if files else None
 
 
 def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
@@ -541,37 +487,33 @@ def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
     No page, no tag.
 
     Raises:
-      InputError: tasks or passages break a rule: the first is named whole, all are counted.
+      InputError: tasks or passages break a rule, all at once.
 
     Warns:
       UserWarning: blank passages are left out; it counts them.
     """
     pooled: dict[str, tuple[Where, Chunk]] = {}
-
-    def note(passage: _Passage) -> None:
-        document, text, where = passage
-        first, chunk = pooled.setdefault(document, (where, Chunk(document, text, document)))
-        if chunk.text != text:
-            value = f"another text than on line {first.line}"
-            raise input_error(
-                where, "a document_id must stand for one text", "rename one of them", value
-            )
-
-    passages = list(
-        chain(*read_each(lines, lambda line: _passages(line.record, _line_place(line)), "tasks"))
-    )
-    filled = [passage for passage in passages if passage.text.strip()]
-    read_each(filled, note, "passages")
-    _warn_of_blank_passages(passages)
+    faults, file, blank, total = Faults("passages"), "", 0, 0
+    for line in lines:
+        file = line.where.file
+        task = read_record(line, _Passages, faults)
+        for passage in task.contexts if task is not None else ():
+            total += 1
+            name, text = flat_name(passage.document_id), passage.text
+            if not text.strip():
+                blank += 1
+                continue
+            first, chunk = pooled.setdefault(name, (line.where, Chunk(name, text, name)))
+            if chunk.text != text:
+                faults.add(
+                    line.where,
+                    "a document_id must stand for one text",
+                    "rename one of them",
+                    f"{shown_value(name)} with another text than on line {first.line}",
+                )
+    faults.stop()
+    _warn_of_counts(file, {_BLANK_PASSAGES: blank}, total)
     return (pooled[document] for document in sorted(pooled))
-
-
-def _warn_of_blank_passages(passages: Sequence[_Passage]) -> None:
-    blank = [passage for passage in passages if not passage.text.strip()]
-    if blank:
-        first = f"the first {shown_value(blank[0].document)} on line {blank[0].where.line}"
-        count = f"{len(blank):,} of {len(passages):,} passages are blank and left out"
-        warn_user(visible(f"{blank[0].where.file}: {count}, {first}."))
 
 
 def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
@@ -583,52 +525,75 @@ def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
     question_type, multi_turn and collection; for PARTIAL label_note.
 
     Raises:
-      InputError: tasks break a rule: the first is named whole, all are counted.
+      InputError: tasks break a rule, all at once.
 
     Warns:
       UserWarning: tasks are no question, or passages blank, and left out; it counts them.
     """
     # all tasks are read first: a split holds every conversation that shares an opening or a query
-    tasks = read_each(lines, _task, "tasks")
+    tasks, faults, file = [], Faults("tasks"), ""
+    for line in lines:
+        file = line.where.file
+        task = read_record(line, _Task, faults)
+        if task is None:
+            continue
+        where, filled = (
+            line.where._replace(id=task.task_id),
+            any(passage.text.strip() for passage in task.contexts),
+        )
+        if not task.input or task.input[-1].speaker != "user":
+            faults.add(
+                where,
+                "input must end with a turn of the user",
+                "cut what comes after it",
+                shown_value(task.input[-1].speaker) if task.input else "no turn",
+            )
+        # an answer must rest on something, else the label contradicts itself
+        elif _STATUS.get(task.answerability[0]) == "ok" and not filled:
+            faults.add(
+                where,
+                "a task that has an answer must have contexts",
+                "add its passages or correct answerability",
+                "none",
+            )
+        else:
+            tasks.append((where, task))
+    faults.stop()
     splits = conversation_splits(
         (
-            task.conversation,
-            next(turn["text"] for turn in task.turns if turn["speaker"] == "user"),
-            _query(task),
+            task.conversation_id,
+            next(turn.text for turn in task.input if turn.speaker == "user"),
+            task.input[-1].text,
         )
-        for task in tasks
+        for _, task in tasks
     )
-    n_talk = sum(task.answerability in _TALK for task in tasks)
-    if n_talk:
-        file = tasks[0].where.file
-        warn_user(
-            visible(
-                f"{file}: {n_talk:,} of {len(tasks):,} tasks are no question (CONVERSATIONAL) and "
-                "no cases."
-            )
-        )
-    _warn_of_blank_passages([passage for task in tasks for passage in task.passages])
-    for task in tasks:
-        if task.answerability in _TALK:
+    passages = [passage for _, task in tasks for passage in task.contexts]
+    talk = sum(task.answerability == [_TALK] for _, task in tasks)
+    _warn_of_counts(file, {f"tasks are no question ({_TALK}) and no cases": talk}, len(tasks))
+    blank = sum(not passage.text.strip() for passage in passages)
+    _warn_of_counts(file, {_BLANK_PASSAGES: blank}, len(passages))
+    for where, task in tasks:
+        label = task.answerability[0]
+        if label == _TALK:
             continue
-        status = _STATUS[task.answerability]
-        own = tuple(passage.document for passage in task.passages if passage.text.strip())
+        own = [flat_name(passage.document_id) for passage in task.contexts if passage.text.strip()]
         # what a reader may slice by goes to extra; the earlier turns too, since the query is the
         # last one alone
-        fields = {name: task.record[key] for key, name in _KEPT.items() if key in task.record}
-        note = {"label_note": _PARTLY} if task.answerability == "PARTIAL" else {}
-        facts = {"conversation_id": task.conversation, "answerability": task.answerability}
-        yield (
-            task.where,
-            Case(
-                id=task.id,
-                query=_query(task),
-                expect_status=status,
-                expect_sources_any=own if status == "ok" else (),
-                split=splits[task.conversation],
-                extra=facts | fields | {"earlier_turns": list(task.turns[:-1])} | note,
-            ),
+        facts = {"conversation_id": task.conversation_id, "answerability": label}
+        stated = task.model_extra or {}
+        facts |= {name: stated[key] for key, name in _KEPT.items() if key in stated}
+        turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
+        case = Case(
+            id=task.task_id,
+            query=turns[-1]["text"],
+            expect_status=_STATUS[label],
+            expect_sources_any=tuple(own) if _STATUS[label] == "ok" else (),
+            split=splits[task.conversation_id],
+            extra=facts
+            | {"earlier_turns": turns[:-1]}
+            | ({"label_note": _PARTLY} if label == "PARTIAL" else {}),
         )
+        yield where, case
 
 
 def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...]:
@@ -713,75 +678,9 @@ def _third(conversation: str) -> str:
     return _MTRAG_SPLITS[int(digest(conversation, 8), 16) * len(_MTRAG_SPLITS) // 16**8]
 
 
-def _task(line: JsonLine) -> _Task:
-    where = _line_place(line)
-    turns = tuple(
-        {
-            "speaker": required_text(turn, "speaker", place),
-            "text": required_text(turn, "text", place, blank=True),
-        }
-        for turn, place in _placed_records(line.record, "input", where)
-    )
-    if not turns or turns[-1]["speaker"] != "user":
-        value = f"one of {shown_value(turns[-1]['speaker'])}" if turns else "no turn"
-        raise input_error(
-            where, "input must end with a turn of the user", "cut what comes after it", value
-        )
-    answerability, passages = _answerability(line.record, where), _passages(line.record, where)
-    # an answer must rest on something, else the label contradicts itself
-    if _STATUS.get(answerability) == "ok" and not any(passage.text.strip() for passage in passages):
-        rule = f"a task that is {answerability} must have contexts"
-        value = f"{len(passages)} blank ones" if passages else "an empty list"
-        raise input_error(where, rule, "add its passages or correct answerability", value)
-    return _Task(
-        id=str(where.id),
-        conversation=required_text(line.record, "conversation_id", where),
-        turns=turns,
-        answerability=answerability,
-        passages=passages,
-        record=line.record,
-        where=where,
-    )
-
-
-def _line_place(line: JsonLine) -> Where:
-    return line.where._replace(id=required_text(line.record, "task_id", line.where))
-
-
-def _query(task: _Task) -> str:
-    return task.turns[-1]["text"]
-
-
-def _answerability(record: Record, where: Where) -> str:
-    stated = optional_texts(record, "answerability", where)
-    if len(stated) != 1 or stated[0] not in {*_STATUS, *_TALK}:
-        rule = f"answerability must be a list of one of {', '.join(_STATUS)}"
-        raise input_error(
-            where, rule, "correct the label or remove the task", shown_value(", ".join(stated))
-        )
-    return stated[0]
-
-
-def _passages(record: Record, where: Where) -> tuple[_Passage, ...]:
-    return tuple(
-        _Passage(
-            flat_name(required_text(passage, "document_id", place)),
-            required_text(passage, "text", place, blank=True),
-            place,
-        )
-        for passage, place in _placed_records(record, "contexts", where)
-    )
-
-
-def _placed_records(record: Record, key: str, where: Where) -> Iterator[tuple[Record, Where]]:
-    for n, item in enumerate(required_records(record, key, where)):
-        yield item, where._replace(id=f"{where.id}.{key}[{n}]")
-
-
 _CLINC_SPLITS = {"train": "tune", "val": "certify", "test": "report"}
 _CLINC_SPLITS |= {f"oos_{part}": split for part, split in _CLINC_SPLITS.items()}
 _OUT_OF_SCOPE = "oos"
-_PAIR = 2
 
 
 def is_clinc(document: object) -> bool:
@@ -789,60 +688,53 @@ def is_clinc(document: object) -> bool:
     return isinstance(document, dict) and bool(document) and document.keys() <= _CLINC_SPLITS.keys()
 
 
-def clinc_cases(
-    document: Record, path: Path, max_file_bytes: int, *, follow_links: bool = False
-) -> Iterator[tuple[Where, Case]]:
+class _Clinc(Fields):
+    """Pairs of query and intent by part."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[Annotated[list[Text], Field(min_length=2, max_length=2)]]]
+
+
+class _Domains(Fields):
+    """Intents by domain."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[Text]]
+
+
+def clinc_cases(document: Record, path: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
     """One case a query, id `part-n` with n from 0: `refuse` where the label is `oos`, else `ok`.
 
     No expected sources.
 
     intent: the label. extra: the intent's domain, where `domains.json` stands beside the file.
+
+    Raises:
+      InputError: items break a rule, all at once.
     """
-    domains = _domains(path.with_name("domains.json"), max_file_bytes, follow_links=follow_links)
-    items = []
-    for part, pairs in document.items():
-        if not isinstance(pairs, list):
-            rule = f"{part} must be a list of pairs"
-            raise input_error(
-                Where(str(path), id=part), rule, "write [[query, intent], …]", shown_value(pairs)
-            )
-        items += [(part, n, item) for n, item in enumerate(pairs)]
-
-    def case(place: tuple[str, int, object]) -> tuple[Where, Case]:
-        part, n, item = place
-        where = Where(str(path), id=f"{part}-{n}")
-        if (
-            not isinstance(item, list)
-            or len(item) != _PAIR
-            or not all(isinstance(value, str) for value in item)
-        ):
-            rule = "an item must be a pair of strings, query and intent"
-            raise input_error(where, rule, "correct or remove it", shown_value(item))
-        query, intent = item
-        status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
-        if domains and status == "ok" and intent not in domains:
-            rule = "every intent must be in domains.json"
-            raise input_error(
-                where, rule, "add it there or remove domains.json", shown_value(intent)
-            )
-        extra = {"domain": domains[intent]} if intent in domains else {}
-        return where, Case(
-            f"{part}-{n}", query, status, intent=intent, split=_CLINC_SPLITS[part], extra=extra
-        )
-
-    yield from read_each(items, case, "items")
-
-
-def _domains(path: Path, max_file_bytes: int, *, follow_links: bool) -> dict[str, str]:
-    if not path.exists():
-        return {}
-    table = read_json(path, max_file_bytes, follow_links=follow_links)
-    where = Where(str(path))
-    if not isinstance(table, dict):
-        raise input_error(
-            where,
-            "domains must be an object of lists",
-            "write {domain: [intent, …]}",
-            shown_value(table),
-        )
-    return {intent: domain for domain in table for intent in optional_texts(table, domain, where)}
+    faults, beside = Faults("items"), path.with_name("domains.json")
+    pairs = read_record(JsonLine(Where(str(path)), document), _Clinc, faults)
+    table = {}
+    if beside.exists():
+        table = read_json(beside, limits.max_file_bytes, follow_links=limits.follow_links)
+    by_domain = read_record(JsonLine(Where(str(beside)), table), _Domains, faults)
+    stated = {} if by_domain is None else by_domain.model_extra or {}
+    domains = {intent: domain for domain, intents in stated.items() for intent in intents}
+    placed = []
+    for part, items in (pairs.model_extra or {} if pairs is not None else {}).items():
+        for n, (query, intent) in enumerate(items):
+            where, name = Where(str(path), id=f"{part}-{n}"), f"{part}-{n}"
+            status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
+            if domains and status == "ok" and intent not in domains:
+                faults.add(
+                    where,
+                    "every intent must be in domains.json",
+                    "add it or remove domains.json",
+                    shown_value(intent),
+                )
+            extra = {"domain": domains[intent]} if intent in domains else {}
+            split = _CLINC_SPLITS[part]
+            case = Case(name, query, status, intent=intent, split=split, extra=extra)
+            placed.append((where, case))
+    faults.stop()
+    yield from placed

@@ -109,9 +109,9 @@ def split(
             "near": near,
         }
         return dealt_trace(cases, split(cases.cases, **about))
-    _check_cases(cases)
-    shares = _checked_shares({"tune": tune, "certify": certify, "report": report}, len(cases))
-    _check_near_and_seed(near, seed)
+    stated = {"tune": tune, "certify": certify, "report": report}
+    _check(cases, stated, near, seed)
+    shares = {name: _plain_float(share) for name, share in stated.items()}
     groups = near_duplicates([case.query for case in cases], _plain_float(near))
     dealt = _deal(cases, groups, shares, seed)
     for text in _notes(cases, dealt, groups, shares):
@@ -160,36 +160,40 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
     return list(groups.values())
 
 
-def _check_cases(cases: object) -> None:
-    """Refuse what holds no cases, and cases that have a split."""
-    remedy = "load a table or file by raglab.load_cases, or split a trace in memory: trace.loaded()"
+def _check(cases: object, shares: Mapping[str, Any], near: Any, seed: Any) -> None:  # noqa: ANN401
+    """Refuse what holds no cases, cases that have a split, and numbers out of range.
+
+    Raises:
+      TypeError: no list or tuple of cases.
+      ValueError: all else.
+    """
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
-        of = (
-            type(next(case for case in cases if not isinstance(case, Case)))
-            if isinstance(cases, list | tuple)
-            else 0
-        )
-        value = f"a {type(cases).__name__}" + (
-            f" with a {of.__name__}" if isinstance(of, type) else ""
-        )
-        msg = f"cases must be a list or tuple of raglab.Case, got {value}; {remedy}."
+        value, remedy = type(cases).__name__, "see raglab.load_cases, and trace.loaded() of shards"
+        msg = f"cases must be a list of raglab.Case, got a {value}; {remedy}."
         raise TypeError(msg)
-    if not cases:
-        msg = f"cases to split must be at least one, got none; {remedy}."
-        raise ValueError(msg)
-    known = [case.split for case in cases if case.split is not None]
-    if known:
-        msg = (
-            f"cases to split must have no split, got {known[0]!r} in {len(known):,} of "
-            f"{len(cases):,}; keep these, or "
-            "deal anew: [case._replace(split=None) for case in cases], of a trace before it is "
-            "made."
-        )
+    n_dealt = sum(case.split is not None for case in cases)
+    sizes: list[Any] = [*shares.values()]
+    for rule, holds, value in (
+        ("cases to split must be at least one", len(cases) > 0, "none"),
+        ("cases must have no split yet", not n_dealt, f"{n_dealt:,} of {len(cases):,} with one"),
+        ("shares must be numbers in [0, 1]", all(map(_is_share, sizes)), str(sizes)),
+        ("near, a Jaccard index, must be in (0, 1]", _is_share(near) and near > 0, repr(near)),
+        ("seed must be a whole number from 0", _is_whole(seed), repr(seed)),
+    ):
+        if not holds:
+            msg = f"{rule}, got {value}."
+            raise ValueError(msg)
+    if abs(sum(map(_plain_float, sizes)) - 1.0) > _ROUNDING_OF_SUM:
+        msg = f"shares must sum to 1, got {sizes}; state all three."
         raise ValueError(msg)
 
 
 def _is_share(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 def _plain_float(value: float) -> float:
@@ -198,37 +202,6 @@ def _plain_float(value: float) -> float:
     Of numpy.float32(0.4), whose digits go on, 0.4.
     """
     return float(str(value)) if isinstance(value, np.floating) else float(value)
-
-
-def _checked_shares(shares: Mapping[str, Any], n_cases: int) -> dict[str, float]:
-    text = ", ".join(f"{name}={share!r}" for name, share in shares.items())
-    if not all(_is_share(share) for share in shares.values()):
-        remedy = (
-            f"a share is no count: {n_cases // 2:,} of {n_cases:,} cases are "
-            f"{n_cases // 2 / n_cases:.2g}"
-        )
-        msg = f"shares must be numbers in [0, 1], got {text}; {remedy}."
-        raise ValueError(msg)
-    checked = {name: _plain_float(share) for name, share in shares.items()}
-    if abs(sum(checked.values()) - 1.0) > _ROUNDING_OF_SUM:
-        msg = (
-            f"shares must sum to 1, got {text}, which sum to {sum(checked.values()):g}; state all "
-            "three."
-        )
-        raise ValueError(msg)
-    return checked
-
-
-def _check_near_and_seed(near: object, seed: object) -> None:
-    if not (_is_share(near) and near):
-        msg = (
-            f"near must be a number in (0, 1], got {near!r}; it is a Jaccard index of words, 1 "
-            "for the same words."
-        )
-        raise ValueError(msg)
-    if not (isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0):
-        msg = f"seed must be a whole number from 0, got {seed!r}; another one deals otherwise."
-        raise ValueError(msg)
 
 
 def _deal(
@@ -278,24 +251,19 @@ def _notes(
     """
     n, sizes = len(cases), Counter(dealt)
     if any(abs(sizes[name] - share * n) > max(1.0, _FAR_OFF * n) for name, share in shares.items()):
-        counts = ", ".join(
-            f"{name} {sizes[name]:,} for {share * n:.4g}" for name, share in shares.items()
-        )
-        largest = max(map(len, groups))
+        counts = ", ".join(f"{name} {sizes[name]} for {of * n:.4g}" for name, of in shares.items())
         yield (
-            f"splits lie off their shares: {counts}; {largest:,} of {n:,} questions are "
-            "near-duplicates of one another "
-            "and stay together. A higher near, such as 0.8, calls fewer questions so (rule S6.5)."
+            f"splits lie off their shares: {counts}; {max(map(len, groups)):,} of {n:,} questions "
+            "are near-duplicates and stay together (rule S6.5); a higher near, such as 0.8, finds "
+            "fewer."
         )
-    there = Counter(
-        (name, case.expect_status or "none") for name, case in zip(dealt, cases, strict=True)
-    )
-    labels = Counter(case.expect_status or "none" for case in cases)
+    labels = [case.expect_status or "none" for case in cases]
+    there = {*zip(dealt, labels, strict=True)}
     lacks = [
-        f"{name} has no case labelled {label} ({labels[label]:,} in all)"
+        f"{name} has no case labelled {label} ({count:,} in all)"
         for name in SPLITS
-        for label in sorted(labels)
-        if shares[name] and not there[name, label]
+        for label, count in sorted(Counter(labels).items())
+        if shares[name] and (name, label) not in there
     ]
     if lacks:
         yield f"{'; '.join(lacks)}: label more, or leave a split out."

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.cells import check_heads
 from raglab.store.encodings import ENCODING_REMEDY, Encoding, decode_text
 from raglab.store.files import MAX_FILE_BYTES, Where, input_error, read_bytes, shown_value
 from raglab.words.characters import visible
@@ -26,7 +26,7 @@ from raglab.words.characters import visible
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_TABLE_ROWS = 2_000_000
+MAX_TABLE_ROWS = 2_000_000  # twenty seconds and a gigabyte as a trace
 MAX_HEADS = 20_000  # characters
 # what tools write for no number
 MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a", "<na>"})
@@ -34,13 +34,11 @@ _DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR = re.compile(r'"?sep=(.)"?[ ,;\t|]*\n', re.IGNORECASE)
 _TRIED_RECORDS = 20  # by which a delimiter is chosen
 _SAVE_AS_UTF_8 = "save the file as UTF-8"  # of tables at doors without encoding=
-_SHOWN = 5  # columns that a message names
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
-_OF_FLOATS = frozenset("0123456789+-.e\n")
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
+_POINTS_REMEDY = "write numbers with decimal points and without thousands"
 
 
 class CsvRecord(NamedTuple):
@@ -85,57 +83,44 @@ def table_text(
 def csv_records(text: str, path: Path) -> list[CsvRecord]:
     """Records that are not blank: the heads and at least one row, as long each.
 
-    Tabs part the cells of a .tsv file.
-
     Raises:
-      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no
-        row.
+      InputError: the file is no CSV, a line stands above its heads, a row has not as many cells as
+        there are heads, or there is no row.
     """
-    file = str(path)
-    # A first line that states the delimiter is no record, but counts as a line.
-    stated = _SEPARATOR.match(text)
-    body, skipped = (text[stated.end() :], 1) if stated else (text, 0)
-    default = "\t" if path.suffix.lower() == ".tsv" else None
-    delimiter = stated[1] if stated else default or _delimiter(body, file)
-    reader = csv.reader(StringIO(body), delimiter=delimiter, strict=True)
-    with _reading(reader, file):
-        filled = (
-            CsvRecord(reader.line_num + skipped, cells)
-            for cells in reader
-            if not "".join(cells).isspace() and any(cells)
-        )
-        records = list(islice(filled, MAX_TABLE_ROWS + 2))
-    if len(records) > MAX_TABLE_ROWS + 1:
-        rule = f"a table must have at most {MAX_TABLE_ROWS} rows"
+    where = Where(str(path))
+    delimiter, skipped = _dialect(text, path)
+    with _reading(csv.reader(StringIO(text), delimiter=delimiter, strict=True), path) as reader:
+        filled = (CsvRecord(reader.line_num, row) for row in reader if any(map(str.strip, row)))
+        records = list(islice(filled, skipped, MAX_TABLE_ROWS + skipped + 2))
+    if not 2 <= len(records) <= MAX_TABLE_ROWS + 1:
         raise input_error(
-            Where(file, records[-1].line), rule, "split it into several files", "more"
+            where,
+            f"a table must have heads and a row, and at most {MAX_TABLE_ROWS:,} rows",
+            "add rows, or split it",
+            f"{len(records):,} records",
         )
-    if len(records) < 2:
-        value = "none" if not records else "heads alone"
-        raise input_error(
-            Where(file),
-            "a table must have heads and a row",
-            "add them or take the file away",
-            value,
-        )
-    line, heads = records[0]
-    size, width = sum(map(len, heads)) + len(heads), len(heads)
+    (line, heads), *rows = records
+    where, size = where._replace(line=line), len(",".join(heads))
     if size > MAX_HEADS:  # every table of a document repeats them
-        rule = f"the heads of a table must be at most {MAX_HEADS} characters"
-        raise input_error(Where(file, line), rule, "shorten them, or split the table", str(size))
-    ragged = [record for record in records[1:] if len(record.cells) != width]
-    if ragged:
-        line, cells = ragged[0]
-        rule, remedy = (
-            "a row must have as many cells as there are heads",
-            "quote a cell that holds the delimiter",
-        )
-        count = (
-            f"; {len(ragged):,} of {len(records) - 1:,} rows have not" if len(ragged) > 1 else ""
-        )
         raise input_error(
-            Where(file, line), rule, f"{remedy}{count}", f"{len(cells)} instead of {width}"
+            where,
+            f"the heads of a table must be at most {MAX_HEADS} characters",
+            "shorten them, or split the table",
+            str(size),
         )
+    if not any(map(str.strip, heads[1:])) and heads[0].strip() and "".join(rows[0].cells[1:]):
+        raise input_error(
+            where,
+            "a table must begin with its heads",
+            "delete the lines above",
+            shown_value(heads[0]),
+        )
+    ragged = [row for row in rows if len(row.cells) != len(heads)]
+    if ragged:
+        rule = f"each of {len(rows):,} rows must have as many cells as there are heads"
+        value = f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them"
+        where = where._replace(line=ragged[0].line)
+        raise input_error(where, rule, "quote a cell that holds the delimiter", value)
     return records
 
 
@@ -157,42 +142,54 @@ def csv_frame(
         between thousands.
 
     Warns:
-      UserWarning: commas are read as decimal; names the columns.
+      UserWarning: commas are read as decimal, or points that may stand between thousands; names the
+        columns.
     """
     import pandas as pd
 
-    heads, *rows = csv_records(table_text(path, max_file_bytes, remedy=_SAVE_AS_UTF_8), path)
+    text = table_text(path, max_file_bytes, remedy=_SAVE_AS_UTF_8)
+    heads, *rows = csv_records(text, path)
     # A head that is blank is that of an index which was written with the table; pandas names it so.
     names = [head.strip() or f"Unnamed: {place}" for place, head in enumerate(heads.cells)]
-    check_heads(names, Where(str(path), heads.line))
-    columns, with_commas = {}, []
-    for name, column in zip(names, zip(*(row.cells for row in rows), strict=True), strict=True):
-        cells = [*map(str.strip, column)]
-        if name not in texts and _has_decimal_commas(cells, Where(str(path), heads.line, name)):
+    check_heads(names, where := Where(str(path), heads.line))
+    columns, commas, points = {}, [], []
+    for place, name in enumerate(names):
+        cells = [row.cells[place].strip() for row in rows]
+        if name in texts:
+            columns[name] = _texts(cells)
+            continue
+        if _has_decimal_commas(cells, where._replace(id=name)):
+            commas.append(name)
             cells = [cell.replace(",", ".") for cell in cells]
-            with_commas.append(name)
-        columns[name] = _texts(cells) if name in texts else _typed(cells)
-    if with_commas:
-        _check_points(names, rows, path, heads.line)
-        more = f" and {len(with_commas) - _SHOWN} more" if len(with_commas) > _SHOWN else ""
-        names_shown = ", ".join(map(shown_value, with_commas[:_SHOWN])) + more
-        count = f"{len(with_commas)} of {len(names)} columns"
-        warn_user(visible(f"{path}: commas are read as decimal points in {count}: {names_shown}."))
+        elif all(
+            map(_POINTED_THOUSANDS.fullmatch, [cell for cell in cells if "." in cell] or [""])
+        ):
+            points.append(name)
+        columns[name] = _typed(cells)
+    if commas and points:
+        raise input_error(
+            where._replace(id=points[0]),
+            "points must be decimal where commas are decimal in another column",
+            _POINTS_REMEDY,
+        )
+    # where commas part the cells, points are decimal
+    if named := commas or (points if _dialect(text, path)[0] != "," else []):
+        mark, count = "commas" if commas else "points", f"{len(named)} of {len(names)} columns"
+        shown = shown_value(", ".join(named))
+        warn_user(visible(f"{path}: {mark} are read as decimal points in {count}: {shown}."))
     return pd.DataFrame(columns)
 
 
-def _check_points(names: Sequence[str], rows: Sequence[CsvRecord], path: Path, line: int) -> None:
-    """Stop where commas are decimal in one column and points in another may separate thousands.
-
-    Raises:
-      InputError: as said.
-    """
-    for place, name in enumerate(names):
-        points = [cell for row in rows if "." in (cell := row.cells[place].strip())]
-        if points and all(map(_POINTED_THOUSANDS.fullmatch, points)):
-            rule = "points must be decimal where commas are decimal in another column"
-            remedy = "write numbers with decimal points and without thousands"
-            raise input_error(Where(str(path), line, name), rule, remedy, shown_value(points[0]))
+def check_heads(heads: Sequence[str], where: Where) -> None:
+    """Stop at two columns of one name."""
+    for name, count in Counter(heads).items():
+        if count > 1:
+            raise input_error(
+                where,
+                "columns must have different names",
+                "rename or drop one",
+                f"{shown_value(name)} {count} times",
+            )
 
 
 def _texts(cells: Sequence[str]) -> pd.Series[Any]:
@@ -205,32 +202,26 @@ def _typed(cells: Sequence[str]) -> pd.Series[Any]:
     """Column of a table as integers, floats, truth values or texts, by its filled cells."""
     import pandas as pd
 
-    # Most columns of a log are plain numbers, which their characters show: no cell is then looked
-    # at twice.
-    if set("\n".join(cells)) <= _OF_FLOATS and "" not in cells:
-        try:
-            numbers = [*map(float, cells)]
-        except ValueError:
-            pass
-        else:
-            if any("." in cell or "e" in cell for cell in cells):
-                return pd.Series(numbers, dtype="float64")
     if all(map(_INTEGER.fullmatch, cells)):
         return pd.Series([int(cell) for cell in cells], dtype="int64")
-    missing = [cell.lower() in MISSING_WORDS for cell in cells]
-    filled = [cell for cell, is_missing in zip(cells, missing, strict=True) if not is_missing]
-    # 007 is a name, 0.7 and 007.5 are numbers.
-    if all(map(_NUMBER.fullmatch, filled)) and not any(
-        cell.isdecimal() and not _INTEGER.fullmatch(cell) for cell in filled
-    ):
-        pairs = zip(cells, missing, strict=True)
-        return pd.Series(
-            [float("nan") if is_missing else float(cell) for cell, is_missing in pairs],
-            dtype="float64",
-        )
+    # 007 is a name, 0.7 and 007.5 are numbers
+    if not any(cell.isdecimal() and not _INTEGER.fullmatch(cell) for cell in cells):
+        with suppress(ValueError):
+            return pd.Series([_number(cell) for cell in cells], dtype="float64")
     if {cell.lower() for cell in cells} <= {"true", "false"}:
         return pd.Series([cell.lower() == "true" for cell in cells], dtype=bool)
     return _texts(cells)
+
+
+def _number(cell: str) -> float:
+    """Number of a cell, NaN for what stands for none.
+
+    Raises:
+      ValueError: it is none; Python alone takes 1_0 for ten.
+    """
+    if cell.lower() in MISSING_WORDS:
+        return float("nan")
+    return float(cell if cell.isascii() and "_" not in cell else "no number")
 
 
 def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
@@ -240,47 +231,46 @@ def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
       InputError: every comma may stand between thousands too.
     """
     commas = [cell for cell in cells if "," in cell]  # none in most columns
-    if not commas or not all(map(_DECIMAL_COMMA.fullmatch, commas)):
+    others = [cell for cell in cells if "," not in cell]
+    if not commas or not all(map(_DECIMAL_COMMA.fullmatch, commas)) or _typed(others).dtype == "O":
         return False
-    if not all(
-        _NUMBER.fullmatch(cell) or "," in cell or cell.lower() in MISSING_WORDS for cell in cells
-    ):
-        return False  # a column of texts, some of which look like numbers
-    points = next((cell for cell in cells if "." in cell), None)
-    if points is not None or all(map(_THOUSANDS.fullmatch, commas)):
-        rule = "commas in numbers must be either decimal or between thousands"
-        value = shown_value(commas[0]) + (
-            f" beside {shown_value(points)}" if points is not None else ""
-        )
+    points = [cell for cell in others if "." in cell]
+    if points or all(map(_THOUSANDS.fullmatch, commas)):
         raise input_error(
-            where, rule, "write numbers with decimal points and without thousands", value
+            where,
+            "commas in numbers must be either decimal or between thousands",
+            _POINTS_REMEDY,
+            " beside ".join(map(shown_value, [commas[0], *points[:1]])),
         )
     return True
 
 
-def _delimiter(text: str, file: str) -> str:
-    """Delimiter that gives most first records the heads' width, and the heads the most cells."""
-    first = text.lstrip("\n")
+def _dialect(text: str, path: Path) -> tuple[str, bool]:
+    """Delimiter, and whether a first line states it, which is no record.
+
+    Tabs part the cells of a .tsv file. Else it is the delimiter that gives most first records the
+    width of the heads, and the heads the most cells; or the rows, below a line above the heads.
+    """
+    stated = _SEPARATOR.match(text)
+    if stated or path.suffix.lower() == ".tsv":
+        return (stated[1], True) if stated else ("\t", False)
     scores = []
     for delimiter in _DELIMITERS:
-        reader = csv.reader(StringIO(first), delimiter=delimiter)
-        with _reading(reader, file):
-            widths = [len(cells) for cells in islice(reader, _TRIED_RECORDS) if cells]
-        width = widths[0] if widths else 0
-        alike = sum(count == width for count in widths) / max(len(widths), 1)
-        scores.append((width > 1, alike == 1.0, width))
-    return _DELIMITERS[scores.index(max(scores))]
+        with _reading(csv.reader(StringIO(text.lstrip("\n")), delimiter=delimiter), path) as rows:
+            width, *widths = [len(row) for row in islice(rows, _TRIED_RECORDS) if row] or [0]
+        titled = width == 1 and len(widths) > 1 and len({*widths}) == 1 < widths[0]
+        scores.append((width > 1, titled, {*widths} <= {width}, width))
+    return _DELIMITERS[scores.index(max(scores))], False
 
 
 @contextmanager
 # the type of a CSV reader has no public name
-def _reading(reader: Any, file: str) -> Iterator[None]:  # noqa: ANN401
+def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
     """Turn what the reader finds wrong into an InputError."""
     try:
-        yield
+        yield reader
     except csv.Error as error:
-        rule, remedy = (
-            f"a {Path(file).suffix.lower()} file must be valid CSV",
-            "close each quote and double those inside",
-        )
-        raise input_error(Where(file, reader.line_num), rule, remedy, str(error)) from error
+        where, rule = Where(str(path), reader.line_num), f"a {path.suffix} file must be valid CSV"
+        raise input_error(
+            where, rule, "close each quote and double those inside", str(error)
+        ) from error

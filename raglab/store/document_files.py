@@ -11,7 +11,6 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.bounded_readers import bounded_blocks
-from raglab.store.case_frames import holds_labels
 from raglab.store.chunking import LEAST_TOKENS, MAX_TOKENS, OVERLAP, TokenLimit, chunk_blocks
 from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.documents import csv_blocks, text_blocks
@@ -29,6 +28,7 @@ from raglab.store.files import (
 from raglab.store.markdown import Page
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_blocks
 from raglab.store.pictures import SUFFIXES, picture_chunk
+from raglab.store.tables import holds_labels
 from raglab.values import Chunk
 from raglab.words.characters import visible
 

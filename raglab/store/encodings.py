@@ -158,9 +158,11 @@ def _marked_text(raw: bytes, where: Where) -> str | None:
     try:
         return raw.removeprefix(mark).decode(name)
     except UnicodeDecodeError as error:
-        rule = f"a file with a byte-order mark of {name.upper()} must be in that encoding"
         raise input_error(
-            where, rule, "save it as UTF-8", f"byte {error.start + len(mark)}"
+            where,
+            f"a file with a byte-order mark of {name.upper()} must be in that encoding",
+            "save it as UTF-8",
+            f"byte {error.start + len(mark)}",
         ) from error
 
 
@@ -175,10 +177,12 @@ def _known_text(raw: bytes, where: Where, encoding: Encoding, remedy: str = ENCO
     except UnicodeError as error:
         _check_no_binary(raw, where, error)
         place = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else "another one"
-        rule = (
-            f"a text without a byte-order mark must be in the encoding that was given, {encoding}"
-        )
-        raise input_error(where, rule, "leave encoding= out, or load it apart", place) from error
+        raise input_error(
+            where,
+            f"a text without a byte-order mark must be in the stated encoding {encoding}",
+            "leave encoding= out, or load it apart",
+            place,
+        ) from error
 
 
 def _folder_text(raw: bytes, where: Where, encoding: FolderEncoding) -> str:

@@ -41,7 +41,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from raglab.store import case_frames as tables
+from raglab.arguments.user_warnings import warn_user
+from raglab.store import tables
 from raglab.store.benchmarks import (
     beir_cases,
     beir_chunks,
@@ -58,9 +59,10 @@ from raglab.store.benchmarks import (
 )
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.bounded_readers import bounded_blocks
-from raglab.store.case_labels import PlacedCases, checked_lines, labelled_set
-from raglab.store.case_records import CASE_KEYS, case_record, read_case
+from raglab.store.case_labels import PlacedCases, labelled_set
+from raglab.store.cells import further_tag, json_value
 from raglab.store.chunking import cut_long_chunks
+from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.document_files import (
     DOCUMENTS,
     Limits,
@@ -71,7 +73,7 @@ from raglab.store.document_files import (
     token_limit,
 )
 from raglab.store.documents import text_blocks
-from raglab.store.encodings import FolderEncoding, check_encoding
+from raglab.store.encodings import CASES_ENCODING_REMEDY, FolderEncoding, check_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -100,22 +102,22 @@ from raglab.store.left_out import (
 from raglab.store.markdown import Page, ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
-from raglab.store.record_fields import (
-    check_size,
-    flat_name,
-    note_place,
-    only_keys,
-    optional_integer,
-    optional_tags,
-    optional_text,
-    optional_texts,
-    read_each,
-    required_records,
-    required_text,
+from raglab.store.records import (
+    CASE_NAMES,
+    CHUNK_NAMES,
+    LINE_NAMES,
+    MAX_NAME,
+    CaseRecord,
+    Faults,
+    LabelledRecord,
+    case_record,
+    read_case,
+    read_chunk,
+    read_document,
 )
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.values import Case, Chunk, Corpus
-from raglab.words.characters import is_unicode
+from raglab.words.characters import is_unicode, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,19 +126,9 @@ MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
 MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
-_READERS = {
-    ".xlsx": "read_excel",
-    ".xlsm": "read_excel",
-    ".xls": "read_excel",
-    ".ods": "read_excel",
-}
-# of pandas, for tables that are no text
-_READERS |= {".parquet": "read_parquet", ".feather": "read_feather"}
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
-_DOCUMENT_KEYS = ("source", "title", "tags", "entities", "pages")
-_PAGE_KEYS = ("page", "label", "text")
 
 
 class Format(NamedTuple):
@@ -253,12 +245,12 @@ def load_corpus(
     if place is None:
         _check_no_encoding(encoding, tables.FRAME)
     # Rows of a table are chunks already, and are not cut.
-    if place is None or tables.is_chunk_table(place, columns, max_file_bytes, encoding):
-        records = tables.chunk_records(source, columns, max_file_bytes, encoding)
-        return _unique_chunks(
-            tables.FRAME if place is None else place.stem, map(_chunk, records), str(place)
+    if place is None or _is_chunk_table(place, columns, max_file_bytes, encoding):
+        table = tables.read_table(
+            source, CHUNK_NAMES, columns, max_file_bytes=max_file_bytes, encoding=encoding
         )
-    tables.check_no_columns(columns, place)
+        return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
+    _check_no_columns(columns, place)
     inside = is_folder(place)
     limits = Limits(
         tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding
@@ -292,7 +284,7 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """
     records = [_chunk_record(chunk) for chunk in corpus.chunks]
     lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 2))
-    _unique_chunks(corpus.name, map(_chunk, lines), str(path))
+    _unique_chunks(corpus.name, _line_chunks(lines), str(path))
     write_lines([{"corpus": corpus.name}, *records], Path(path))
 
 
@@ -321,30 +313,40 @@ def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
     return next((file for search in searches if (file := search(folder, limits)) is not None), None)
 
 
-def _form(first: object, ending: str, purpose: Literal["corpus", "cases"]) -> Format | None:
-    """First entry that reads files of an ending for a purpose and recognises this one's content."""
-    forms = (
-        form
-        for form in FORMATS.values()
-        if ending in form.endings and getattr(form, purpose) is not None
-    )
-    return next((form for form in forms if form.matches(first)), None)
+def _read(
+    path: Path, limits: Limits, purpose: Literal["corpus", "cases"]
+) -> tuple[Format, Any, str]:
+    """Form of a file, what its reader takes, and the name that its first line states, or ''.
 
-
-def _format_endings(endings: tuple[str, ...], purpose: Literal["corpus", "cases"]) -> str:
-    """What messages name as the marks of files of some endings."""
-    forms = (
-        form
-        for form in FORMATS.values()
-        if set(form.endings) & set(endings) and getattr(form, purpose)
-    )
-    return _or(form.mark for form in forms if form.mark)
-
-
-def _or(names: Iterable[str]) -> str:
-    """Names with commas, the last after or; of none that they are of some known form."""
-    *most, last = [*names] or ["the keys of a known form"]
-    return f"{', '.join(most)} or {last}" if most else last
+    Raises:
+      InputError: no form reads such a file for the purpose.
+    """
+    ending, name = path.suffix.lower(), ""
+    probe: Any = path.name
+    content: Any = path.name
+    if ending in _LINES:
+        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+        first = next(lines)
+        if purpose == "corpus" and first.record.keys() == {"corpus"}:
+            name, first = str(first.record["corpus"]), next(lines, first)
+        content, probe = chain([first], lines), first.record
+    elif ending in _JSON:
+        content = probe = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
+    forms = [form for form in FORMATS.values() if getattr(form, purpose) is not None]
+    form = next((form for form in forms if ending in form.endings and form.matches(probe)), None)
+    if form is not None:
+        return form, content, name
+    marks = [form.mark for form in forms if form.mark and ending in form.endings]
+    rule = f"a record must have {', '.join(marks) or 'the keys of a known form'}"
+    value = shown_value(", ".join(probe) if isinstance(probe, dict) else probe)
+    if ending not in (*_LINES, *_JSON):
+        endings = dict.fromkeys(ending for form in forms for ending in form.endings)
+        files = [form.cases_file or form.pattern for form in FORMATS.values()]
+        known = {"corpus": "a folder", "cases": f"a folder with {', '.join(filter(None, files))}"}
+        endings |= dict.fromkeys(tables.ENDINGS)
+        rule = f"{purpose} must be {known[purpose]}, a DataFrame, or a file {', '.join(endings)}"
+        value = value if path.exists() else "a path that does not exist"
+    raise input_error(Where(str(path)), rule, "check the path, or save it in a known form", value)
 
 
 def _document_endings() -> tuple[str, ...]:
@@ -373,9 +375,11 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
         there = " or ".join(
             dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file)
         )
-        rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(
-            Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none"
+            Where(str(folder)),
+            f"a folder must hold documents ({', '.join(endings)}) or {there}",
+            "add some, or give the path of a .jsonl or .json file",
+            "none",
         )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
@@ -410,24 +414,25 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
 def _check_no_encoding(encoding: str | None, name: str) -> None:
     """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
     if encoding is not None:
-        rule = "encoding must come with texts, pages, or CSV and TSV tables"
-        raise input_error(Where(name), rule, "leave it out; JSON is UTF-8", shown_value(encoding))
+        raise input_error(
+            Where(name),
+            "encoding must come with texts, pages, or CSV and TSV tables",
+            "leave it out; JSON is UTF-8",
+            shown_value(encoding),
+        )
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
-        rule = "a document's name must be Unicode, since its chunks bear it"
-        raise input_error(Where(str(path)), rule, "rename the file", shown_value(source))
-    form = _form(source, path.suffix.lower(), "corpus")
-    if form is None or form.corpus is None:
-        rule = (
-            "a corpus must be a folder or a file "
-            f"{', '.join((*_document_endings(), *_LINES, *_JSON))}"
+        raise input_error(
+            Where(str(path)),
+            "a document's name must be Unicode, since its chunks bear it",
+            "rename the file",
+            shown_value(source),
         )
-        value = shown_value(path.name) if path.exists() else "a path that does not exist"
-        raise input_error(Where(str(path)), rule, "check the path", value)
-    return form.corpus(source, path, limits)
+    form = _read(path, limits, "corpus")[0]
+    return () if form.corpus is None else form.corpus(source, path, limits)
 
 
 def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
@@ -441,72 +446,21 @@ def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
 
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
-    ending = path.suffix.lower()
-    if ending in _LINES:
-        return _read_corpus(path, name, limits)
-    if ending not in _JSON:
+    if path.suffix.lower() not in (*_LINES, *_JSON):
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
-    document = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    form = _form(document, ending, "corpus")
-    if form is None or form.corpus is None:
-        rule = f"a .json corpus must be {_format_endings(_JSON, 'corpus')}"
-        raise input_error(
-            Where(str(path)), rule, "write JSON lines to a .jsonl file", shown_value(document)
-        )
-    return _unique_chunks(name, form.corpus(document, path, limits), str(path))
-
-
-def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
-    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-    return _corpus_of_lines(lines, name, path, limits)
-
-
-def _corpus_of_lines(lines: Iterator[JsonLine], name: str, path: Path, limits: Limits) -> Corpus:
-    first = next(lines, None)
-    if first is not None and first.record.keys() == {"corpus"}:
-        name = required_text(first.record, "corpus", first.where, blank=True)
-        first = next(lines, None)
-    if first is None:
-        return _unique_chunks(name, (), str(path))
-    form = _form(first.record, path.suffix.lower(), "corpus")
-    if form is None or form.corpus is None:
-        rule = f"a record must have {_format_endings(_LINES, 'corpus')}"
-        raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
-    return _unique_chunks(name, form.corpus(chain([first], lines), path, limits), str(path))
-
-
-def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
-    where, record = line
-    chunk_id = required_text(record, "id", where)
-    where = where._replace(id=chunk_id)
-    only_keys(record, (*_CHUNK_KEYS, "title"), where, "put further facts under tags")
-    return where, Chunk(
-        chunk_id=chunk_id,
-        text=required_text(record, "text", where),
-        source=required_text(record, "source", where)
-        if "source" in record
-        else flat_name(chunk_id),
-        page=optional_integer(record, "page", where, 1),
-        page_label=optional_text(record, "page_label", where),
-        tags=optional_tags(record, where),
-        entities=optional_texts(record, "entities", where),
-        section=optional_texts(record, "section", where),
-    )
+    form, content, stated = _read(path, limits, "corpus")
+    placed = () if form.corpus is None else form.corpus(content, path, limits)
+    return _unique_chunks(stated or name, placed, str(path))
 
 
 def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
-    source = required_text(line.record, "source", line.where)
-    where = line.where._replace(id=source)
-    only_keys(line.record, _DOCUMENT_KEYS, where, "put further facts under tags")
-    tags, entities = (
-        optional_tags(line.record, where),
-        optional_texts(line.record, "entities", where),
-    )
+    where, record, tags = read_document(line)
     pages = tuple(
-        _parse_page(record, where) for record in required_records(line.record, "pages", where)
+        Page(page.page, page.label, page.text.replace("\r\n", "\n").replace("\r", "\n"))
+        for page in record.pages
     )
     ascending((page.number, where) for page in pages)
-    if source.lower().endswith(FORMATS["Markdown"].endings):
+    if record.source.lower().endswith(FORMATS["Markdown"].endings):
         blocks = tuple(
             block._replace(page=page.number, label=page.label)
             for page in pages
@@ -516,21 +470,8 @@ def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
         )
     else:
         blocks = text_blocks(pages)
-    document = DocumentBlocks(tags.get("title", ""), blocks, tags, entities)
-    return document_chunks(source, document, where, limits)
-
-
-def _parse_page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON object
-    only_keys(record, _PAGE_KEYS, where, "put further facts under the document's tags")
-    number = optional_integer(record, "page", where, 1)
-    if number is None:
-        raise input_error(
-            where, "the field page is required in each page", "number the pages from 1", "none"
-        )
-    text = (
-        required_text(record, "text", where, blank=True).replace("\r\n", "\n").replace("\r", "\n")
-    )
-    return Page(number, optional_text(record, "label", where), text)
+    document = DocumentBlocks(tags.get("title", ""), blocks, tags, tuple(record.entities or ()))
+    return document_chunks(record.source, document, where, limits)
 
 
 def _chunk_record(chunk: Chunk) -> dict[str, Any]:
@@ -541,38 +482,67 @@ def _chunk_record(chunk: Chunk) -> dict[str, Any]:
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
     """Stop at names no index, message or log could hold, and at more than a chunk can be about."""
-    names = {
-        "a chunk's id": chunk.chunk_id,
-        "a source": chunk.source,
-        "a page's label": chunk.page_label or "",
-    }
-    for rule, text in names.items():
-        check_size(where, rule, len(text))
-    check_size(where, "the headings above a chunk", len(chunk.section_path), MAX_SECTION)
-    check_size(where, "a chunk", len(chunk.entities), MAX_ENTITIES, "entities")
-    check_size(where, "a chunk", len(chunk.tags), MAX_TAGS, "tags")
-    for text in (*chunk.entities, *chunk.tags):
-        check_size(where, "an entity or a tag's name", len(text))
-    for text in chunk.tags.values():
-        check_size(where, "a tag", len(text), MAX_TAG)
+    names = (chunk.chunk_id, chunk.source, chunk.page_label or "", *chunk.entities, *chunk.tags)
+    for what, size, most in (
+        ("a name", max(map(len, names)), MAX_NAME),
+        ("the headings", len(chunk.section_path), MAX_SECTION),
+        ("a tag", max(map(len, chunk.tags.values()), default=0), MAX_TAG),
+        ("the list of entities", len(chunk.entities), MAX_ENTITIES),
+        ("the list of tags", len(chunk.tags), MAX_TAGS),
+    ):
+        if size > most:
+            raise input_error(
+                where, f"{what} of a chunk must be at most {most} long", "shorten it", str(size)
+            )
 
 
-def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) -> Corpus:
-    first: dict[str, Where] = {}
+def _unique_chunks(
+    name: str, placed: Iterable[tuple[Where, Chunk]], file: str, faults: Faults | None = None
+) -> Corpus:
+    faults = Faults("chunks") if faults is None else faults
+    ids: set[str] = set()
     chunks = []
     pictures = {}
     for where, chunk in placed:
-        note_place(first, chunk.chunk_id, where, "a chunk's id must be unique in its corpus")
+        if chunk.chunk_id in ids:
+            faults.add(
+                where,
+                "a chunk's id must be unique",
+                "rename or remove one",
+                f"{shown_value(chunk.chunk_id)} again",
+            )
+        ids.add(chunk.chunk_id)
         _check_lengths(chunk, where)
         chunks.append(chunk)
         # read from the picture itself, not from JSON lines
         if where.file.lower().endswith(SUFFIXES):
             pictures[chunk.chunk_id] = where.file
+    faults.stop()
     if not chunks:
         raise input_error(
             Where(file), "a corpus must have at least one chunk", "add documents", "none"
         )
     return Corpus(name, tuple(chunks), pictures)
+
+
+def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | None) -> Corpus:
+    """Corpus of a table with a row a chunk; further columns are tags."""
+    faults, required = Faults(), ("text",)
+    places = tables.place_columns(
+        table.name, table.columns, CHUNK_NAMES, columns, faults, required=required, near_names={}
+    )
+    faults.stop()
+    placed = []
+    for row, line in enumerate(tables.table_lines(table, places, faults, further_tag), 1):
+        record = {"id": f"c{row}", **line.record} if "id" not in places.heads else {**line.record}
+        tags = {key: record.pop(key) for key in places.further if key in record}
+        if isinstance(record.setdefault("tags", {}), Mapping):
+            record["tags"] = {**record["tags"], **tags}
+        placed.append(read_chunk(line._replace(record=record), faults, places.heads))
+    if "id" not in places.heads:
+        note = f"without a column id its {table.size:,} chunks are c1, c2, … by row"
+        warn_user(visible(f"{table.name}: {note}."))
+    return _unique_chunks(name, filter(None, placed), table.name, faults)
 
 
 def load_cases(
@@ -641,59 +611,120 @@ def load_cases(
     if place is None or tables.is_table(place):
         if place is None:
             _check_no_encoding(encoding, tables.FRAME)
-        records = tables.case_records(source, columns, max_file_bytes, encoding)
-        name = tables.FRAME if place is None else str(place)
-        cases = labelled_set(
-            map(read_case, records), name, own=True, known=(columns or {}).values()
+        table = tables.read_table(
+            source,
+            CASE_NAMES,
+            columns,
+            max_file_bytes=max_file_bytes,
+            encoding=encoding,
+            remedy=CASES_ENCODING_REMEDY,
         )
-        return with_earlier_turns(cases, turns)
-    _check_text_table(place)
-    tables.check_no_columns(columns, place)
+        return with_earlier_turns(_table_cases(table, columns), turns)
     _check_no_encoding(encoding, str(place))
     follow = not is_folder(place) or follow_links
     limits = Limits(
         max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow
     )
-    placed, own = _cases_of(place, limits)
-    return with_earlier_turns(labelled_set(placed, str(place), own=own), turns)
+    return with_earlier_turns(_cases_of(place, limits, columns), turns)
 
 
-def _check_text_table(place: Path) -> None:
-    """Stop at labels in a workbook or other table that is not text, and say how to read them."""
-    reader = _READERS.get(place.suffix.lower())
-    if reader and place.is_file():
-        rule = "labels are read from CSV, TSV, JSON lines or a DataFrame"
-        remedy = f"save it as CSV, or pass pd.{reader}(path)"
-        raise input_error(Where(str(place)), rule, remedy, f"a file {place.suffix.lower()}")
-
-
-def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
-    """Cases of a file or folder with their places, and whether they are in our own form."""
-    file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
-    if file is not None:
-        several = next(
-            (
-                form
-                for form in FORMATS.values()
-                if form.cases_file == file.name and form.cases_folder
-            ),
-            None,
-        )
-        if several is not None and several.cases_folder is not None:
-            return several.cases_folder(place, limits), False
-        place = file
-    ending = place.suffix.lower()
-    if ending in _LINES:
-        return _read_cases(place, limits)
-    if ending in _JSON:
-        return _cases_from_json(place, limits), False
-    fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
-    known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
-    rule = (
-        f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
+def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+    """Cases of a table with a row a case; further columns go to `extra`."""
+    faults, required = Faults(), ("query", "expect_status")
+    places = tables.place_columns(
+        table.name, table.columns, CASE_NAMES, columns, faults, required=required
     )
-    value = shown_value(place.name) if place.exists() else "a path that does not exist"
-    raise input_error(Where(str(place)), rule, "check the path", value)
+    lines = tables.table_lines(table, places, faults, json_value)
+    if "id" not in places.heads:
+        named = enumerate(lines, 1)
+        lines = (line._replace(record={"id": f"q{row}", **line.record}) for row, line in named)
+    return _own_cases(lines, table.name, places, places.heads, columns, faults)
+
+
+def _line_cases(
+    lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
+) -> tuple[Case, ...]:
+    """Cases of lines of JSON in our form, whose query may be called question."""
+    faults, every = Faults("cases"), []
+    for line in lines:
+        record = {"query" if key == "question" else key: of for key, of in line.record.items()}
+        if len(record) < len(line.record):
+            faults.add(line.where, "a case must have query or question", "take one away", "both")
+        every.append(line._replace(record=record))
+    keys = dict.fromkeys(key for line in every for key in line.record)
+    required = ("id", "query", "expect_status") if every else ()
+    places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
+    named = tables.named_lines(every, places)
+    return _own_cases(named, name, places, None, columns, faults)
+
+
+def _own_cases(
+    lines: Iterable[JsonLine],
+    name: str,
+    places: tables.Places,
+    heads: Mapping[str, str] | None,
+    columns: Mapping[str, str] | None,
+    faults: Faults,
+) -> tuple[Case, ...]:
+    """Cases of records with our names; all of them have a label."""
+    if "query" not in places.heads:
+        faults.stop()  # no row is read
+    model = LabelledRecord if "expect_status" in places.heads else CaseRecord
+    placed = [read_case(line, faults, heads, model) for line in lines]
+    stated = (columns or {}).values()
+    return labelled_set(filter(None, placed), name, own=True, known=stated, faults=faults)
+
+
+def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
+    """Chunks of lines of JSON in our form."""
+    faults = Faults("chunks")
+    for line in lines:
+        placed = read_chunk(line, faults)
+        if placed is not None:
+            yield placed
+    faults.stop()
+
+
+def _is_chunk_table(
+    path: Path, columns: Mapping[str, str] | None, max_file_bytes: int, encoding: str | None
+) -> bool:
+    """Whether a file is a table with a row a chunk, and no document.
+
+    TSV or Parquet, or CSV with a head `text` or with a map.
+    """
+    if path.suffix.lower() != ".csv" or columns is not None or not tables.is_table(path):
+        return tables.is_table(path)
+    text = table_text(path, max_file_bytes, encoding=encoding)
+    return "text" in map(str.strip, csv_records(text, path)[0].cells)
+
+
+def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
+    """Refuse a map of columns where there are none."""
+    if columns is not None:
+        raise input_error(
+            Where(str(place)),
+            f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}",
+            "leave columns out, or check the path",
+            shown_value(place.name),
+        )
+
+
+def _cases_of(place: Path, limits: Limits, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+    """Cases of a file of JSON or lines of it, or of a folder."""
+    file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
+    readers = [
+        form.cases_folder for form in FORMATS.values() if file and form.cases_file == file.name
+    ]
+    path = place if file is None else file
+    if readers and readers[0] is not None:
+        placed = readers[0](place, limits)
+    else:
+        form, content, _ = _read(path, limits, "cases")
+        if form is FORMATS["cases"]:
+            return _line_cases(content, str(path), columns)
+        placed = () if form.cases is None else form.cases(content, path, limits)
+    _check_no_columns(columns, place)
+    return labelled_set(placed, str(place))
 
 
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:
@@ -709,37 +740,12 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
       InputError: a case would not load again, or the folder cannot be written.
     """
     records = [case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
-    lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1))
+    lines = [JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1)]
     with warnings.catch_warnings():
         # what a warning says of cases at hand was said when they were loaded
         warnings.simplefilter("ignore")
-        labelled_set(map(read_case, lines), str(path), own=True)
+        _line_cases(lines, str(path), None)
     write_lines(records, Path(path))
-
-
-def _read_cases(path: Path, limits: Limits) -> tuple[PlacedCases, bool]:
-    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-    first = next(lines)
-    form = _form(first.record, path.suffix.lower(), "cases")
-    if form is None or form.cases is None:
-        rule = f"a record must have {_format_endings(_LINES, 'cases')}"
-        raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
-    return form.cases(chain([first], lines), path, limits), form is FORMATS["cases"]
-
-
-def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
-    document = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    form = _form(document, path.suffix.lower(), "cases")
-    if form is None or form.cases is None:
-        rule = f"JSON cases must be {_format_endings(_JSON, 'cases')}"
-        remedy = "write other cases to a .jsonl file, an object a line"
-        if isinstance(document, list):
-            remedy = (
-                'pandas.read_json(path).to_json("cases.jsonl", orient="records", lines=True) '
-                "writes JSON lines"
-            )
-        raise input_error(Where(str(path)), rule, remedy, shown_value(document))
-    return form.cases(document, path, limits)
 
 
 # First the fixed names in a folder are looked for in this order, then by search; a file's first
@@ -750,14 +756,14 @@ FORMATS: dict[str, Format] = {
         corpus=lambda lines, _, limits: _cut_long(mtrag_chunks(lines), limits),
         cases=lambda lines, *_: mtrag_cases(lines),
         matches=is_mtrag,
-        search=lambda folder, limits: mtrag_file(
-            folder, limits.max_line_bytes, follow_links=limits.follow_links
-        ),
+        search=mtrag_file,
         pattern="reference*.jsonl",
     ),
     "cases": Format(
         _LINES,
-        cases=lambda lines, *_: read_each(checked_lines(lines, CASE_KEYS), read_case, "cases"),
+        cases=lambda lines, path, _: (
+            (Where(str(path), id=case.id), case) for case in _line_cases(lines, str(path), None)
+        ),
         cases_file="cases.jsonl",
     ),
     "documents": Format(
@@ -771,7 +777,7 @@ FORMATS: dict[str, Format] = {
     ),
     "chunks": Format(
         _LINES,
-        corpus=lambda lines, *_: read_each(lines, _chunk, "chunks"),
+        corpus=lambda lines, *_: _line_chunks(lines),
         matches=lambda record: "text" in record and "_id" not in record,
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
@@ -783,28 +789,18 @@ FORMATS: dict[str, Format] = {
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
         cases_file="queries.jsonl",
-        cases_folder=lambda folder, limits: beir_cases(
-            folder, limits.max_line_bytes, limits.max_file_bytes, follow_links=limits.follow_links
-        ),
+        cases_folder=beir_cases,
     ),
     "SQuAD": Format(
         _JSON,
-        corpus=lambda document, path, limits: _cut_long(
-            (
-                (Where(str(path), id=chunk.chunk_id), chunk)
-                for chunk in squad_chunks(document, str(path))
-            ),
-            limits,
-        ),
+        corpus=lambda document, path, limits: _cut_long(squad_chunks(document, str(path)), limits),
         cases=lambda document, path, _: squad_cases(document, str(path)),
         matches=is_squad,
         mark="SQuAD 2.0 (key data)",
     ),
     "CLINC150": Format(
         _JSON,
-        cases=lambda document, path, limits: clinc_cases(
-            document, path, limits.max_file_bytes, follow_links=limits.follow_links
-        ),
+        cases=clinc_cases,
         matches=is_clinc,
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",

@@ -27,20 +27,12 @@ def warn_of_percent(signal: Signal, values: NDArray[np.float64]) -> None:
     if signal.unit.name != "percent" or not known.size:
         return
     outside = int(((known < 0.0) | (known > 100.0)).sum())
-    ends = f"{known.min():.6g} to {known.max():.6g}"
-    if outside:
-        remedy = "correct them, or state another unit"
-        warn_user(
-            f"signal {signal.name}: {outside:,} of {known.size:,} values of unit 'percent' lie "
-            "outside 0 to 100, "
-            f"got {ends}; {remedy}."
-        )
-    elif 0.0 < known.max() <= 1.0:
-        remedy = "state unit='share', or multiply them by 100"
-        warn_user(
-            f"signal {signal.name}: all {known.size:,} values of unit 'percent' lie from 0 to 1, "
-            f"got {ends}; {remedy}."
-        )
+    if outside or 0.0 < known.max() <= 1.0:
+        what = f"{outside:,} of {known.size:,} values of unit 'percent' lie outside 0 to 100"
+        if not outside:
+            what = f"all {known.size:,} values of unit 'percent' lie from 0 to 1"
+        ends = f"{known.min():.6g} to {known.max():.6g}"
+        warn_user(f"signal {signal.name}: {what}, got {ends}; correct them, or state another unit.")
 
 
 # array or Series
@@ -65,46 +57,41 @@ def signal_column(
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         source = _by_case(where, source, ids)
-    if isinstance(source, Mapping):
-        remedy = "make a Series of it: pandas.Series(values)"
-        raise input_error(
-            where, "values must be an array or a Series", remedy, f"a {type(source).__name__}"
-        )
-    if source is None or isinstance(source, AbstractSet | Iterator):
-        remedy = "give a list or an array in the order of trace.cases"
-        shown = "nothing" if source is None else f"a {type(source).__name__}"
-        raise input_error(where, "values must be an array or a Series", remedy, shown)
+    if source is None or isinstance(source, Mapping | AbstractSet | Iterator):
+        remedy = "give a list or array in the order of trace.cases"
+        kind = type(source).__name__
+        raise input_error(where, "values must be an array or a Series", remedy, kind)
     try:
         values = float_array(source, "values")
     except ValueError as error:
-        reason = str(error).partition(", got ")[2].partition(";")[0]
-        raise input_error(
-            where, "values must be numbers, NaN where there is none", "convert them", reason
-        ) from error
-    if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
-        rule = f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}"
-        remedy = "give a number a case in the order of trace.cases, or a Series indexed by case id"
-        raise input_error(where, rule, remedy, f"shape {values.shape}")
-    # Infinity before the range: no scaling mends it, a missing value is meant.
-    if np.isinf(values).any():
-        case_id = ids[int(np.argwhere(np.isinf(values))[0][0])]
-        remedy = "give NaN where there is no value"
         raise input_error(
             where,
-            "values must be finite, or NaN where there is none",
-            remedy,
-            f"infinity at case {case_id!r}",
+            "values must be numbers, NaN where there is none",
+            "convert them",
+            str(error).partition("got ")[2].partition(";")[0],
+        ) from error
+    if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
+        raise input_error(
+            where,
+            f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}",
+            "give a number a case",
+            f"shape {values.shape}",
         )
     unit = signal.unit
-    # NaN is neither below nor above, so that a missing value passes.
     values = within_range(values, unit.low, unit.high, f"values of signal {signal.name}")
-    outside = np.argwhere((values < unit.low) | (values > unit.high))
-    if len(outside):
-        place = tuple(outside[0].tolist())
-        remedy = "scale it, or state another unit, in any words"
-        shown = shown_number(float(values[place]), unit.low, unit.high)
-        rule = f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]"
-        raise input_error(where, rule, remedy, f"{shown} at case {ids[place[0]]!r}")
+    # NaN is neither below nor above, so that a missing value passes; no scaling mends infinity.
+    for wrong, rule, remedy in (
+        (np.isinf(values), "values must be finite, or NaN where there is none", "write NaN"),
+        (
+            (values < unit.low) | (values > unit.high),
+            f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]",
+            "scale it, or state another unit, in any words",
+        ),
+    ):
+        if wrong.any():
+            place = tuple(np.argwhere(wrong)[0].tolist())
+            value = shown_number(float(values[place]), unit.low, unit.high)
+            raise input_error(where, rule, remedy, f"{value} at case {ids[place[0]]!r}")
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
     # a copy: what its caller writes afterwards must not change the trace
     return np.array(whole, order="C")
@@ -112,25 +99,19 @@ def signal_column(
 
 def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
     """Values of a Series in the order of the cases; NaN for a case that it does not hold."""
-    if getattr(series, "ndim", 1) != 1:
-        raise input_error(
-            where, "values must be one column", "take a column: frame[name]", "a DataFrame"
-        )
     known = set(ids)
-    # What is no text comes before what is there twice: a list has no place in a set.
+    # what is no text comes before what is there twice: a list has no place in a set
     strange = [key for key in series.index if not isinstance(key, str) or key not in known]
-    twice = series.index[:0] if strange else series.index[series.index.duplicated()]
-    if len(twice):
-        value = f"{shown_value(str(twice[0]))} {int((series.index == twice[0]).sum())} times"
-        raise input_error(
-            where, "a Series must name each case once", "drop the others, or take their mean", value
-        )
-    if strange:
-        value = f"{len(strange)} others, such as {shown_value(str(strange[0]))}"
-        remedy = "index it by case id, as in frame.set_index('case_id')['judge']"
-        raise input_error(
-            where, "a Series must be indexed by ids of the trace's cases", remedy, value
-        )
+    twice = [] if strange else series.index[series.index.duplicated()].tolist()
+    for keys, rule, remedy in (
+        (["a DataFrame"] * (series.ndim != 1), "values must be one column", "take a column"),
+        (strange, "a Series must be indexed by ids of the trace's cases", "index it by case id"),
+        (twice, "a Series must name each case once", "drop the others, or take their mean"),
+    ):
+        if keys:
+            raise input_error(
+                where, rule, remedy, (f"{shown_value(str(keys[0]))} ({len(keys):,} such)")
+            )
     return series.reindex(list(ids)).to_numpy()
 
 
@@ -159,9 +140,12 @@ def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
     """
     column = name if name in frame else "value"
     if "case_id" not in frame or column not in frame:
-        value = f"columns {', '.join(map(str, frame.columns[:8]))}"
-        rule = f"a file of values must have columns case_id and {name}"
-        raise input_error(Where(str(path)), rule, "name them so", value)
+        raise input_error(
+            Where(str(path)),
+            f"a file of values must have columns case_id and {name}",
+            "name them so",
+            f"columns {', '.join(map(str, frame.columns[:8]))}",
+        )
     return frame.set_index("case_id")[column]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.record_fields import MAX_NAME
+from raglab.store.records import MAX_NAME
 
 
 def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAML value

@@ -20,8 +20,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.store.files import Where, input_error, read_text, shown_value
-from raglab.store.record_fields import optional_texts, required_text
+from pydantic import BaseModel, ConfigDict
+
+from raglab.store.files import JsonLine, Where, input_error, read_text, shown_value
+from raglab.store.records import Faults, FilledText, read_record
 from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
@@ -56,24 +58,42 @@ def stated_tags(
         read_text(path, max_file_bytes, follow_links=follow_links), str(path), TAGS_FILE
     )
     if not isinstance(stated, dict) or not all(isinstance(name, str) for name in stated):
-        rule = f"{TAGS_FILE} must give documents' names tags"
         raise input_error(
-            where, rule, "write lines like guide.pdf: {domain: home}", shown_value(stated)
+            where,
+            f"{TAGS_FILE} must give documents' names tags",
+            "write lines like guide.pdf: {domain: home}",
+            shown_value(stated),
         )
     above = {source: [*_folders(source), source] for source in sources}
     known = {name for names in above.values() for name in names}
     if unknown := [name for name in stated if name not in known]:
         more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
-        value = ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more
-        rule = f"{TAGS_FILE} must name documents, or folders of them with / at the end"
         raise input_error(
-            where, rule, "correct the names, which begin at the folder of the file", value
+            where,
+            f"{TAGS_FILE} must name documents, or folders of them with / at the end",
+            "correct the names, which begin at the folder of the file",
+            ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more,
         )
-    read = {name: _read(record, where._replace(id=name)) for name, record in stated.items()}
-    tag_parts = {
+    faults = Faults("names")
+    read = {}
+    for name, record in stated.items():
+        line = JsonLine(where._replace(id=name), record)
+        fields = read_record(line, _TagFields, faults)
+        if fields is not None:
+            read[name] = StatedTags(fields.model_extra or {}, tuple(fields.entities or ()))
+    faults.stop()
+    parts = {
         source: [read[name] for name in names if name in read] for source, names in above.items()
     }
-    return {source: _joined(parts) for source, parts in tag_parts.items() if parts}
+    return {source: _joined(tags) for source, tags in parts.items() if tags}
+
+
+class _TagFields(BaseModel):
+    """What a file states of one name: tags as texts, and entities."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, FilledText]
+    entities: list[FilledText] | None = None
 
 
 def with_tags(
@@ -96,16 +116,6 @@ def _folders(source: str) -> list[str]:
       ['a/', 'a/b/']
     """
     return [source[: place + 1] for place, sign in enumerate(source) if sign == "/"]
-
-
-def _read(record: object, where: Where) -> StatedTags:
-    if not isinstance(record, dict) or not all(isinstance(key, str) for key in record):
-        remedy = "write {domain: home, entities: [Acme]}"
-        raise input_error(
-            where, "a document's tags must be keys with values", remedy, shown_value(record)
-        )
-    tags = {key: required_text(record, key, where) for key in record if key != "entities"}
-    return StatedTags(tags, optional_texts(record, "entities", where))
 
 
 def _joined(parts: Iterable[StatedTags]) -> StatedTags:

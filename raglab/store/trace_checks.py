@@ -17,7 +17,7 @@ from raglab.decision.measurement import CAN_BE_OFF
 from raglab.policy_parts.patterns import COUNTED, MOST_PATTERNS
 from raglab.signals import NAMES, signal
 from raglab.store.files import InputError, Where, input_error, shown_value
-from raglab.store.record_fields import MAX_INTEGER
+from raglab.store.records import MAX_INTEGER
 from raglab.store.signal_columns import check_columns
 from raglab.values import FLOAT_FIELDS, MOST_HITS, Answers, Hits, PatternHits, TraceData
 

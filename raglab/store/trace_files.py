@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.policy_parts.patterns import COUNTED
-from raglab.store.case_records import case_record, parse_case
 from raglab.store.files import (
     Where,
     canonical_text,
@@ -30,6 +29,7 @@ from raglab.store.files import (
     shown_value,
 )
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
+from raglab.store.records import case_record, parse_case
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_merging import TraceError
@@ -450,9 +450,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     # Types before values: what would be converted to the type of its field would come out as other
     # numbers.
     check_column_types(table.schema, _column_types(shape), SIGNAL)
-    cases = tuple(
-        parse_case(json.loads(text), labelled=False) for text in table["case"].to_pylist()
-    )
+    cases = tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
     # Chunks stand in the rows of the cases that hit them; hits name them by their position in the
     # trace.
     rows = sorted(
@@ -673,7 +671,7 @@ def save(trace: TraceData, path: Path) -> None:
     if not len(trace):
         raise input_error(where, "a trace must have at least one case", "keep some cases", "none")
     for case in trace.cases:
-        parse_case(case_record(case), str(path), labelled=False)
+        parse_case(case_record(case), str(path))
     try:
         check_trace(trace)  # what is written must load again
     except BrokenRuleError as error:
@@ -716,7 +714,7 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     file, head = _opened(path)
     try:
         texts = file.read(columns=["case"])["case"].to_pylist()
-        return tuple(parse_case(json.loads(text), labelled=False) for text in texts)
+        return tuple(parse_case(json.loads(text)) for text in texts)
     except damage_errors() as error:
         raise _damaged(path, head, error) from error
 

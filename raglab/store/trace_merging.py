@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from raglab.decision.failed_calls import FAILED_CALLS, joined_failed_calls
 from raglab.decision.measured_trace import Measured
-from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.records import hash_cases
 from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
 from raglab.words.canonical import canonical_json, digest
 

@@ -20,9 +20,9 @@ from raglab.decision.score_directions import warn_of_directions
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
 from raglab.signals import Signal, declaration, own_signal
-from raglab.store.case_records import hash_cases
 from raglab.store.csv_tables import csv_frame
 from raglab.store.files import Where, input_error, shown_value
+from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, frame_series, signal_column, warn_of_percent
 from raglab.store.trace_files import (
     damage_errors,

@@ -30,9 +30,8 @@ from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, piece
 from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
-from raglab.store.case_records import hash_cases
 from raglab.store.files import Where, append_bytes, input_error, scratch_folder, shown_value
-from raglab.store.record_fields import flat_name
+from raglab.store.records import flat_name, hash_cases
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData

@@ -44,7 +44,6 @@ from raglab.live.trace_building import (
 from raglab.loops.parallel import current_workers, run_each
 from raglab.policy import PolicyData
 from raglab.retrieval.dense import EmbeddingCache
-from raglab.store.case_records import case_record, parse_case
 from raglab.store.files import (
     MAX_LINE_BYTES,
     Where,
@@ -56,6 +55,7 @@ from raglab.store.files import (
     write_text,
 )
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
+from raglab.store.records import case_record, parse_case
 from raglab.store.trace_files import open_trace
 from raglab.store.trace_merging import check_alike, shared_facts
 from raglab.store.traces import Trace
@@ -388,7 +388,7 @@ def read_cases(folder: Path, number: int) -> list[Case]:
     """
     path = _cases_path(folder, number)
     return [
-        parse_case(line.record, str(path), labelled=False)
+        parse_case(line.record, str(path))
         for line in json_lines(path, MAX_LINE_BYTES)
     ]
 

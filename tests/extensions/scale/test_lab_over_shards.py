@@ -58,8 +58,8 @@ from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, each_shard
-from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
+from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Latency
 from test_lab_gate_fitting import Sure

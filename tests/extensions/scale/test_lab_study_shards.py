@@ -32,8 +32,8 @@ from raglab.lab.study_cases import (
 )
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
-from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
+from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from test_lab_study import _world
 from test_store_traces import stored

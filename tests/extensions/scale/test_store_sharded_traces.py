@@ -27,8 +27,8 @@ from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale import sharded_traces
 from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
+from raglab.store.records import hash_cases
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from test_store_traces import assert_equal, full_trace, stored

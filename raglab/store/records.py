@@ -1,0 +1,443 @@
+"""Records (shore): what a case, a chunk, a document and a hit may hold, and their faults (S6.1).
+
+Every form of a table ends here: a line of JSON, a row of CSV, Parquet or a DataFrame is a record
+with our names, and a model says what its fields may hold. A model's field has its remedy as
+description. `Faults` gathers what is wrong, and stops a table once, with all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, listed_answers
+from raglab.store.files import (
+    InputError,
+    JsonLine,
+    Where,
+    canonical_text,
+    input_error,
+    shown_value,
+)
+from raglab.values import LONGEST_QUESTION, Case, Chunk, document_path
+from raglab.words.characters import is_unicode, visible
+
+MAX_NAME = 1000  # characters of an id, a source, a label, an entity, or the name of a tag
+MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
+_KINDS = 100  # of faults that are told apart
+_KINDS_SHOWN = 8  # of faults, in a message
+_VALUES_SHOWN = 3  # of each kind
+
+Item = TypeVar("Item")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Kind(NamedTuple):
+    """Faults of one rule: the first place, values, the remedy, and one count."""
+
+    where: Where
+    remedy: str
+    values: dict[str, None]
+    counts: list[int]
+
+
+class Faults:
+    """What is wrong with one input, which stops it once, with all of it."""
+
+    def __init__(self, what: str = "rows") -> None:
+        """Name what has faults, in the plural, for the message."""
+        self._what = what
+        self._kinds: dict[str, _Kind] = {}
+
+    def add(self, where: Where, rule: str, remedy: str, value: str | None = None) -> None:
+        """Note a fault; those of the same rule are counted together."""
+        rule = rule if rule in self._kinds or len(self._kinds) < _KINDS else "further rules"
+        kind = self._kinds.setdefault(rule, _Kind(where, remedy, {}, [0]))
+        kind.counts[0] += 1
+        if value is not None and len(kind.values) < _VALUES_SHOWN:
+            kind.values.setdefault(value)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._kinds)
+
+    def stop(self) -> None:
+        """Stop if there are any.
+
+        Raises:
+          InputError: the first whole, further kinds by place, rule and value; all are counted.
+        """
+        if not self:
+            return
+        first, *others = (
+            str(
+                input_error(
+                    kind.where,
+                    rule,
+                    kind.remedy,
+                    ", ".join(kind.values) + self._counted(kind.counts[0]) if kind.values else None,
+                )
+            )
+            for rule, kind in [*self._kinds.items()][:_KINDS_SHOWN]
+        )
+        name = next(iter(self._kinds.values())).where.file.partition(", row ")[0]
+        places = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in others]
+        more = "".join(f"; also {text}" for text in places)
+        if len(self._kinds) > _KINDS_SHOWN:
+            more += f"; and {len(self._kinds) - _KINDS_SHOWN} more kinds of faults"
+        raise InputError(visible(f"{first[:-1]}{more}."))
+
+    def checked(self, value: Item | None) -> Item:
+        """What was read without a fault.
+
+        Raises:
+          InputError: there are faults.
+        """
+        self.stop()
+        return cast("Item", value)
+
+    def _counted(self, count: int) -> str:
+        return f" ({count:,} {self._what})" if count > 1 else ""
+
+
+def _unicode(text: str) -> str:
+    if not is_unicode(text):
+        msg = "must hold no half of a surrogate pair"
+        raise ValueError(msg)
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        msg = "must not be blank"
+        raise ValueError(msg)
+    return text
+
+
+def _source(source: str) -> str:
+    path, mark, page = document_path(source).rpartition("#")
+    is_page = path and page.isascii() and page.isdigit() and page.strip("0")
+    if mark and "/" not in page and not is_page:
+        msg = "must be path or path#page, page an integer from 1 and not its printed label"
+        raise ValueError(msg)
+    return source
+
+
+def _gold_answers(value: Any) -> Any:  # noqa: ANN401 - as `listed_answers` takes it
+    if value is not None and listed_answers(value) is None:
+        msg = "must be a text, a list of texts, or an object whose text is one of these"
+        raise ValueError(msg)
+    return value
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
+FilledText = Annotated[Text, AfterValidator(_filled)]
+Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_unicode), AfterValidator(_filled)]
+Question = Annotated[str, Field(max_length=LONGEST_QUESTION), AfterValidator(_unicode)]
+Sources = Annotated[
+    list[Annotated[Name, AfterValidator(_source)]] | None,
+    Field(description="write a list, or a.md;b.md#2 with semicolons between several"),
+]
+Names = Annotated[list[Name] | None, Field(description="write a list, or Acme;Leeds")]
+Tags = Annotated[dict[Text, Text] | None, Field(description='write {"domain": "home"}')]
+From0 = Annotated[int | None, Field(ge=0, le=MAX_INTEGER)]
+From1 = Annotated[int | None, Field(ge=1, le=MAX_INTEGER)]
+
+
+_LABELS = "write ok, refuse or ambiguous; topics go into intent"
+
+
+class Fields(BaseModel):
+    """Fields of a record, strictly of their types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class CaseFields(Fields):
+    """Fields of a question with its label."""
+
+    query: Question
+    expect_status: Annotated[
+        Literal["ok", "refuse", "ambiguous"] | None,
+        Field(description=_LABELS),
+    ] = None
+    expect_sources: Sources = None
+    expect_sources_any: Sources = None
+    min_sources: From0 = None
+    selected_sources: Sources = None
+    expect_option: From1 = None
+    answer: Text | None = None
+    intent: Text | None = None
+    doctype: Text | None = None
+    split: Text | None = None
+    notes: Text | None = None
+    answers: Annotated[Any, AfterValidator(_gold_answers), Field(description=ANSWERS_REMEDY)] = None
+
+    def case(self, case_id: str, extra: Mapping[str, Any]) -> Case:
+        """The case, with further facts."""
+        stated: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name in CASE_FIELDS
+            if (value := getattr(self, name)) is not None
+        }
+        return Case(id=case_id, **stated, extra=extra)
+
+
+class CaseRecord(CaseFields):
+    """A labelled question; whatever else a record holds is kept in `extra`."""
+
+    model_config = ConfigDict(extra="allow")
+    id: Name
+
+
+class LabelledRecord(CaseRecord):
+    """A case of a labelled set."""
+
+    expect_status: Annotated[Literal["ok", "refuse", "ambiguous"], Field(description=_LABELS)]
+
+
+class PassageFields(Fields):
+    """Fields of a passage beside its name and text."""
+
+    source: Name | None = None
+    page: Annotated[From1, Field(description="write a printed label into page_label")] = None
+    page_label: Text | None = None
+    entities: Names = None
+    section: Names = None
+
+    def passage(self) -> dict[str, Any]:
+        """What it states of a chunk."""
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name in PassageFields.model_fields
+            if (value := getattr(self, name)) is not None
+        }
+
+
+class ChunkRecord(PassageFields):
+    """A passage of a corpus."""
+
+    id: Name
+    text: Annotated[FilledText, Field(description="fill it, or drop the row")]
+    title: Text | None = None
+    tags: Tags = None
+
+
+class PageRecord(Fields):
+    """A page of a document."""
+
+    page: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+    label: Text | None = None
+    text: Text
+
+
+class DocumentRecord(Fields):
+    """A document by its pages."""
+
+    source: Name
+    title: Text | None = None
+    tags: Tags = None
+    entities: Names = None
+    pages: list[PageRecord]
+
+
+CASE_FIELDS = tuple(name for name in Case._fields if name not in {"id", "extra"})
+LINE_NAMES = {name: name for name in ("id", *CASE_FIELDS)}  # of a case as a line of JSON
+CASE_NAMES = LINE_NAMES | {"case_id": "id", "question": "query", "label": "expect_status"}
+CHUNK_NAMES = {name: name for name in ChunkRecord.model_fields if name != "title"}
+CHUNK_NAMES |= {"chunk_id": "id", "hit_id": "id"}
+
+
+_MISSING = ("must not be missing", "fill it, or drop the row", "none")
+
+
+def read_record(
+    line: JsonLine, model: type[Model], faults: Faults, heads: Mapping[str, str] | None = None
+) -> Model | None:
+    """Fields of a record; None where they break a rule, which is noted.
+
+    Args:
+      line: a record with our names.
+      heads: columns of a table by field, for messages.
+    """
+    try:
+        return model.model_validate(line.record)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            field = ".".join(map(str, detail["loc"])) or "the record"
+            where = line.where
+            rule, remedy, value = _broken_rule(detail, model, line.record)
+            if heads is not None:
+                if detail["type"] == "missing":
+                    rule, remedy, value = _MISSING
+                column = heads.get(str(detail["loc"][0]), detail["loc"][-1])
+                where = Where(f"{where.file}, column {column}")
+            faults.add(where, f"{field} {rule}", remedy, value)
+    return None
+
+
+def _broken_rule(
+    detail: Mapping[str, Any], model: type[BaseModel], record: Mapping[str, Any]
+) -> tuple[str, str, str]:
+    """Rule, remedy and value of what pydantic says of a field."""
+    field = str(detail["loc"][0]) if detail["loc"] else ""
+    if detail["type"] == "missing":
+        return "is required", f"add {field}", shown_value(f"only {', '.join(map(str, record))}")
+    if detail["type"] == "extra_forbidden":
+        return (
+            "is no field of it",
+            "take it out, or put it under tags",
+            shown_value(detail["input"]),
+        )
+    info = model.model_fields.get(field)
+    remedy = (info and info.description) or "correct it, or leave it out"
+    if detail["input"] is None:
+        return _MISSING
+    return (
+        re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, ")),
+        remedy,
+        shown_value(detail["input"]),
+    )
+
+
+def read_case(
+    line: JsonLine,
+    faults: Faults,
+    heads: Mapping[str, str] | None = None,
+    model: type[CaseRecord] = CaseRecord,
+) -> tuple[Where, Case] | None:
+    """Case of a record with its place; None where it breaks a rule, which is noted.
+
+    Args:
+      line: a record with our names.
+      heads: columns of a table by field, for messages.
+    """
+    line = _named(line, "id")
+    record = read_record(line, model, faults, heads)
+    if record is None:
+        return None
+    extra = dict(record.model_extra or {})
+    if ANSWERS in line.record:
+        extra[ANSWERS] = line.record[ANSWERS]
+    return line.where, record.case(record.id, extra)
+
+
+def read_chunk(
+    line: JsonLine, faults: Faults, heads: Mapping[str, str] | None = None
+) -> tuple[Where, Chunk] | None:
+    """Chunk of a record with its place; without a source it is a document of its own."""
+    line = _named(line, "id")
+    record = read_record(line, ChunkRecord, faults, heads)
+    if record is None:
+        return None
+    fields = {"source": flat_name(record.id)} | record.passage()
+    tags = titled_tags(record, line.where, faults)
+    return line.where, Chunk(record.id, record.text, tags=tags, **fields)
+
+
+def read_document(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
+    """Document of a line with its place and tags.
+
+    Raises:
+      InputError: it breaks a rule.
+    """
+    faults = Faults()
+    line = _named(line, "source")
+    record = read_record(line, DocumentRecord, faults)
+    tags = {} if record is None else titled_tags(record, line.where, faults)
+    return line.where, faults.checked(record), tags
+
+
+def titled_tags(
+    record: ChunkRecord | DocumentRecord, where: Where, faults: Faults
+) -> dict[str, str]:
+    """Tags of a record, its title among them."""
+    tags = record.tags or {}
+    titled = {} if record.title is None else {"title": record.title}
+    if titled and tags.get("title", record.title) != record.title:
+        faults.add(
+            where,
+            "a title must be stated once, as field or as tag",
+            "take one away",
+            shown_value(record.title),
+        )
+    return tags | titled
+
+
+def _named(line: JsonLine, key: str) -> JsonLine:
+    """A record with its name in its place."""
+    name = line.record.get(key)
+    return line._replace(where=line.where._replace(id=name)) if isinstance(name, str) else line
+
+
+def parse_case(record: Mapping[str, Any], file: str = "record") -> Case:
+    """Case of a record, with or without a label.
+
+    Raises:
+      InputError: a field breaks a rule.
+    """
+    faults = Faults()
+    return faults.checked(read_case(JsonLine(Where(file), record), faults))[1]
+
+
+def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
+    """Record of a case as `save_cases` writes it, without fields at their defaults.
+
+    Raises:
+      InputError: a key of `extra` has the name of a field.
+    """
+    if clash := sorted(LINE_NAMES.keys() & case.extra.keys()):
+        place = where or Where("case", id=case.id)
+        raise input_error(
+            place,
+            "extra must not hold the name of a field",
+            "rename the key",
+            shown_value(clash[0]),
+        )
+    fields = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in case._asdict().items()
+    }
+    always = ("id", "query", "expect_status")
+    return {
+        key: fields[key]
+        for key in ("id", *CASE_FIELDS)
+        if key in always or fields[key] not in (None, [], 0)
+    } | dict(case.extra)
+
+
+def hash_cases(cases: Iterable[Case]) -> str:
+    """SHA-256, 64 hex digits, over the canonical JSON of all fields of the cases in their order."""
+    digest = sha256()
+    for case in cases:
+        fields = {**case._asdict(), "extra": dict(case.extra)}
+        digest.update(canonical_text(fields, Where("cases", id=case.id)).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def required_text(record: Mapping[str, Any], key: str, where: Where) -> str:
+    """Text of a field of a record without a model.
+
+    Raises:
+      InputError: there is none.
+    """
+    value = record.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise input_error(
+            where, f"{key} must be a text that is not blank", f"fill {key}", shown_value(value)
+        )
+    return value
+
+
+def flat_name(name: str) -> str:
+    """A title or id that can stand as a file name in `file#page`: slashes and `#` percent-encoded.
+
+    Example:
+      >>> flat_name("AC/DC")
+      'AC%2FDC'
+    """
+    return name.replace("/", "%2F").replace("\\", "%5C").replace("#", "%23")
