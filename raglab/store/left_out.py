@@ -129,7 +129,7 @@ def warn_of_beside(place: Path, *, follow_links: bool) -> None:
 
     Those about the set, such as a README, are none.
     """
-    endings = tuple(ending for name in _BESIDE for ending in DOCUMENTS[name][0])
+    endings = tuple(ending for name in _BESIDE for ending in DOCUMENTS[name])
     below = files_below(place, follow_links=follow_links).files
     beside = [
         path

@@ -36,11 +36,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from raglab.progress import progress
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
     beir_cases,
@@ -56,8 +58,7 @@ from raglab.store.benchmarks import (
     squad_chunks,
     with_earlier_turns,
 )
-from raglab.store.blocks import DocumentBlocks
-from raglab.store.bounded_readers import bounded_blocks
+from raglab.store.blocks import DocumentBlocks, Page, text_blocks
 from raglab.store.case_labels import PlacedCases, checked_lines, labelled_set
 from raglab.store.case_records import CASE_KEYS, case_record, read_case
 from raglab.store.chunking import cut_long_chunks
@@ -68,10 +69,11 @@ from raglab.store.document_files import (
     document_chunks,
     is_label_file,
     labels_error,
+    read_document,
     token_limit,
 )
-from raglab.store.documents import text_blocks
-from raglab.store.encodings import FolderEncoding, check_encoding
+from raglab.store.document_reading import DocumentReader
+from raglab.store.encodings import Encoding, FolderEncoding, check_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -97,7 +99,7 @@ from raglab.store.left_out import (
     warn_of_others,
     warn_of_utf_8,
 )
-from raglab.store.markdown import Page, ascending
+from raglab.store.markdown import ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
 from raglab.store.record_fields import (
@@ -178,6 +180,7 @@ def load_corpus(
     pdf: PdfLimits = PDF_LIMITS,
     follow_links: bool = False,
     encoding: str | None = None,
+    cache: Literal["default"] | None = "default",
 ) -> Corpus:
     """Chunks of a collection, by what the source is.
 
@@ -226,6 +229,9 @@ def load_corpus(
       encoding: of the texts, pages and CSV or TSV tables without a byte-order mark, such as
         "cp1252"; None for UTF-8, or what a page states. In a folder, of those that are not UTF-8.
         JSON is UTF-8.
+      cache: whose texts spare a second reading, by the bytes of each file: the folder `documents`
+        in RAGLAB_CACHE, or in ~/.cache/raglab, which its user alone may read; None for no texts
+        there.
 
     Returns:
       The corpus; its name is the folder's, or the file's without its ending, or what the first line
@@ -259,14 +265,21 @@ def load_corpus(
             tables.FRAME if place is None else place.stem, map(_chunk, records), str(place)
         )
     tables.check_no_columns(columns, place)
+    follow = follow_links or not is_folder(place)
+    with DocumentReader(is_cached=cache is not None) as reader:
+        return _collection(
+            place,
+            Limits(tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding),
+        )
+
+
+def _collection(place: Path, limits: Limits) -> Corpus:
+    """Corpus of a folder or a file that is no table of chunks."""
     inside = is_folder(place)
-    limits = Limits(
-        tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding
-    )
     name = place.resolve().name if inside else place.stem
     # What a person names has a fixed place; only a folder without it is searched for documents.
     if inside and (place / "documents").is_dir():
-        documents = check_link(place / "documents", follow_links=follow_links)
+        documents = check_link(place / "documents", follow_links=limits.follow_links)
         warn_of_beside(place, follow_links=limits.follow_links)
         return _unique_chunks(name, _folder(documents, limits), str(place))
     file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
@@ -274,7 +287,7 @@ def load_corpus(
         return _unique_chunks(name, _folder(place, limits), str(place))
     file = place if file is None else file
     if file.suffix.lower() in (*_LINES, *_JSON):
-        _check_no_encoding(encoding, str(file))
+        _check_no_encoding(limits.encoding, str(file))
     return _corpus(file, name, limits)
 
 
@@ -387,7 +400,7 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     limits = limits._replace(without_labels=True, note_encoding=encodings.__setitem__)
     # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it
     # in one go.
-    for source, path in files.items():
+    for source, path in progress(files.items(), "read documents", "file", total=len(files)):
         try:
             chunks = [*with_tags(_document_chunks(path, source, limits), tags.get(source))]
             for where, chunk in chunks:
@@ -407,7 +420,7 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     return iter(placed)
 
 
-def _check_no_encoding(encoding: str | None, name: str) -> None:
+def _check_no_encoding(encoding: Encoding, name: str) -> None:
     """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
     if encoding is not None:
         rule = "encoding must come with texts, pages, or CSV and TSV tables"
@@ -506,11 +519,11 @@ def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
         _parse_page(record, where) for record in required_records(line.record, "pages", where)
     )
     ascending((page.number, where) for page in pages)
-    if source.lower().endswith(FORMATS["Markdown"].endings):
+    if source.lower().endswith(DOCUMENTS["Markdown"]):
         blocks = tuple(
             block._replace(page=page.number, label=page.label)
             for page in pages
-            for block in bounded_blocks(
+            for block in limits.reader.blocks(
                 "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
             ).blocks
         )
@@ -809,5 +822,8 @@ FORMATS: dict[str, Format] = {
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",
     ),
-    **{name: Format(endings, corpus=reader) for name, (endings, reader) in DOCUMENTS.items()},
+    **{
+        name: Format(endings, corpus=partial(read_document, name))
+        for name, endings in DOCUMENTS.items()
+    },
 }
