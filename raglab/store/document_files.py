@@ -77,8 +77,8 @@ class Limits(NamedTuple):
     UTF-8, and the other encoding that it states.
     """
 
-    tokens: Callable[[], TokenLimit]
-    reader: DocumentReader
+    tokens: Callable[[], TokenLimit] = token_limit(None, None, None)
+    reader: DocumentReader = DocumentReader(is_cached=False)
     max_line_bytes: int = MAX_LINE_BYTES
     max_file_bytes: int = MAX_FILE_BYTES
     pdf: PdfLimits = PDF_LIMITS

@@ -138,11 +138,11 @@ def _check_end(tree: LexborHTMLParser, text: str) -> None:
             node = node.last_child
     small = text.lower()
     for name in ("-comment", *_ENDLESS):
-        begin, end = ("<!--", "-->") if name == "-comment" else (f"<{name}", f"</{name}>")
+        begin, end = ("<!--", "-->") if name == "-comment" else (f"<{name}", f"</{name}")
         start = small.rfind(begin) if name in last else -1
         if start < 0 or small.startswith(("<!-->", "<!--->"), start):
             continue
-        if small.find(end.rstrip(">"), start) < 0:
+        if small.find(end, start) < 0:
             kind = "a comment" if name == "-comment" else f"an element {name}"
             value = shown_value(text[start : start + 60])
             raise input_error(Where(""), f"{kind} must end with {end}", "close it", value)

@@ -43,7 +43,7 @@ _OPTIONS = re.compile(
     r"---\n[\s\S]*?\n---(?:\n|$)|(?::[\w-]+:(?:[ \t][^\n]*)?(?:\n|$))+"
 )
 _MYST = re.compile(
-    r"\{[A-Za-z][\w:.+-]*\}(?=<code>)|<p>\([^()\s<]+\)=</p>|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
+    r"\{[A-Za-z][\w:.+-]*\}(?=<code>)|<p>\([^()<]+\)=</p>|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
 )
 _SILENT = frozenset(
     (
@@ -53,18 +53,19 @@ _SILENT = frozenset(
 )
 _CODE = frozenset(("code", "code-block", "code-cell", "sourcecode"))
 # whose names are no languages of code; the first ones stand above what they hold
-_KINDS = "attention,caution,danger,error,hint,important,note,seealso,tip,todo,warning".split(",")
+_KINDS = "attention,caution,danger,error,hint,important,note,tip,todo,warning".split(",")
 _TITLED = frozenset(
     (
         "admonition,card,deprecated,dropdown,epigraph,figure,glossary,grid,grid-item,"
-        "grid-item-card,list-table,margin,only,rubric,sidebar,tab-item,tab-set,table,topic,"
-        "versionadded,versionchanged"
+        "grid-item-card,list-table,margin,only,rubric,seealso,sidebar,tab-item,tab-set,table,"
+        "topic,versionadded,versionchanged"
     ).split(",")
 )
 VERSIONS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
     "deprecated": "Deprecated since version",
+    "seealso": "See also",
 }
 
 

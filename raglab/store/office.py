@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
 from xml.parsers import expat
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 from raglab.store.blocks import Block, DocumentBlocks, escaped, table_block
 from raglab.store.files import Where, input_error
@@ -44,6 +44,10 @@ def _parts(raw: bytes, main: str) -> dict[str, bytes]:
         rule = "an office file must state no document type"
         raise input_error(Where(""), rule, "save it again", "one that does")
 
+    if not is_zipfile(BytesIO(raw)):
+        value = "one with a password, or of another kind"
+        rule, remedy = "an office file must be an archive", "save it again, without a password"
+        raise input_error(Where(""), rule, remedy, value)
     with ZipFile(BytesIO(raw)) as archive:
         sizes = {part.filename: part.file_size for part in archive.infolist()}
         for rule, most, value in (

@@ -98,7 +98,8 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
         option_spec = Options()
 
         def run(self) -> list[Any]:
-            name, argument = self.name.rpartition(":")[2], " ".join(self.arguments)
+            name = self.name.rpartition(":")[2].lower()
+            argument = " ".join(self.arguments)
             if name in _SILENT or name.startswith("auto"):
                 return []
             if name == "date":
