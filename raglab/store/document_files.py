@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.arguments.user_warnings import warn_user
 from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks, Page, table_block, text_blocks
 from raglab.store.case_frames import holds_labels
@@ -19,7 +18,6 @@ from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
     BlankError,
-    InputError,
     LabelsError,
     Where,
     input_error,
@@ -28,7 +26,6 @@ from raglab.store.files import (
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, picture_chunk
 from raglab.values import Chunk
-from raglab.words.characters import visible
 
 MAX_ROWS = 25  # of a table of a CSV file
 
@@ -61,10 +58,6 @@ def token_limit(
     return cache(read)
 
 
-def _warn_of_encoding(path: Path, label: str) -> None:
-    warn_user(visible(f"{path}: read as UTF-8, which it is, and not as {label}, which it states."))
-
-
 class Limits(NamedTuple):
     """What loading may read at most, and how.
 
@@ -73,8 +66,7 @@ class Limits(NamedTuple):
     that is read whole. pdf: of a PDF. follow_links: whether a path may be a link. without_labels:
     whether a table of labelled questions is refused, as in a folder, whose questions it would
     answer. encoding: of texts without a byte-order mark, as the caller knows it, or of some in a
-    folder; None for UTF-8, or what a page states. note_encoding: takes the path of a page that is
-    UTF-8, and the other encoding that it states.
+    folder; None for UTF-8, or what a page states.
     """
 
     tokens: Callable[[], TokenLimit] = token_limit(None, None, None)
@@ -85,7 +77,6 @@ class Limits(NamedTuple):
     follow_links: bool = False
     without_labels: bool = False
     encoding: Encoding = None
-    note_encoding: Callable[[Path, str], None] = _warn_of_encoding
 
 
 PlacedChunks = Iterable[tuple[Where, Chunk]]
@@ -141,12 +132,14 @@ def _document(name: str, path: Path, limits: Limits) -> DocumentBlocks:
         if name not in _TEXTS:
             allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
             return limits.reader.blocks(name, raw, file, allowed)
-        note = partial(limits.note_encoding, path)
-        text = (
-            decode_page(raw, where, limits.encoding, note)
-            if name == "HTML"
-            else decode_text(raw, where, limits.encoding)
-        )
+
+        def note(label: str) -> None:
+            limits.reader.notes.append(f"{file}: read as UTF-8, which it is, and not as {label}")
+
+        if name == "HTML":
+            text = decode_page(raw, where, limits.encoding, note)
+        else:
+            text = decode_text(raw, where, limits.encoding)
     if len(text) > limits.max_line_bytes:
         rule = f"a document must be at most {limits.max_line_bytes} characters"
         raise input_error(Where(file), rule, "split it, or raise max_line_bytes", str(len(text)))
@@ -185,22 +178,6 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
     )
 
 
-def is_label_file(path: Path, limits: Limits) -> bool:
-    """Whether a file that is no document is a TSV table of labels.
-
-    One that cannot be read is none.
-    """
-    if path.suffix.lower() != ".tsv":
-        return False
-    try:
-        text = table_text(
-            path, limits.max_file_bytes, follow_links=limits.follow_links, encoding=limits.encoding
-        )
-        return holds_labels(csv_records(text, path)[0].cells)
-    except InputError:
-        return False
-
-
 def labels_error(path: Path) -> LabelsError:
     """Error of a table of labels among documents, with the way to load it."""
     call = (
@@ -221,5 +198,6 @@ def document_chunks(
     chunks = chunk_blocks(document, source, limit=limits.tokens())
     if not chunks:
         rule, remedy = "a document must have text", "fill it or take it away"
-        raise BlankError(str(input_error(where, rule, remedy, "none besides headings")))
+        value = "; ".join(document.notes) or "none besides headings"
+        raise BlankError(str(input_error(where, rule, remedy, value)))
     return ((where, chunk) for chunk in chunks)

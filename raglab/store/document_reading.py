@@ -16,7 +16,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
-from raglab.arguments.user_warnings import warn_user
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks
 from raglab.store.files import InputError, Where, input_error, shown_value
@@ -60,9 +59,13 @@ def is_light(text: str) -> bool:
 
 
 class DocumentReader:
-    """Reads documents; a worker is started where it needs one, and ended with the block."""
+    """Reads documents; a worker is started where it needs one, and ended with the block.
+
+    notes: what of the documents is left out, or read by a guess, each with its file.
+    """
 
     def __init__(self, *, is_cached: bool = True) -> None:
+        self.notes: list[str] = []
         folder = cache_folder() / "documents"
         if is_cached:
             with suppress(OSError):  # texts of the user's are for no one else
@@ -100,9 +103,6 @@ class DocumentReader:
 
         Raises:
           InputError: the document breaks a rule, or passes a limit.
-
-        Warns:
-          UserWarning: something of it is left out, or read by a guess.
         """
         key = sha256(f"{_made_by()}\0{reader}\0{tuple(limits)}\0".encode() + raw).hexdigest()
         values = self._blobs.get([key]) if self._blobs is not None else {}
@@ -112,8 +112,7 @@ class DocumentReader:
             raise _refusal(reader, record, file, limits)
         if self._blobs is not None and key not in values:
             self._blobs.put({key: json.dumps(record).encode()})
-        for note in document.notes:
-            warn_user(visible(f"{file}: {note}."))
+        self.notes += [f"{file}: {note}" for note in document.notes]
         return document
 
     def _record(self, reader: str, raw: bytes, limits: PdfLimits) -> dict[str, Any]:

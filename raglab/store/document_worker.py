@@ -33,10 +33,10 @@ def _allow(seconds: float, memory_bytes: int) -> None:
 
 def _answer(raw: bytes, request: dict[str, Any]) -> str:
     """JSON of what is read, or of what stood in the way."""
+    from raglab.store.document_reading import blocks_record
+
     _allow(request["seconds"], request["memory_bytes"])
     try:
-        from raglab.store.document_reading import blocks_record
-
         return json.dumps(blocks_record(request["reader"], raw, request["limits"]))
     except MemoryError:
         return json.dumps({"limit": "memory_bytes"})

@@ -35,6 +35,7 @@ read it; one that looks like a field which no line has is an error (`raglab.stor
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
@@ -67,8 +68,6 @@ from raglab.store.document_files import (
     Limits,
     PlacedChunks,
     document_chunks,
-    is_label_file,
-    labels_error,
     read_document,
     token_limit,
 )
@@ -90,15 +89,7 @@ from raglab.store.files import (
     write_lines,
 )
 from raglab.store.folders import check_link, files_below, is_folder
-from raglab.store.left_out import (
-    OmittedFiles,
-    nothing_readable,
-    warn_of_beside,
-    warn_of_encodings,
-    warn_of_left_out,
-    warn_of_others,
-    warn_of_utf_8,
-)
+from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out, warn_of_notes
 from raglab.store.markdown import ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
@@ -139,6 +130,8 @@ _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
 _DOCUMENT_KEYS = ("source", "title", "tags", "entities", "pages")
 _PAGE_KEYS = ("page", "label", "text")
+_UNREAD = "files or links that cannot be read"
+_ERROR_KINDS = {BlankError: "documents without text", LabelsError: "tables of labels"}
 
 
 class Format(NamedTuple):
@@ -267,10 +260,12 @@ def load_corpus(
     tables.check_no_columns(columns, place)
     follow = follow_links or not is_folder(place)
     with DocumentReader(is_cached=cache is not None) as reader:
-        return _collection(
-            place,
-            Limits(tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding),
+        limits = Limits(
+            tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding
         )
+        corpus = _collection(place, limits)
+    warn_of_notes(reader.notes)
+    return corpus
 
 
 def _collection(place: Path, limits: Limits) -> Corpus:
@@ -368,36 +363,24 @@ def _document_endings() -> tuple[str, ...]:
     )
 
 
-def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
+def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
+    """Chunks of the documents of a folder; what is left out is counted once."""
     endings = _document_endings()
-    encoding = limits.encoding if isinstance(limits.encoding, str) else None
-    limits = limits._replace(encoding=None if encoding is None else FolderEncoding(encoding))
     below, problems, passed_over = files_below(folder, follow_links=limits.follow_links)
     tags_file = below.pop(TAGS_FILE, None)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
-    omitted_files = [path for path in below.values() if path.suffix.lower() not in endings]
-    labels: list[InputError] = [
-        labels_error(path) for path in omitted_files if is_label_file(path, limits)
-    ]
-    warn_of_others(folder, omitted_files, files.values(), endings)
     if not files and not problems:
-        there = " or ".join(
-            dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file)
-        )
-        rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
-        raise input_error(
-            Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none"
-        )
+        rule = f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl"
+        remedy = "add some, or give the path of a .jsonl or .json file"
+        raise input_error(Where(str(folder)), rule, remedy, "none")
+    limits = limits._replace(
+        without_labels=True, encoding=_folder_encoding(limits.encoding, limits.reader.notes)
+    )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
-    blank: list[InputError] = []
-    encodings: dict[Path, str] = {}  # that pages state
-    read_in: dict[str, str] = {}  # by file, beyond ASCII
-    if encoding is not None:
-        limits = limits._replace(encoding=FolderEncoding(encoding, read_in.__setitem__))
-    limits = limits._replace(without_labels=True, note_encoding=encodings.__setitem__)
+    errors = [*problems.values()]
     # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it
     # in one go.
     for source, path in progress(files.items(), "read documents", "file", total=len(files)):
@@ -406,18 +389,32 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
             for where, chunk in chunks:
                 _check_lengths(chunk, where)
             placed += chunks
-        except BlankError as error:
-            blank.append(error)
-        except LabelsError as error:
-            labels.append(error)
         except InputError as error:
-            problems[source] = error
+            errors.append(error)
+    left_out: defaultdict[str, list[str]] = defaultdict(list)
+    for error in errors:
+        left_out[_ERROR_KINDS.get(type(error), _UNREAD)].append(str(error))
     if not placed:
-        raise nothing_readable(folder, [*problems.values(), *blank, *labels], len(files))
-    warn_of_left_out(folder, OmittedFiles(problems, blank, labels, passed_over))
-    warn_of_encodings(folder, encodings)
-    warn_of_utf_8(folder, encoding, read_in)
-    return iter(placed)
+        raise errors[0] if len(errors) == 1 else InputError(f"{folder}: {counted(left_out)}")
+    for path in below.values():
+        if path.suffix.lower() not in endings:
+            left_out[path.suffix.lower() or "without an ending"].append("")
+    for kind in passed_over.elements():
+        left_out[kind].append("")
+    warn_of_left_out(folder, left_out)
+    return placed
+
+
+def _folder_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
+    """Encoding that a caller states of a folder; notes name files that are UTF-8 all the same."""
+    if not isinstance(encoding, str):
+        return encoding
+
+    def note(file: str, name: str) -> None:
+        if name != encoding:
+            notes.append(f"{file}: read as UTF-8, which it is, and not as {encoding}")
+
+    return FolderEncoding(encoding, note)
 
 
 def _check_no_encoding(encoding: Encoding, name: str) -> None:
