@@ -114,12 +114,10 @@ def html_document(
         return DocumentBlocks("", ())
     _check_end(tree, text)
     shown = _Shown(tree)
-    main = shown.only_main(root) if is_whole else None
-    blocks: list[Block] = []
-    for part in (main, root):
-        if part is not None and all(block.kind == "heading" for block in blocks):
-            walk = _Walk(first, shown, marks=marks)
-            blocks = walk.read(shown.steps(part, is_whole=is_whole and part is root))
+    mains = [node for node in tree.css(_MAIN) if is_whole and shown.holds(node)]
+    blocks = _Walk(first, shown, marks=marks).read(mains[0]) if len(mains) == 1 else []
+    if all(block.kind == "heading" for block in blocks):
+        blocks = _Walk(first, shown, marks=marks).read(root, is_whole=is_whole)
     title = tree.css_first("head > title")
     name = "" if title is None else " ".join(title.text().split())
     stated = _LANGUAGE.match(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
@@ -140,9 +138,7 @@ def _check_end(tree: LexborHTMLParser, text: str) -> None:
     for name in ("-comment", *_ENDLESS):
         begin, end = ("<!--", "-->") if name == "-comment" else (f"<{name}", f"</{name}")
         start = small.rfind(begin) if name in last else -1
-        if start < 0 or small.startswith(("<!-->", "<!--->"), start):
-            continue
-        if small.find(end, start) < 0:
+        if start >= 0 and small.find(end, start) < 0:
             kind = "a comment" if name == "-comment" else f"an element {name}"
             value = shown_value(text[start : start + 60])
             raise input_error(Where(""), f"{kind} must end with {end}", "close it", value)
@@ -154,31 +150,28 @@ def _number(node: LexborNode, name: str, default: int) -> int:
     return int(value) if value.isascii() and value.isdecimal() and len(value) < 7 else default
 
 
-def _is_blank(node: LexborNode | None) -> bool:
-    return node is None or (node.tag == "-text" and not (node.text_content or "").strip())
-
-
 class _Shown:
     """What of a page is shown: the nodes that are not, by their ids."""
 
     def __init__(self, tree: LexborHTMLParser) -> None:
         self._gone = {node.mem_id for node in tree.css(_GONE)}  # take no place either
         self._hidden = {node.mem_id for node in tree.css(_UNSHOWN)}
-        self._mains = {node.mem_id for node in tree.css(_MAIN)}
         for node in tree.css("[style]"):
             style = re.sub(r"/\*.*?\*/", "", node.attributes.get("style") or "")
             if hides := _HIDDEN_STYLE.search(style):
                 (self._gone if hides[1] else self._hidden).add(node.mem_id)
-        # a button that opens and closes what follows a heading
-        for button in tree.css(":is(h1,h2,h3,h4,h5,h6)>button:only-child"):
-            if _is_blank(button.prev) and _is_blank(button.next):
-                self._hidden.discard(button.mem_id)
+        # a heading may open and close what follows
+        self._hidden -= {node.mem_id for node in tree.css(":is(h1,h2,h3,h4,h5,h6)>button")}
         # the sign beside a heading by which others can link to it
         for link in tree.css("x-a[href^='#']"):
             child = link.child
             if child is not None and child.next is None and child.tag == "-text":
                 if not any(map(str.isalnum, child.text_content or "")):
                     self._hidden.add(link.mem_id)
+
+    def holds(self, node: LexborNode) -> bool:
+        """Whether a node is shown where what it stands in is."""
+        return node.mem_id not in self._gone and node.mem_id not in self._hidden
 
     def steps(
         self, root: LexborNode, *, is_whole: bool = False
@@ -191,14 +184,11 @@ class _Shown:
         node, depth = root.child, 1
         content = 0 if is_whole else 1  # open elements of content
         while node is not None:
-            is_gone = node.mem_id in self._gone or (
-                not content and node.tag in {"header", "footer"}
-            )
-            is_hidden = is_gone or node.mem_id in self._hidden
+            is_shown = self.holds(node) and (content or node.tag not in {"header", "footer"})
             # as in browsers, a hidden cell keeps its place
-            if not is_hidden or (not is_gone and node.tag in {"td", "th"}):
+            if is_shown or (node.tag in {"td", "th"} and node.mem_id not in self._gone):
                 yield node, True
-                if node.child is not None and not is_hidden:
+                if node.child is not None and is_shown:
                     content += node.tag in _CONTENT
                     node, depth = node.child, depth + 1
                     continue
@@ -210,17 +200,6 @@ class _Shown:
                 content -= node.tag in _CONTENT
                 yield node, False
             node = node.next
-
-    def only_main(self, root: LexborNode) -> LexborNode | None:
-        """The main part of a page that has one; those within it are part of it."""
-        mains: list[LexborNode] = []
-        depth = 0
-        for node, enters in self.steps(root, is_whole=True) if self._mains else ():
-            if node.mem_id in self._mains:
-                if enters and not depth:
-                    mains.append(node)
-                depth += 1 if enters else -1
-        return mains[0] if len(mains) == 1 else None
 
 
 class _Table:
@@ -271,23 +250,6 @@ class _Table:
         return "\n".join([*lines[:1], *rule, *lines[1:]])
 
 
-class _Part:
-    """An open part of a page that has headings of its own."""
-
-    def __init__(self, above: int | None) -> None:
-        self._above = above  # level of the heading that its own stand below
-        self._shift: int | None = None  # as the first of them needs it
-        self.highest = 7
-
-    def level(self, level: int) -> int:
-        """Level of a heading in it."""
-        if self._above is not None:
-            if self._shift is None:
-                self._shift = max(0, self._above + 1 - level)
-            level = min(max(level + self._shift, self._above + 1), len(_HEADINGS))
-        return level
-
-
 class _Walk:
     """The blocks of a page as they are read."""
 
@@ -303,15 +265,16 @@ class _Walk:
         self._mark = ""  # of an item whose text follows
         self._heading = 0
         self._above: list[int] = []  # levels of the headings that the next text stands below
-        self._parts: list[_Part] = []
-        self._term: str | None = None  # that a definition is awaited for
-        self._in_term = False
+        # Of each open part with headings of its own the level above it, and how far they move to
+        # stand below that, as the first of them needs it.
+        self._parts: list[tuple[int, int | None]] = []
+        self._is_term = False  # whether a definition may follow the text
         self._pre = 0  # open elements of preformatted text
         self._language = ""  # of code
 
-    def read(self, steps: Iterator[tuple[LexborNode, bool]]) -> list[Block]:
-        """Blocks of the nodes."""
-        for node, enters in steps:
+    def read(self, root: LexborNode, *, is_whole: bool = False) -> list[Block]:
+        """Blocks of what is below a node, which is a whole page or content."""
+        for node, enters in self._shown.steps(root, is_whole=is_whole):
             tag = node.tag or ""
             if tag == "-text":
                 text = node.text_content or "" if enters else ""
@@ -325,7 +288,6 @@ class _Walk:
             else:
                 self._leave(tag, node)
         self._flush()
-        self._end_term()
         return self._blocks
 
     def _enter(self, tag: str, node: LexborNode) -> None:
@@ -342,7 +304,8 @@ class _Walk:
             if tag in _BLOCKS:  # what is in a cell stays in it
                 self._text.append(" ")
         elif tag in _BLOCKS:
-            self._flush()
+            if not (self._is_term and tag in {"dd", "dt", "div", "p"}):
+                self._flush()
             self._enter_block(tag, node)
 
     def _enter_block(self, tag: str, node: LexborNode) -> None:
@@ -354,21 +317,16 @@ class _Walk:
             above = (node, node.parent, node.parent and node.parent.parent)
             self._language = next(filter(None, map(_code_language, filter(None, above))), "")
         elif tag in _LISTS:
-            self._end_term()
             self._lists.append(_number(node, "start", 1) - 1 if tag == "ol" else -1)
         elif tag == "li":
             number = self._lists.pop() if self._lists else -1
             number = _number(node, "value", number + 1) if number >= 0 else -1
             self._lists.append(number)
             self._mark = f"{number}. " if number >= 0 else "- "
-        elif tag == "dt":
-            self._in_term = True
         elif tag in _HEADINGS:
-            self._end_term()
             self._heading = _HEADINGS[tag]
         elif tag in _OWN_HEADINGS:
-            self._end_term()
-            self._parts.append(_Part(max(self._above, default=0) if tag in _BESIDE else None))
+            self._parts.append((max(self._above, default=0), None))
 
     def _leave(self, tag: str, node: LexborNode) -> None:
         if self._pre:
@@ -379,6 +337,10 @@ class _Walk:
                 self._text[start:] = [_code_span("".join(self._text[start:]))]
         elif self._tables and (table := self._tables[-1]) is not None:
             self._leave_in_table(table, tag, node)
+        elif tag == "dt":
+            term = "".join(self._text).rstrip(" :")
+            self._text[:] = [f"{term}: "] if term.strip() else []
+            self._is_term = bool(self._text)
         elif tag in _BLOCKS:
             self._flush()
             self._leave_block(tag)
@@ -391,18 +353,13 @@ class _Walk:
             self._mark = ""
         elif tag == "li":
             self._mark = ""
-        elif tag == "dt":
-            self._in_term = False
-        elif tag == "dl":
-            self._end_term()
         elif tag in _HEADINGS:
             self._heading = 0
         elif tag in _OWN_HEADINGS:
-            self._end_term()
-            highest = self._parts.pop().highest
-            if highest < 7:  # what follows does not stand below its headings
-                self._end_headings(highest)
-                self._add("heading", "", highest)
+            above, shift = self._parts.pop()
+            if shift is not None:  # what follows does not stand below its headings
+                self._end_headings(above + 1)
+                self._add("heading", "", above + 1)
 
     def _leave_in_table(self, table: _Table, tag: str, node: LexborNode) -> None:
         if tag in {"td", "th"}:
@@ -418,7 +375,6 @@ class _Walk:
             self._tables.pop()
             self._text.clear()
             if text := table.text():
-                self._end_term()
                 self._add("table", text)
         elif tag in _BLOCKS:
             self._text.append(" ")
@@ -433,7 +389,6 @@ class _Walk:
         if not self._pre:
             self._text.clear()
             if code.strip():
-                self._end_term()
                 self._add("code", fenced(code, self._language))
 
     def _flush(self) -> None:
@@ -442,39 +397,29 @@ class _Walk:
         lines = [line for line in lines if line]
         self._text.clear()
         self._code.clear()
+        self._is_term = False
         line = " ".join(lines)
         if not line:
             return
         if self._heading:
             level = self._heading
-            for part in self._parts:
-                level = part.level(level)
-                part.highest = min(part.highest, level)
+            for place, (above, shift) in enumerate(self._parts):
+                shift = max(0, above + 1 - level) if shift is None else shift
+                self._parts[place] = above, shift
+                level = min(max(level + shift, above + 1), len(_HEADINGS))
             self._end_headings(level)
             self._above.append(level)
             self._add("heading", line, level)
-        elif self._in_term:
-            self._term = line if self._term is None else f"{self._term}, {line}"
+        elif self._mark or self._lists:
+            level = min(max(len(self._lists), 1), _MAX_DEPTH)
+            self._add("item", f"{'  ' * (level - 1)}{self._mark or '  '}{line}", level)
+            self._mark = ""
         else:
-            before = "" if self._term is None else f"{self._term.rstrip(' :')}: "
-            self._term = None
-            if self._mark or self._lists:
-                level = min(max(len(self._lists), 1), _MAX_DEPTH)
-                indent = "  " * (level - 1)
-                self._add("item", f"{indent}{self._mark or '  '}{before}{line}", level)
-                self._mark = ""
-            else:
-                self._add("text", escaped(before + "\n".join(lines)))
+            self._add("text", escaped("\n".join(lines)))
 
     def _end_headings(self, level: int) -> None:
         """What follows stands below no heading of this level or a lower one."""
         self._above = [above for above in self._above if above < level]
-
-    def _end_term(self) -> None:
-        """A term without a definition in words is a text of its own."""
-        if self._term is not None and not self._in_term:
-            term, self._term = self._term, None
-            self._add("text", escaped(term))
 
     def _add(self, kind: BlockKind, text: str, level: int = 0) -> None:
         self._blocks.append(Block(kind, text, level, *self._page))
@@ -482,13 +427,10 @@ class _Walk:
 
 def _code_span(text: str) -> str:
     """Text between backticks, more than any run of them in it."""
-    code = " ".join(text.split())
-    if not code:
-        return text
+    code = text.strip()
     ticks = "`" * (max(map(len, re.findall(r"`+", code)), default=0) + 1)
-    room = " " if "`" in (code[0], code[-1]) else ""
-    before, after = " " * text[:1].isspace(), " " * text[-1:].isspace()
-    return f"{before}{ticks}{room}{code}{room}{ticks}{after}"
+    room = " " * ("`" in (code[:1], code[-1:]))
+    return text.replace(code, f"{ticks}{room}{code}{room}{ticks}", 1) if code else text
 
 
 def _code_language(node: LexborNode) -> str:
