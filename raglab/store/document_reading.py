@@ -14,10 +14,10 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
-from raglab.store.blocks import Block, BlockKind, DocumentBlocks
+from raglab.store.blocks import DocumentBlocks
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.html import html_document
 from raglab.store.markdown import MAX_NESTING, markdown_blocks, markdown_page
@@ -26,7 +26,10 @@ from raglab.store.office import excel_blocks, word_blocks
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, over_limit, pdf_blocks
 from raglab.store.rst import rst_blocks
 from raglab.store.workers import DocumentWorker
-from raglab.words.characters import is_unicode, visible
+from raglab.words.characters import visible
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _MIB = 2**20
 LIGHT_CHARACTERS = 100_000
@@ -34,6 +37,7 @@ _LIGHT_TAGS = 15_000  # each looks through all that are open
 _LIGHT_LINES = 200_000  # counted for each quote that they may continue
 _KEPT_BYTES = 2**28
 _LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
+_READABLE, _REMEDY = "a document must be readable", "open and save it again, or save it as text"
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
 READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
     "Markdown": markdown_blocks,
@@ -105,22 +109,39 @@ class DocumentReader:
           InputError: the document breaks a rule, or passes a limit.
         """
         key = sha256(f"{_made_by()}\0{reader}\0{tuple(limits)}\0".encode() + raw).hexdigest()
-        values = self._blobs.get([key]) if self._blobs is not None else {}
-        record = json.loads(values[key]) if key in values else self._record(reader, raw, limits)
-        document = _document(record)
+        content = self._blobs.get([key]).get(key) if self._blobs is not None else None
+        document = None if content is None else _document(content)
         if document is None:
-            raise _refusal(reader, record, file, limits)
-        if self._blobs is not None and key not in values:
-            self._blobs.put({key: json.dumps(record).encode()})
+            content, document = self._read(reader, raw, file, limits)
+            if self._blobs is not None:
+                self._blobs.put({key: content})
         self.notes += [f"{file}: {note}" for note in document.notes]
         return document
 
-    def _record(self, reader: str, raw: bytes, limits: PdfLimits) -> dict[str, Any]:
+    def _read(
+        self, reader: str, raw: bytes, file: str, limits: PdfLimits
+    ) -> tuple[bytes, DocumentBlocks]:
+        """JSON of a document, and the document."""
+        where = Where(file)
         if reader in _LIGHT and is_light(raw.decode()):
-            return blocks_record(reader, raw, limits)
+            try:
+                document = read_blocks(reader, raw, limits)
+            except InputError as error:
+                raise _with_file(file, str(error)) from error
+            return json.dumps(document, default=dict).encode(), document
         seconds = limits.seconds * max(1, math.ceil(len(raw) / _MIB))
         request = {**limits._asdict(), "seconds": seconds, "reader": reader, "limits": limits}
-        return self._worker.answer(raw, request)
+        kind, answer = self._worker.answer(raw, request)
+        if kind == "document" and (document := _document(answer)) is not None:
+            return answer, document
+        text = answer.decode("utf-8", "replace").strip()
+        if kind == "refused":
+            with suppress(ValueError, RecursionError, TypeError):
+                raise _with_file(file, str(json.loads(text)))
+        if kind == "limit" and text in limits._fields:
+            raise over_limit(file, limits, text, is_pdf=reader == "PDF")
+        reason = shown_value(text if kind == "unreadable" else "no answer")
+        raise input_error(where, _READABLE, _REMEDY, reason)
 
 
 @cache
@@ -135,64 +156,49 @@ def _made_by() -> str:
     return digest.hexdigest()
 
 
-def blocks_record(reader: str, raw: bytes, limits: tuple[Any, ...]) -> dict[str, Any]:
-    """Blocks of a document as a worker prints them, or the message with which it is refused."""
+def read_blocks(reader: str, raw: bytes, limits: tuple[Any, ...]) -> DocumentBlocks:
+    """Blocks of a document, read in this process; messages begin behind the name of its file.
+
+    Raises:
+      InputError: the document cannot be read, or has too long a text.
+    """
     allowed = PdfLimits(*limits)
+    where = Where("")
     try:
         document = pdf_blocks(raw, allowed) if reader == "PDF" else READERS[reader](raw)
-        size = sum(len(block.text) for block in document.blocks)
-        if size > allowed.characters:
-            return {"limit": "characters"}
-    except MemoryError:
+    except (InputError, MemoryError):
         raise
-    except InputError as error:
-        return {"refused": str(error)}
     except ImportError as error:
-        rule = "its library must be installed"
         remedy = "pip install 'raglab-toolkit[documents]', or take such files away"
-        return {"refused": str(input_error(Where(""), rule, remedy, f"no {error.name}"))}
+        rule = "the library of the format must be installed"
+        raise input_error(where, rule, remedy, f"no {error.name}") from error
     # libraries fail in as many ways as files are broken
-    except (Exception, SystemExit) as error:  # noqa: BLE001
-        return {"unreadable": f"{type(error).__name__}: {error}"[:500]}
-    return {**document._asdict(), "tags": dict(document.tags)}
+    except (Exception, SystemExit) as error:
+        reason = shown_value(f"{type(error).__name__}: {error}")
+        raise input_error(where, _READABLE, _REMEDY, reason) from error
+    size = sum(len(block.text) for block in document.blocks)
+    if size > allowed.characters:
+        raise over_limit("", allowed, "characters", size, is_pdf=reader == "PDF")
+    return document
 
 
-def _document(record: dict[str, Any]) -> DocumentBlocks | None:
-    """Document of a record, which is checked: what a file made of a worker is not known."""
-    match record:
-        case {
-            "title": str(title),
-            "blocks": list() | tuple() as rows,
-            "tags": dict(tags),
-            "entities": list() | tuple() as entities,
-            "notes": list() | tuple() as notes,
-        }:
-            blocks = tuple(map(_block, rows))
-            texts = (title, *tags, *tags.values(), *entities, *notes)
-            if None not in blocks and all(isinstance(text, str) for text in texts):
-                if is_unicode("".join(texts)):
-                    shown = tuple(filter(None, blocks))
-                    return DocumentBlocks(title, shown, tags, tuple(entities), tuple(notes))
+@cache
+def _documents() -> TypeAdapter[DocumentBlocks]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(DocumentBlocks)
+
+
+def _document(content: bytes) -> DocumentBlocks | None:
+    """Document of its JSON, which is checked: what a file made of a worker is not known."""
+    with suppress(ValueError, RecursionError, TypeError):
+        document = _documents().validate_json(content, strict=True)
+        if all(0 <= block.level <= 6 and block.page > 0 for block in document.blocks):
+            return document
     return None
 
 
-def _block(row: object) -> Block | None:
-    match row:
-        case [str() as kind, str() as text, int() as level, int() as page, str() | None as label]:
-            is_known = kind in get_args(BlockKind) and 0 <= level <= 6 and page > 0
-            if is_known and is_unicode(text + (label or "")):
-                return Block(kind, text, level, page, label)  # type: ignore[arg-type]
-    return None
-
-
-def _refusal(reader: str, record: dict[str, Any], file: str, limits: PdfLimits) -> InputError:
-    """Error of a record that holds no document."""
-    match record:
-        case {"refused": str(message)}:
-            place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
-            return InputError(f"{place}{visible(message)}")
-        case {"limit": ("seconds" | "characters" | "memory_bytes") as limit}:
-            return over_limit(file, limits, limit, is_pdf=reader == "PDF")
-    rule, remedy = "a document must be readable", "open and save it again, or save it as text"
-    reason = shown_value(str(record.get("unreadable", "no answer")))
-    return input_error(Where(file), rule, remedy, reason)
+def _with_file(file: str, message: str) -> InputError:
+    """Error of a message that begins behind the name of the file."""
+    place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
+    return InputError(f"{place}{visible(message)}")

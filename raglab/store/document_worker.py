@@ -1,7 +1,7 @@
 """Document worker (shore): reads documents in a process that is ended at its limits.
 
 `raglab.store.workers` runs this file as a script; nothing else imports it. Each request is a line
-of JSON and the bytes of a document, each answer a line of JSON.
+of JSON and the bytes of a document, each answer a line: its kind and JSON.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ def _allow(seconds: float, memory_bytes: int) -> None:
 
 
 def _answer(raw: bytes, request: dict[str, Any]) -> str:
-    """JSON of what is read, or of what stood in the way."""
-    from raglab.store.document_reading import blocks_record
+    """Kind of an answer and its JSON: a document, a limit, or why it is refused or unreadable."""
+    from raglab.store.document_reading import read_blocks
+    from raglab.store.files import InputError
 
     _allow(request["seconds"], request["memory_bytes"])
     try:
-        return json.dumps(blocks_record(request["reader"], raw, request["limits"]))
+        document = read_blocks(request["reader"], raw, request["limits"])
+        return f"document {json.dumps(document, default=dict)}"
     except MemoryError:
-        return json.dumps({"limit": "memory_bytes"})
+        return "limit memory_bytes"
+    except InputError as error:
+        return f"refused {json.dumps(str(error))}"
 
 
 def _main() -> None:

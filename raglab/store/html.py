@@ -141,7 +141,7 @@ def _check_end(tree: LexborHTMLParser, text: str) -> None:
         if start >= 0 and small.find(end, start) < 0:
             kind = "a comment" if name == "-comment" else f"an element {name}"
             value = shown_value(text[start : start + 60])
-            raise input_error(Where(""), f"{kind} must end with {end}", "close it", value)
+            raise input_error(Where(""), f"{kind} must end with {end.rstrip('>')}>", "close it", value)
 
 
 def _number(node: LexborNode, name: str, default: int) -> int:
@@ -160,8 +160,10 @@ class _Shown:
             style = re.sub(r"/\*.*?\*/", "", node.attributes.get("style") or "")
             if hides := _HIDDEN_STYLE.search(style):
                 (self._gone if hides[1] else self._hidden).add(node.mem_id)
-        # a heading may open and close what follows
-        self._hidden -= {node.mem_id for node in tree.css(":is(h1,h2,h3,h4,h5,h6)>button")}
+        # a button that is all of a heading opens and closes what follows
+        for node in tree.css(":is(h1,h2,h3,h4,h5,h6)>button:only-child"):
+            if node.parent is not None and node.text(strip=True) == node.parent.text(strip=True):
+                self._hidden.discard(node.mem_id)
         # the sign beside a heading by which others can link to it
         for link in tree.css("x-a[href^='#']"):
             child = link.child

@@ -20,11 +20,22 @@ from raglab.store.html import html_document
 MAX_UNPACKED_BYTES = 256 * 2**20
 _MAX_PARTS = 10_000
 _MAX_CELLS = 5_000_000  # of a sheet, empty ones between others included
-_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
-_CODE = re.compile(r"code|preformatted|listing|verbatim|console", re.IGNORECASE)
+_HEADING = re.compile(r"heading [1-6]", re.IGNORECASE)
+_STYLES = "\n".join(
+    [
+        "p[style-name='Title'] => h1:fresh",
+        *(
+            f"p[style-name^='{name}'] => pre:separator('\\n')"
+            for name in (
+                "Code,Source Code,HTML Preformatted,Preformatted,Listing,Verbatim,Console"
+            ).split(",")
+        ),
+    ]
+)
 _MARGIN = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
 _MAX_STYLES = 20  # made from one another
 _HIDDEN = ("vanish", "strike", "dstrike")
+_OFF = frozenset({"false", "0", "off"})
 # a cell with a formula whose value no program has stored
 _BARE_FORMULA = re.compile(
     rb"<c\b[^>]*>\s*<f\b(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"
@@ -82,11 +93,11 @@ def _left_out(counts: Counter[str]) -> tuple[str, ...]:
     return (f"left out of the document: {kinds}",) if kinds else ()
 
 
-# Elements of Word have the namespace of the transitional or of the strict form.
-def _value(element: ElementTree.Element | None) -> str:
-    """Attribute `val` of an element."""
+# Names of Word have the namespace of the transitional or of the strict form.
+def _stated(element: ElementTree.Element | None, name: str = "val") -> str:
+    """Attribute of an element, whatever its namespace."""
     attributes = {} if element is None else element.attrib
-    return next((text for name, text in attributes.items() if name.endswith("}val")), "")
+    return next((text for key, text in attributes.items() if key.endswith(f"}}{name}")), "")
 
 
 def _text(element: ElementTree.Element) -> str:
@@ -114,84 +125,66 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
         if (margin := _MARGIN.fullmatch(name)) and _text(tree):
             counts[f"{margin[1]}s"] += len(tree) if margin[1] == "comment" else 1
     body = trees["word/document.xml"]
-    _mark_kinds(body, _style_kinds(trees.get("word/styles.xml")))
+    _mark_headings(body, trees.get("word/styles.xml", ()))
     _put_notes(body, trees, counts)
     parts["word/document.xml"] = ElementTree.tostring(body)
     page = mammoth.convert_to_html(
         _archive(parts),
-        style_map="p.Code => pre:separator('\\n')",
+        style_map=_STYLES,
         include_embedded_style_map=False,
         convert_image=mammoth.images.img_element(lambda _image: {}),
     )
     core = trees.get("docProps/core.xml")
     title = "" if core is None else (core.findtext("{*}title") or "").strip()
     blocks = html_document(page.value, is_whole=False).blocks
-    return DocumentBlocks(
-        title, blocks, {"title": title} if title else {}, notes=_left_out(counts)
-    )
+    return DocumentBlocks(title, blocks, {"title": title} if title else {}, (), _left_out(counts))
 
 
-def _style_kinds(tree: ElementTree.Element | None) -> dict[str, str]:
-    """Headings and code among the styles, by their ids, as mammoth names them."""
-    styles = {
-        next((text for name, text in style.attrib.items() if name.endswith("}styleId")), ""): style
-        for style in (() if tree is None else tree.findall("{*}style"))
-    }
-    kinds: dict[str, str] = {}
-    for name in styles:
-        style: ElementTree.Element | None = styles[name]
-        if style is not None and _CODE.search(_value(style.find("{*}name"))):
-            kinds[name] = "Code"
+def _mark_headings(body: ElementTree.Element, styles: Iterable[ElementTree.Element]) -> None:
+    """Give paragraphs whose style has an outline level that heading, and tables a head."""
+    of_id = {_stated(style, "styleId"): style for style in styles}
+    for mark in body.findall(".//{*}pStyle"):
+        style = of_id.get(_stated(mark))
         for _ in range(_MAX_STYLES):
-            if style is None or name in kinds:
+            if style is None or _HEADING.fullmatch(_stated(style.find("{*}name"))):
                 break
-            shown = _value(style.find("{*}name"))
-            outline = _value(style.find("{*}pPr/{*}outlineLvl"))
-            if heading := _HEADING.fullmatch(shown):
-                kinds[name] = f"Heading{min(int(heading[1]), 6)}"
-            elif shown == "Title":
-                kinds[name] = "Heading1"
-            elif outline.isdecimal() and int(outline) < 9:
-                kinds[name] = f"Heading{min(int(outline) + 1, 6)}"
-            style = styles.get(_value(style.find("{*}basedOn")))
-    return kinds
-
-
-def _mark_kinds(body: ElementTree.Element, kinds: Mapping[str, str]) -> None:
-    """Give paragraphs the style of their kind, and tables a first row that is a head."""
-    for style in body.findall(".//{*}pStyle"):
-        for name, text in style.attrib.items():
-            if name.endswith("}val") and text in kinds:
-                style.set(name, kinds[text])
-    for table in body.findall(".//{*}tbl"):
-        row = table.find("{*}tr")
-        if row is not None:
-            properties = row.find("{*}trPr")
-            if properties is None:
-                properties = ElementTree.Element(f"{row.tag}Pr")
-                row.insert(0, properties)
-            ElementTree.SubElement(properties, table.tag.replace("}tbl", "}tblHeader"))
+            level = _stated(style.find("{*}pPr/{*}outlineLvl"))
+            if level.isdecimal() and int(level) < 9:
+                mark.set(next(iter(mark.attrib)), f"Heading{min(int(level) + 1, 6)}")
+                break
+            style = of_id.get(_stated(style.find("{*}basedOn")))
+    for row in body.findall(".//{*}tbl/{*}tr[1]"):
+        properties = row.find("{*}trPr")
+        if properties is None:
+            properties = ElementTree.Element(f"{row.tag}Pr")
+            row.insert(0, properties)
+        ElementTree.SubElement(properties, f"{row.tag[:-2]}tblHeader")
 
 
 def _put_notes(
     body: ElementTree.Element, trees: Mapping[str, ElementTree.Element], counts: Counter[str]
 ) -> None:
     """Put footnotes and endnotes into the text, and take out what is hidden or struck."""
+    # a text box stands as a drawing, and once more as a picture for older programs, which is read
+    boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
+    counts["text boxes"] = max(0, boxes[0] - boxes[1])
+    notes = {
+        (kind, _stated(note, "id")): f" ({_text(note)})"
+        for kind in ("footnote", "endnote")
+        for note in trees.get(f"word/{kind}s.xml", ())
+    }
     for parent in list(body.iter()):
         for run in parent.findall("{*}r"):
-            marks = [mark for name in _HIDDEN if (mark := run.find(f"{{*}}rPr/{{*}}{name}")) is not None]
-            if any(_value(mark) not in {"false", "0", "off"} for mark in marks):
+            marks = (run.find(f"{{*}}rPr/{{*}}{name}") for name in _HIDDEN)
+            if any(mark is not None and _stated(mark) not in _OFF for mark in marks):
                 counts["hidden or struck texts"] += bool(_text(run))
                 parent.remove(run)
-            for kind in ("footnote", "endnote"):
-                reference = run.find(f"{{*}}{kind}Reference")
-                if reference is not None:
-                    part = trees.get(f"word/{kind}s.xml")
-                    texts = {frozenset(note.attrib.items()): _text(note) for note in part or ()}
-                    own = set(reference.attrib.items())
-                    text = next((text for key, text in texts.items() if own <= key), "")
+            for reference in run.findall("*"):
+                kind = reference.tag.rpartition("}")[2].removesuffix("Reference")
+                if note := notes.get((kind, _stated(reference, "id"))):
+                    tag = run.tag
                     run.clear()
-                    ElementTree.SubElement(run, f"{run.tag[:-1]}t").text = f" ({text})" if text else ""
+                    ElementTree.SubElement(run, f"{tag[:-1]}t").text = note
 
 
 def excel_blocks(raw: bytes) -> DocumentBlocks:

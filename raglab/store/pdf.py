@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import BytesIO
-from itertools import pairwise
 from typing import NamedTuple
 
 from raglab.store.blocks import DocumentBlocks, Page, text_blocks
 from raglab.store.files import InputError, Where, input_error
 
 _MIB = 2**20
-_RANGES_SHOWN = 10
+_PAGES_SHOWN = 20
 
 
 class PdfLimits(NamedTuple):
@@ -62,8 +60,9 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
         size += len(text)
         if size > limits.characters:
             raise over_limit("", limits, "characters", size)
-    blank = [page.number for page in pages if not page.text.strip()]
-    rule = f"{len(blank)} of {len(pages)} pages have no text ({number_ranges(blank)})"
+    blank = [str(page.number) for page in pages if not page.text.strip()]
+    shown = ", ".join([*blank[:_PAGES_SHOWN], *(["…"] if blank[_PAGES_SHOWN:] else [])])
+    rule = f"{len(blank)} of {len(pages)} pages have no text ({shown})"
     note = f"{rule}; scanned ones need OCR, or stand as .png or .jpg files beside it"
     return DocumentBlocks("", text_blocks(pages), notes=(note,) if blank else ())
 
@@ -72,29 +71,10 @@ def over_limit(
     file: str, limits: PdfLimits, limit: str, value: int | None = None, *, is_pdf: bool = True
 ) -> InputError:
     """A limit that a document has passed, and how to raise it."""
-    most = getattr(limits, limit)
-    rules = {
-        "seconds": f"be read within {most:g} s for each MiB",
-        "characters": f"have at most {most} characters of text",
-        "memory_bytes": f"be read in at most {most} bytes of memory",
-    }
-    rule = f"a {'PDF' if is_pdf else 'document'} must "
-    rule += rules.get(limit, f"have at most {most} {limit}")
+    most = f"{getattr(limits, limit):.15g} {limit.replace('_', ' ')}"
+    rule = f"a {'PDF' if is_pdf else 'document'} must take at most {most}"
+    rule += " for each MiB" if limit == "seconds" else ""
     remedy = "split it, or give its text as a .txt file"
     if is_pdf:
         remedy += f", or raise {limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
     return input_error(Where(file), rule, remedy, "more" if value is None else str(value))
-
-
-def number_ranges(numbers: Sequence[int]) -> str:
-    """Numbers that go up, those that follow one another as a range.
-
-    Example:
-      >>> number_ranges([1, 3, 4, 5, 9])
-      '1, 3-5, 9'
-    """
-    gaps = [place for place, (low, high) in enumerate(pairwise(numbers), 1) if high > low + 1]
-    ranges = [numbers[start:end] for start, end in pairwise([0, *gaps, len(numbers)])]
-    shown = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ranges if run]
-    more = len(shown) - _RANGES_SHOWN
-    return ", ".join(shown[:_RANGES_SHOWN]) + (f" and {more} more ranges" if more > 0 else "")

@@ -22,6 +22,7 @@ _WALL = 8  # seconds to wait for each second of computing, since other programs 
 _START_S = 30.0
 _ESCAPED = 12  # bytes of a character in JSON at most
 _MIB = 2**20
+SECONDS = b"seconds"  # the limit of computing
 _CPU_SPENT = int(getattr(signal, "SIGXCPU", 0))  # what the system ends a worker with
 
 
@@ -37,11 +38,12 @@ class DocumentWorker:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def answer(self, raw: bytes, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What the worker says of a document, or the limit at which it was ended.
+    def answer(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Kind of what the worker says of a document, and its JSON, of which nothing is checked yet.
 
-        Nothing of it is checked yet. A document that a used worker cannot read for want of memory,
-        or dies of, is given to a fresh one.
+        The kinds are those of `document_worker`; a limit at which the worker was ended is one too.
+        A document that a used worker cannot read for want of memory, or dies of, is given to a
+        fresh one.
 
         Args:
           raw: content of the file.
@@ -49,12 +51,12 @@ class DocumentWorker:
             worker is to know.
         """
         is_fresh = self._process is None
-        answer = self._tried(raw, request)
-        if answer.keys() & {"limit", "unreadable"}:
+        kind, answer = self._tried(raw, request)
+        if kind in {"limit", "unreadable"}:
             self.end()
-            if not is_fresh and answer.get("limit") != "seconds":
+            if not is_fresh and answer != SECONDS:
                 return self.answer(raw, request)
-        return answer
+        return kind, answer
 
     def end(self) -> None:
         """End the process, if there is one."""
@@ -64,13 +66,13 @@ class DocumentWorker:
             with suppress(OSError):  # of what could not be written
                 process.__exit__(None, None, None)
 
-    def _tried(self, raw: bytes, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _tried(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
         try:
             process = self._process = self._process or _started()
         except OSError as error:
-            return {"unreadable": f"no process to read it in ({error.strerror})"}
+            return "unreadable", f"no process to read it in ({error.strerror})".encode()
         if process.stdin is None or process.stdout is None:
-            return {}
+            return "unreadable", b"no process"
         most = _ESCAPED * request["characters"] + _MIB
         patience = _START_S + _WALL * request["seconds"]
         begin = monotonic()
@@ -89,12 +91,13 @@ class DocumentWorker:
         finally:
             timer.cancel()
         if len(line) > most:
-            return {"limit": "characters"}
+            return "limit", b"characters"
         if line.endswith(b"\n"):
-            return parsed_answer(line)
+            kind, _, answer = line.partition(b" ")
+            return kind.decode("latin-1"), answer
         process.kill()
         is_late = process.wait() == -_CPU_SPENT or monotonic() - begin >= patience
-        return {"limit": "seconds"} if is_late else {"unreadable": "a reader that ended"}
+        return ("limit", SECONDS) if is_late else ("unreadable", b"a reader that ended")
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -107,11 +110,3 @@ def _started() -> subprocess.Popen[bytes]:
         command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
     )
 
-
-def parsed_answer(line: bytes) -> dict[str, Any]:
-    """JSON object that a worker printed; unreadable where it is none."""
-    with suppress(ValueError, RecursionError):
-        answer = json.loads(line)
-        if isinstance(answer, dict):
-            return answer
-    return {"unreadable": "no answer"}
