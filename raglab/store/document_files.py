@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks, Page, table_block, text_blocks

@@ -14,7 +14,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
 from raglab.store.blocks import DocumentBlocks
@@ -86,7 +86,7 @@ class DocumentReader:
         )
         self._worker = DocumentWorker()
 
-    def __enter__(self) -> DocumentReader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,14 +132,14 @@ class DocumentReader:
         seconds = limits.seconds * max(1, math.ceil(len(raw) / _MIB))
         request = {**limits._asdict(), "seconds": seconds, "reader": reader, "limits": limits}
         kind, answer = self._worker.answer(raw, request)
-        if kind == "document" and (document := _document(answer)) is not None:
-            return answer, document
+        answered = _document(answer) if kind == "document" else None
+        if answered is not None:
+            return answer, answered
         text = answer.decode("utf-8", "replace").strip()
         if kind == "refused":
-            with suppress(ValueError, RecursionError, TypeError):
-                raise _with_file(file, str(json.loads(text)))
+            raise _with_file(file, text)
         if kind == "limit" and text in limits._fields:
-            raise over_limit(file, limits, text, is_pdf=reader == "PDF")
+            raise over_limit(where, limits, text, is_pdf=reader == "PDF")
         reason = shown_value(text if kind == "unreadable" else "no answer")
         raise input_error(where, _READABLE, _REMEDY, reason)
 
@@ -178,7 +178,7 @@ def read_blocks(reader: str, raw: bytes, limits: tuple[Any, ...]) -> DocumentBlo
         raise input_error(where, _READABLE, _REMEDY, reason) from error
     size = sum(len(block.text) for block in document.blocks)
     if size > allowed.characters:
-        raise over_limit("", allowed, "characters", size, is_pdf=reader == "PDF")
+        raise over_limit(where, allowed, "characters", size, is_pdf=reader == "PDF")
     return document
 
 

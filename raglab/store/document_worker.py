@@ -43,15 +43,15 @@ def _answer(raw: bytes, request: dict[str, Any]) -> str:
     except MemoryError:
         return "limit memory_bytes"
     except InputError as error:
-        return f"refused {json.dumps(str(error))}"
+        return f"refused {error}"
 
 
 def _main() -> None:
-    answers, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no answer
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no answer
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         raw = sys.stdin.buffer.read(request["bytes"])
-        answers.write(_answer(raw, request) + "\n")
+        answers.write(f"{_answer(raw, request)}\n".encode("utf-8", "backslashreplace"))
         answers.flush()
 
 

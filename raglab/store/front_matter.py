@@ -119,8 +119,8 @@ def _yaml_fields(stated: str) -> dict[str, object]:
         # With a tag or a merge the value is not the text that is written there.
         if name == "<<" or not {key.tag, value.tag} <= _PLAIN_TAGS:
             rule = "front matter must be plain YAML"
-            value = shown_value(name if name == "<<" else value.tag)
-            raise input_error(where, rule, "write keys and values alone", value)
+            form = shown_value(name if name == "<<" else value.tag)
+            raise input_error(where, rule, "write keys and values alone", form)
         if isinstance(value, yaml.SequenceNode):
             fields[name] = [item.value for item in value.value]
         elif isinstance(value, yaml.ScalarNode):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks, escaped, fenced
 from raglab.store.files import Where, input_error, shown_value
@@ -27,10 +27,17 @@ _FORMATTING = re.compile(
 )
 # A browser that runs scripts reads it as a text that it does not show, whatever is open in it.
 _NOSCRIPT = re.compile(r"<(/?)noscript(?=[\s/>])", re.IGNORECASE)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names in a text, with commas between them."""
+    return tuple(text.split(","))
+
+
 # Elements that run to the end of a page where they are not closed.
-_ENDLESS = "script,style,template,noscript,textarea,iframe,noembed,noframes,title,xmp".split(",")
+_ENDLESS = names("script,style,template,noscript,textarea,iframe,noembed,noframes,title,xmp")
 # What a page has around its content, whatever the element.
-_ROLES = "navigation,banner,contentinfo,search,dialog,menu,menubar,toolbar".split(",")
+_ROLES = names("navigation,banner,contentinfo,search,dialog,menu,menubar,toolbar")
 # What a browser does not show as text, controls of forms, and struck text, which holds no more.
 _UNSHOWN = ",".join(
     [
@@ -55,10 +62,10 @@ _OWN_HEADINGS = frozenset({"article", "main", *_BESIDE})
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = frozenset(
-    (
+    names(
         "address,body,caption,center,dd,div,dl,dt,figcaption,footer,form,header,hr,html,legend,li,"
         "nav,option,p,pre,section,summary,table,tbody,td,tfoot,th,thead,tr"
-    ).split(",")
+    )
 ).union(_LISTS, _HEADINGS, _OWN_HEADINGS)
 # A table that holds one of them lays out the page.
 _LAYOUT = frozenset({*_HEADINGS, "table", "pre"})
@@ -122,15 +129,14 @@ def html_document(
     name = "" if title is None else " ".join(title.text().split())
     stated = _LANGUAGE.match(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
     tags = {"title": name, "lang": "" if stated is None else stated[0].lower()}
-    return DocumentBlocks(
-        name, tuple(blocks), {key: value for key, value in tags.items() if value}
-    )
+    return DocumentBlocks(name, tuple(blocks), {key: value for key, value in tags.items() if value})
 
 
 def _check_end(tree: LexborHTMLParser, text: str) -> None:
     """Stop if a comment or a hidden element is not closed and so hides the rest of the page."""
     last = {"noscript"}  # elements that reach to the end
-    for node in (tree.root, tree.head):
+    for root in (tree.root, tree.head):
+        node = root
         while node is not None:
             last.add(node.tag or "")
             node = node.last_child
@@ -140,8 +146,9 @@ def _check_end(tree: LexborHTMLParser, text: str) -> None:
         start = small.rfind(begin) if name in last else -1
         if start >= 0 and small.find(end, start) < 0:
             kind = "a comment" if name == "-comment" else f"an element {name}"
+            end = f"{end.rstrip('>')}>"
             value = shown_value(text[start : start + 60])
-            raise input_error(Where(""), f"{kind} must end with {end.rstrip('>')}>", "close it", value)
+            raise input_error(Where(""), f"{kind} must end with {end}", "close it", value)
 
 
 def _number(node: LexborNode, name: str, default: int) -> int:
@@ -167,9 +174,9 @@ class _Shown:
         # the sign beside a heading by which others can link to it
         for link in tree.css("x-a[href^='#']"):
             child = link.child
-            if child is not None and child.next is None and child.tag == "-text":
-                if not any(map(str.isalnum, child.text_content or "")):
-                    self._hidden.add(link.mem_id)
+            is_text = child is not None and child.next is None and child.tag == "-text"
+            if is_text and not any(map(str.isalnum, link.text())):
+                self._hidden.add(link.mem_id)
 
     def holds(self, node: LexborNode) -> bool:
         """Whether a node is shown where what it stands in is."""
@@ -255,9 +262,7 @@ class _Table:
 class _Walk:
     """The blocks of a page as they are read."""
 
-    def __init__(
-        self, first: tuple[int, str | None], shown: _Shown, *, marks: bool
-    ) -> None:
+    def __init__(self, first: tuple[int, str | None], shown: _Shown, *, marks: bool) -> None:
         self._blocks: list[Block] = []
         self._page, self._shown, self._marks = first, shown, marks
         self._text: list[str] = []
@@ -406,9 +411,9 @@ class _Walk:
         if self._heading:
             level = self._heading
             for place, (above, shift) in enumerate(self._parts):
-                shift = max(0, above + 1 - level) if shift is None else shift
-                self._parts[place] = above, shift
-                level = min(max(level + shift, above + 1), len(_HEADINGS))
+                down = max(0, above + 1 - level) if shift is None else shift
+                self._parts[place] = above, down
+                level = min(max(level + down, above + 1), len(_HEADINGS))
             self._end_headings(level)
             self._above.append(level)
             self._add("heading", line, level)
@@ -443,6 +448,4 @@ def _code_language(node: LexborNode) -> str:
 
 def _is_code(tag: str, node: LexborNode) -> bool:
     """Whether an element is code within a line, also as docutils writes it."""
-    return tag == "x-code" or (
-        tag == "span" and node.attributes.get("class") == "docutils literal"
-    )
+    return tag == "x-code" or (tag == "span" and node.attributes.get("class") == "docutils literal")

@@ -392,8 +392,8 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         except InputError as error:
             errors.append(error)
     left_out: defaultdict[str, list[str]] = defaultdict(list)
-    for error in errors:
-        left_out[_ERROR_KINDS.get(type(error), _UNREAD)].append(str(error))
+    for problem in errors:
+        left_out[_ERROR_KINDS.get(type(problem), _UNREAD)].append(str(problem))
     if not placed:
         raise errors[0] if len(errors) == 1 else InputError(f"{folder}: {counted(left_out)}")
     for path in below.values():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.files import Where, input_error
 from raglab.store.front_matter import front_matter
-from raglab.store.html import PAGE_MARK, html_document
+from raglab.store.html import PAGE_MARK, html_document, names
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -28,38 +28,36 @@ _INLINE_NESTING = 20
 _DEEPEST = 8  # of directives in one another; deeper ones are read as text
 _TAG = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _INLINE_ELEMENTS = frozenset(
-    (
+    names(
         "a,abbr,acronym,annotation,area,audio,b,bdi,bdo,big,br,button,canvas,cite,code,data,"
         "datalist,del,dfn,em,embed,font,i,img,input,ins,kbd,label,map,mark,math,meter,mfrac,mi,"
         "mmultiscripts,mn,mo,mover,mpadded,mphantom,mroot,mrow,mspace,msqrt,mstyle,msub,msubsup,"
         "msup,mtable,mtd,mtext,mtr,munder,munderover,nobr,noscript,object,output,picture,pre,"
         "progress,q,rb,rp,rt,ruby,s,samp,script,select,semantics,slot,small,source,span,strike,"
         "strong,style,sub,sup,svg,template,textarea,time,tt,u,var,video,wbr"
-    ).split(",")
+    )
 )
 # Of MyST: directives in fences; in HTML the names of roles, targets, and attributes of headings.
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)|\{.*")
-_OPTIONS = re.compile(
-    r"---\n[\s\S]*?\n---(?:\n|$)|(?::[\w-]+:(?:[ \t][^\n]*)?(?:\n|$))+"
-)
+_OPTIONS = re.compile(r"---\n[\s\S]*?\n---(?:\n|$)|(?::[\w-]+:(?:[ \t][^\n]*)?(?:\n|$))+")
 _MYST = re.compile(
     r"\{[A-Za-z][\w:.+-]*\}(?=<code>)|<p>\([^()<]+\)=</p>|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
 )
-_SILENT = frozenset(
-    (
-        "bibliography,contents,currentmodule,image,include,index,literalinclude,module,raw,"
-        "tableofcontents,toctree"
-    ).split(",")
+_SILENT = names(
+    "bibliography,contents,currentmodule,image,include,index,literalinclude,module,raw,"
+    "tableofcontents,toctree"
 )
-_CODE = frozenset(("code", "code-block", "code-cell", "sourcecode"))
+_CODE = names("code,code-block,code-cell,sourcecode")
+_VERBATIM = names("eval-rst,math,mermaid")  # code to any reader but their own
 # whose names are no languages of code; the first ones stand above what they hold
-_KINDS = "attention,caution,danger,error,hint,important,note,tip,todo,warning".split(",")
-_TITLED = frozenset(
-    (
-        "admonition,card,deprecated,dropdown,epigraph,figure,glossary,grid,grid-item,"
-        "grid-item-card,list-table,margin,only,rubric,seealso,sidebar,tab-item,tab-set,table,"
-        "topic,versionadded,versionchanged"
-    ).split(",")
+_KINDS = names("attention,caution,danger,error,hint,important,note,tip,todo,warning")
+_UNTITLED = names("figure,grid,grid-item,only")
+_TITLED = (
+    *_UNTITLED,
+    *names(
+        "admonition,card,deprecated,dropdown,epigraph,glossary,grid-item-card,list-table,margin,"
+        "rubric,seealso,sidebar,tab-item,tab-set,table,topic,versionadded,versionchanged"
+    ),
 )
 VERSIONS = {
     "versionadded": "New in version",
@@ -143,7 +141,7 @@ def _rendered(text: str, line: int | None) -> tuple[str, tuple[str, ...]]:
     env: dict[str, Any] = {}
     open_fences: list[Token] = []
     tokens = [*_tokens(text, parser, env, open_fences)]
-    notes = ()
+    notes: tuple[str, ...] = ()
     if open_fences:
         first = (open_fences[0].map or [0])[0]
         place = "" if line is None else f", the first from line {line + first}"
@@ -206,12 +204,12 @@ def _directive_text(token: Token, *, is_closed: bool) -> str | None:
         return None
     options = _OPTIONS.match(token.content)
     content = token.content[options.end() :] if options else token.content
-    if name in _CODE or name in {"eval-rst", "math", "mermaid"}:
+    if name in _CODE or name in _VERBATIM:
         token.info, token.content = directive[2] or "", content
         return None
     if name in _SILENT and is_closed:
         return ""
-    title = "" if name in {"figure", "grid", "grid-item", "only"} else directive[2] or ""
+    title = "" if name in _UNTITLED else directive[2] or ""
     if name in _KINDS:
         title = f"{name.capitalize()}\n\n{title}"
     elif name in VERSIONS:

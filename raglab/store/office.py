@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from io import BytesIO
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 from xml.parsers import expat
 from zipfile import ZipFile, is_zipfile
 
 from raglab.store.blocks import Block, DocumentBlocks, escaped, table_block
 from raglab.store.files import Where, input_error
-from raglab.store.html import html_document
+from raglab.store.html import html_document, names
 
 MAX_UNPACKED_BYTES = 256 * 2**20
 _MAX_PARTS = 10_000
@@ -26,9 +26,9 @@ _STYLES = "\n".join(
         "p[style-name='Title'] => h1:fresh",
         *(
             f"p[style-name^='{name}'] => pre:separator('\\n')"
-            for name in (
+            for name in names(
                 "Code,Source Code,HTML Preformatted,Preformatted,Listing,Verbatim,Console"
-            ).split(",")
+            )
         ),
     ]
 )
@@ -61,13 +61,14 @@ def _parts(raw: bytes, main: str) -> dict[str, bytes]:
         raise input_error(Where(""), rule, remedy, value)
     with ZipFile(BytesIO(raw)) as archive:
         sizes = {part.filename: part.file_size for part in archive.infolist()}
-        for rule, most, value in (
-            ("an office file must have at most {} parts", _MAX_PARTS, len(sizes)),
-            ("unpacked it must have at most {} bytes", MAX_UNPACKED_BYTES, sum(sizes.values())),
+        for unit, most, count in (
+            ("parts", _MAX_PARTS, len(sizes)),
+            ("bytes", MAX_UNPACKED_BYTES, sum(sizes.values())),
         ):
-            if value > most:
+            if count > most:
+                rule = f"an office file must have at most {most} {unit} when it is unpacked"
                 remedy = "split it, or save it as text"
-                raise input_error(Where(""), rule.format(most), remedy, str(value))
+                raise input_error(Where(""), rule, remedy, str(count))
         if main not in sizes:
             rule = f"an office file of this ending must hold {main}"
             raise input_error(Where(""), rule, "save it from Word, Excel or LibreOffice", "none")
@@ -94,13 +95,13 @@ def _left_out(counts: Counter[str]) -> tuple[str, ...]:
 
 
 # Names of Word have the namespace of the transitional or of the strict form.
-def _stated(element: ElementTree.Element | None, name: str = "val") -> str:
+def _stated(element: ET.Element | None, name: str = "val") -> str:
     """Attribute of an element, whatever its namespace."""
     attributes = {} if element is None else element.attrib
     return next((text for key, text in attributes.items() if key.endswith(f"}}{name}")), "")
 
 
-def _text(element: ElementTree.Element) -> str:
+def _text(element: ET.Element) -> str:
     return " ".join("".join(part.text or "" for part in element.findall(".//{*}t")).split())
 
 
@@ -119,7 +120,7 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     import mammoth
 
     parts = _parts(raw, "word/document.xml")
-    trees = {name: ElementTree.fromstring(part) for name, part in parts.items()}  # noqa: S314
+    trees = {name: ET.fromstring(part) for name, part in parts.items()}  # noqa: S314
     counts: Counter[str] = Counter()
     for name, tree in trees.items():
         if (margin := _MARGIN.fullmatch(name)) and _text(tree):
@@ -127,7 +128,7 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     body = trees["word/document.xml"]
     _mark_headings(body, trees.get("word/styles.xml", ()))
     _put_notes(body, trees, counts)
-    parts["word/document.xml"] = ElementTree.tostring(body)
+    parts["word/document.xml"] = ET.tostring(body)
     page = mammoth.convert_to_html(
         _archive(parts),
         style_map=_STYLES,
@@ -140,7 +141,7 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     return DocumentBlocks(title, blocks, {"title": title} if title else {}, (), _left_out(counts))
 
 
-def _mark_headings(body: ElementTree.Element, styles: Iterable[ElementTree.Element]) -> None:
+def _mark_headings(body: ET.Element, styles: Iterable[ET.Element]) -> None:
     """Give paragraphs whose style has an outline level that heading, and tables a head."""
     of_id = {_stated(style, "styleId"): style for style in styles}
     for mark in body.findall(".//{*}pStyle"):
@@ -156,14 +157,12 @@ def _mark_headings(body: ElementTree.Element, styles: Iterable[ElementTree.Eleme
     for row in body.findall(".//{*}tbl/{*}tr[1]"):
         properties = row.find("{*}trPr")
         if properties is None:
-            properties = ElementTree.Element(f"{row.tag}Pr")
+            properties = ET.Element(f"{row.tag}Pr")
             row.insert(0, properties)
-        ElementTree.SubElement(properties, f"{row.tag[:-2]}tblHeader")
+        ET.SubElement(properties, f"{row.tag[:-2]}tblHeader")
 
 
-def _put_notes(
-    body: ElementTree.Element, trees: Mapping[str, ElementTree.Element], counts: Counter[str]
-) -> None:
+def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element], counts: Counter[str]) -> None:
     """Put footnotes and endnotes into the text, and take out what is hidden or struck."""
     # a text box stands as a drawing, and once more as a picture for older programs, which is read
     boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
@@ -184,7 +183,7 @@ def _put_notes(
                 if note := notes.get((kind, _stated(reference, "id"))):
                     tag = run.tag
                     run.clear()
-                    ElementTree.SubElement(run, f"{tag[:-1]}t").text = note
+                    ET.SubElement(run, f"{tag[:-1]}t").text = note
 
 
 def excel_blocks(raw: bytes) -> DocumentBlocks:

@@ -49,9 +49,9 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
         raise input_error(Where(""), rule, remedy, "an encrypted one")
     objects = sum(map(len, reader.xref.values())) + len(reader.xref_objStm)
     if objects > limits.objects:
-        raise over_limit("", limits, "objects", objects)
+        raise over_limit(Where(""), limits, "objects", objects)
     if len(reader.pages) > limits.pages:
-        raise over_limit("", limits, "pages", len(reader.pages))
+        raise over_limit(Where(""), limits, "pages", len(reader.pages))
     labels = reader.page_labels if "/PageLabels" in reader.root_object else [""] * limits.pages
     pages, size = [], 0
     for number, (page, label) in enumerate(zip(reader.pages, labels, strict=False), 1):
@@ -59,7 +59,7 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
         pages.append(Page(number, label or None, text))
         size += len(text)
         if size > limits.characters:
-            raise over_limit("", limits, "characters", size)
+            raise over_limit(Where(""), limits, "characters", size)
     blank = [str(page.number) for page in pages if not page.text.strip()]
     shown = ", ".join([*blank[:_PAGES_SHOWN], *(["…"] if blank[_PAGES_SHOWN:] else [])])
     rule = f"{len(blank)} of {len(pages)} pages have no text ({shown})"
@@ -68,7 +68,7 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
 
 
 def over_limit(
-    file: str, limits: PdfLimits, limit: str, value: int | None = None, *, is_pdf: bool = True
+    where: Where, limits: PdfLimits, limit: str, value: int | None = None, *, is_pdf: bool = True
 ) -> InputError:
     """A limit that a document has passed, and how to raise it."""
     most = f"{getattr(limits, limit):.15g} {limit.replace('_', ' ')}"
@@ -77,4 +77,4 @@ def over_limit(
     remedy = "split it, or give its text as a .txt file"
     if is_pdf:
         remedy += f", or raise {limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
-    return input_error(Where(file), rule, remedy, "more" if value is None else str(value))
+    return input_error(where, rule, remedy, "more" if value is None else str(value))

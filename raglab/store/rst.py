@@ -7,21 +7,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from raglab.store.blocks import DocumentBlocks
-from raglab.store.html import html_document
+from raglab.store.html import html_document, names
 from raglab.store.markdown import VERSIONS
 
 # roles whose title may touch its target
-_TITLED = frozenset({"any", "doc", "download", "numref", "ref", "term"})
+_TITLED = names("any,doc,download,numref,ref,term")
 # Directives that hold no text for readers, by their names without a domain.
-_SILENT = frozenset(
-    (
-        "codeauthor,currentmodule,default-domain,highlight,include,index,literalinclude,meta,"
-        "module,program,raw,sectionauthor,tabularcolumns,testcleanup,testsetup,toctree"
-    ).split(",")
+_SILENT = names(
+    "codeauthor,currentmodule,default-domain,highlight,include,index,literalinclude,meta,module,"
+    "program,raw,sectionauthor,tabularcolumns,testcleanup,testsetup,toctree"
 )
-_CODE = frozenset({"code", "code-block", "sourcecode"})
+_CODE = names("code,code-block,sourcecode")
 # what stands behind the name is no text
-_UNTITLED = frozenset({"cssclass", "figure", "ifconfig", "only", "rst-class"})
+_UNTITLED = names("cssclass,figure,ifconfig,only,rst-class")
 _SETTINGS = {
     "file_insertion_enabled": False,  # `include` reads no other file
     "raw_enabled": False,
@@ -80,11 +78,38 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
       dates: takes the names of substitutions by the day.
     """
     from docutils import nodes
-    from docutils.parsers.rst import Directive, directives, roles
+    from docutils.parsers.rst import directives, roles
+
+    content = _content_directive(dates)
+
+    def directive(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+        is_own = name.lower() in {"date", "image", "figure", *_CODE, *_SILENT}
+        known, messages = (None, []) if is_own else known_directive(name, *more)
+        return (known, messages) if known else (content, [])
+
+    def role(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+        known, messages = known_role(name, *more)
+        return (known, messages) if known else (title, [])
+
+    def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+        shown = role_title(name, " ".join(text.split()).lstrip("~!"))
+        return [nodes.literal(shown, shown)], []
+
+    known_directive, known_role = directives.directive, roles.role
+    directives.directive, roles.role = directive, role
+    try:
+        yield
+    finally:
+        directives.directive, roles.role = known_directive, known_role
+        roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
+
+
+def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has no types
+    """Class of directives of any name and options, which are their text."""
+    from docutils import nodes
+    from docutils.parsers.rst import Directive
 
     class Options(dict[str, Any]):
-        """Options of any name, as they are written."""
-
         def __bool__(self) -> bool:
             return True
 
@@ -92,8 +117,6 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
             return lambda text: text or ""
 
     class Content(Directive):  # type: ignore[misc]
-        """Text of a directive: what stands behind its name, and its content."""
-
         has_content, final_argument_whitespace, optional_arguments = True, True, 1
         option_spec = Options()
 
@@ -118,26 +141,7 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
             self.state.nested_parse(self.content, self.content_offset, container)
             return [container]
 
-    def directive(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
-        is_own = name.lower() in {"date", "image", "figure", *_CODE, *_SILENT}
-        known, messages = (None, []) if is_own else known_directive(name, *more)
-        return (known, messages) if known else (Content, [])
-
-    def role(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
-        known, messages = known_role(name, *more)
-        return (known, messages) if known else (title, [])
-
-    def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-        shown = role_title(name, " ".join(text.split()).lstrip("~!"))
-        return [nodes.literal(shown, shown)], []
-
-    known_directive, known_role = directives.directive, roles.role
-    directives.directive, roles.role = directive, role
-    try:
-        yield
-    finally:
-        directives.directive, roles.role = known_directive, known_role
-        roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
+    return Content
 
 
 def role_title(role: str, text: str) -> str:

@@ -32,14 +32,8 @@ class DocumentWorker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> DocumentWorker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
     def answer(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Kind of what the worker says of a document, and its JSON, of which nothing is checked yet.
+        """Kind of what the worker says of a document, and its JSON; nothing of it is checked yet.
 
         The kinds are those of `document_worker`; a limit at which the worker was ended is one too.
         A document that a used worker cannot read for want of memory, or dies of, is given to a
@@ -109,4 +103,3 @@ def _started() -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603
         command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
     )
-
