@@ -41,7 +41,7 @@ _INLINE_ELEMENTS = frozenset(
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)|\{.*")
 _OPTIONS = re.compile(r"---\n[\s\S]*?\n---(?:\n|$)|(?::[\w-]+:(?:[ \t][^\n]*)?(?:\n|$))+")
 _MYST = re.compile(
-    r"\{[A-Za-z][\w:.+-]*\}(?=<code>)|<p>\([^()<]+\)=</p>|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
+    r"\{[A-Za-z][\w:.+-]*\}(?=<code>)|<p>(?:\([^()<]+\)=(?:<br />\n)?)+</p>|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
 )
 _SILENT = names(
     "bibliography,contents,currentmodule,image,include,index,literalinclude,module,raw,"
