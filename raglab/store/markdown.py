@@ -37,11 +37,14 @@ _INLINE_ELEMENTS = frozenset(
         "strong,style,sub,sup,svg,template,textarea,time,tt,u,var,video,wbr"
     )
 )
-# Of MyST: directives in fences; in HTML the names of roles, targets, and attributes of headings.
+# Directives of MyST in fences.
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)|\{.*")
 _OPTIONS = re.compile(r"---\n[\s\S]*?\n---(?:\n|$)|(?::[\w-]+:(?:[ \t][^\n]*)?(?:\n|$))+")
+# Of MyST in HTML: names of roles, targets, attributes of headings.
 _MYST = re.compile(
-    r"\{[A-Za-z][\w:.+-]*\}(?=<code>)|<p>(?:\([^()<]+\)=(?:<br />\n)?)+</p>|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
+    r"\{[A-Za-z][\w:.+-]*\}(?=<code>)"
+    r"|<p>(?:\([^()<]+\)=(?:<br />\n)?)+</p>"
+    r"|\s*\{:?[.#][^{}<]*\}(?=</h[1-6]>)"
 )
 _SILENT = names(
     "bibliography,contents,currentmodule,image,include,index,literalinclude,module,raw,"

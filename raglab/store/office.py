@@ -32,7 +32,8 @@ _STYLES = "\n".join(
         ),
     ]
 )
-_MARGIN = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
+_BESIDE = re.compile(r"word/(header|footer|comment|footnote|endnote)s?\d*\.xml")
+_NOTES = ("footnote", "endnote")
 _MAX_STYLES = 20  # made from one another
 _HIDDEN = ("vanish", "strike", "dstrike")
 _OFF = frozenset({"false", "0", "off"})
@@ -123,12 +124,14 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     trees = {name: ET.fromstring(part) for name, part in parts.items()}  # noqa: S314
     counts: Counter[str] = Counter()
     for name, tree in trees.items():
-        if (margin := _MARGIN.fullmatch(name)) and _text(tree):
-            counts[f"{margin[1]}s"] += len(tree) if margin[1] == "comment" else 1
+        kind = _BESIDE.fullmatch(name)
+        if kind and kind[1] not in _NOTES and _text(tree):
+            counts[f"{kind[1]}s"] += len(tree) if kind[1] == "comment" else 1
     body = trees["word/document.xml"]
     _mark_headings(body, trees.get("word/styles.xml", ()))
     _put_notes(body, trees, counts)
     parts["word/document.xml"] = ET.tostring(body)
+    parts = {name: part for name, part in parts.items() if not _BESIDE.fullmatch(name)}
     page = mammoth.convert_to_html(
         _archive(parts),
         style_map=_STYLES,
@@ -168,8 +171,8 @@ def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element], counts: Counte
     boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
     counts["text boxes"] = max(0, boxes[0] - boxes[1])
     notes = {
-        (kind, _stated(note, "id")): f" ({_text(note)})"
-        for kind in ("footnote", "endnote")
+        (f"{kind}Reference", _stated(note, "id")): _text(note)
+        for kind in _NOTES
         for note in trees.get(f"word/{kind}s.xml", ())
     }
     for parent in list(body.iter()):
@@ -178,12 +181,13 @@ def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element], counts: Counte
             if any(mark is not None and _stated(mark) not in _OFF for mark in marks):
                 counts["hidden or struck texts"] += bool(_text(run))
                 parent.remove(run)
-            for reference in run.findall("*"):
-                kind = reference.tag.rpartition("}")[2].removesuffix("Reference")
-                if note := notes.get((kind, _stated(reference, "id"))):
-                    tag = run.tag
-                    run.clear()
-                    ET.SubElement(run, f"{tag[:-1]}t").text = note
+            for mark in run.findall("*"):
+                name = mark.tag.rpartition("}")[2]
+                if name.removesuffix("Reference") in _NOTES:
+                    note = notes.get((name, _stated(mark, "id")))
+                    mark.tag, mark.text = f"{run.tag[:-1]}t", f" ({note})" if note else ""
+                    for raised in run.findall("{*}rPr"):
+                        run.remove(raised)
 
 
 def excel_blocks(raw: bytes) -> DocumentBlocks:
