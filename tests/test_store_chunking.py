@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from effort import lines_run
 from raglab.models.tokens import encoder_tokens
-from raglab.store.blocks import Block, DocumentBlocks
-from raglab.store.chunking import TokenLimit, chunk_blocks, cut_long_chunks, plain_paragraphs
+from raglab.store.blocks import Block, DocumentBlocks, plain_paragraphs
+from raglab.store.chunking import TokenLimit, chunk_blocks, cut_long_chunks
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from raglab.words.code_blocks import CodeBlock, split_code

@@ -298,7 +298,7 @@ def test_one_bad_file_does_not_stop_a_folder(corpus: Path) -> None:
         f"{corpus}: left out of the corpus: 3 files or links that cannot be read: "
     )
     for part in (
-        r"b.md, line 3: page numbers must go up",
+        "b.md: page numbers must go up",
         "c.md, line 2: text must be UTF-8",
         "got a link to 'a.md'",
     ):
@@ -336,15 +336,15 @@ def test_whatever_is_wrong_with_one_file_the_others_load(
         load_corpus(corpus / name)
 
 
-def test_of_many_bad_files_each_path_is_named(corpus: Path) -> None:
-    """The first ten with their reasons."""
+def test_of_many_bad_files_the_first_ten_are_named(corpus: Path) -> None:
+    """With their reasons; the others are counted."""
     for number in range(40):
         (corpus / f"{number:02}.md").write_bytes(b"\xff")
-    with pytest.warns(UserWarning, match="40 files or links that cannot be read") as caught:
+    with pytest.warns(
+        UserWarning, match="40 files or links that cannot be read.*30 more"
+    ) as caught:
         load_corpus(corpus)
-    message = str(caught[0].message)
-    assert all(f"{number:02}.md" in message for number in range(40))
-    assert message.count("must be UTF-8") == 10
+    assert str(caught[0].message).count("must be UTF-8") == 10
 
 
 def test_a_message_names_ten_problems_at_most(corpus: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_message_names_ten_problems_at_most(corpus: Path) -> None:
     for number in range(40):
         (corpus / f"{number:02}.md").write_bytes(b"\xff")
     with pytest.raises(
-        InputError, match=r"40 files or links are not: \(1\) .*00\.md.*; and 30 more$"
+        InputError, match=r"40 files or links that cannot be read: .*00\.md.*; and 30 more\.$"
     ) as caught:
         load_corpus(corpus)
     assert str(caught.value).count("must be UTF-8") == 10
@@ -387,19 +387,6 @@ def test_labels_among_documents_are_left_out(corpus: Path, heads: str) -> None:
         UserWarning, match=r"1 tables of labels: .*labels\.csv: .*load_cases\('labels\.csv'\)"
     ):
         loaded = load_corpus(corpus)
-    assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
-
-
-def test_labels_of_a_kind_that_is_no_document_are_named_too(corpus: Path) -> None:
-    """A TSV file; another one is counted by its kind alone."""
-    (corpus / "labels.tsv").write_text("question\tlabel\nWho pays?\tok\n")
-    (corpus / "prices.tsv").write_text("cause\texcess\nstorm\t1\n")
-    with pytest.warns(UserWarning, match="left out of the corpus") as caught:
-        loaded = load_corpus(corpus)
-    kinds, labels = (str(warning.message) for warning in caught)
-    assert "2 .tsv" in kinds
-    assert "1 tables of labels" in labels
-    assert "load_cases('labels.tsv')" in labels
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
@@ -448,17 +435,15 @@ def test_labels_in_a_workbook_are_left_out_too(corpus: Path) -> None:
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("b.md", "1 .md"), ("more/b.TXT", "1 .txt"), ("b.pdf", "1 .pdf")]
-)
-def test_texts_beside_documents_are_counted(corpus: Path, name: str, count: str) -> None:
+@pytest.mark.parametrize("name", ["b.md", "more/b.TXT", "b.pdf"])
+def test_texts_beside_documents_are_counted(corpus: Path, name: str) -> None:
     """They are not read, at any depth."""
     for path in (corpus / "documents/c.md", corpus / name):
         path.parent.mkdir(exist_ok=True)
         path.write_text("Two.")
     (corpus / "a.md").unlink()
     with pytest.warns(
-        UserWarning, match=f"beside documents/: {count}, the first .*move it into documents/"
+        UserWarning, match=f"left out of the corpus: 1 texts beside documents/: {name}"
     ):
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["c.md"]

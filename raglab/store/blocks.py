@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 BlockKind = Literal["heading", "text", "item", "table", "code"]
+# What would be read as another kind of block at the beginning of a line.
+_MARKED_KIND = re.compile(r"[ \t]*(?:#{1,6}(?:\s|$)|```|~~~|\|)")
 
 
 class Block(NamedTuple):
@@ -29,9 +32,75 @@ class Block(NamedTuple):
 
 
 class DocumentBlocks(NamedTuple):
-    """A document: its title or '', its blocks, and the tags and entities that it states itself."""
+    """A document: its title or '', its blocks, and the tags and entities that it states itself.
+
+    notes: what of it is left out, or is read by a guess, for a warning.
+    """
 
     title: str
     blocks: tuple[Block, ...]
     tags: Mapping[str, str] = MappingProxyType({})
     entities: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Page(NamedTuple):
+    """One page of a document: number from 1, label as printed, text."""
+
+    number: int
+    label: str | None
+    text: str
+
+
+def count_words(text: str) -> int:
+    """Number of words: runs without white space that hold a letter or a digit.
+
+    Example:
+      >>> count_words("| Wind | 1,000 |")
+      2
+    """
+    return sum(any(map(str.isalnum, run)) for run in text.split())
+
+
+def plain_paragraphs(text: str) -> list[str]:
+    r"""Paragraphs of a plain text: what stands between blank lines.
+
+    Example:
+      >>> plain_paragraphs("One.\nStill one.\n\n  Two.\n")
+      ['One.\nStill one.', '  Two.']
+    """
+    return [
+        part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t]*\n)+", text) if part.strip()
+    ]
+
+
+def text_blocks(pages: Iterable[Page]) -> tuple[Block, ...]:
+    """Plain text as blocks: the paragraphs of each page."""
+    texts = ((page, text) for page in pages for text in plain_paragraphs(page.text))
+    return tuple(Block("text", text, 0, page.number, page.label) for page, text in texts)
+
+
+def table_block(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
+    """A table as one block, which is cut between rows where it is too long for a chunk."""
+    cells = ([" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in (head, *rows))
+    first, *lines = (f"| {' | '.join(row)} |" for row in cells)
+    return Block("table", "\n".join([first, f"|{'---|' * len(head)}", *lines]))
+
+
+def escaped(text: str) -> str:
+    r"""Text with a backslash before what would begin another kind of block.
+
+    Example:
+      >>> print(escaped("# not a heading"))
+      \# not a heading
+    """
+    return "\n".join(
+        f"\\{line.lstrip()}" if _MARKED_KIND.match(line) else line for line in text.split("\n")
+    )
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Code between fences that are longer than any in it."""
+    runs = re.findall(r"^[ \t]*(`{3,})", code, re.MULTILINE)
+    fence = "`" * (max(map(len, runs), default=2) + 1)
+    return f"{fence}{language}\n{code}\n{fence}"

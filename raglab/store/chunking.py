@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from raglab.store.blocks import Block, DocumentBlocks
+from raglab.store.blocks import Block, DocumentBlocks, plain_paragraphs
 from raglab.store.table_rows import TABLE_RULE, split_long_rows
 from raglab.values import SECTION_JOINT, Chunk
 from raglab.words.text import sentence_ends
@@ -172,18 +172,6 @@ def cut_long_chunks(chunks: Sequence[Chunk], limit: TokenLimit) -> Iterator[tupl
             (at, chunk._replace(chunk_id=f"{stem}{k}", text=text, section=path))
             for k, text in enumerate(texts, 1)
         )
-
-
-def plain_paragraphs(text: str) -> list[str]:
-    r"""Paragraphs of a plain text: what stands between blank lines.
-
-    Example:
-      >>> plain_paragraphs("One.\nStill one.\n\n  Two.\n")
-      ['One.\nStill one.', '  Two.']
-    """
-    return [
-        part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t]*\n)+", text) if part.strip()
-    ]
 
 
 def _measure(limit: TokenLimit) -> _Measure:

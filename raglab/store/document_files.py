@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from raglab.arguments.user_warnings import warn_user
 from raglab.models.tokens import encoder_tokens
-from raglab.store.blocks import DocumentBlocks
-from raglab.store.bounded_readers import bounded_blocks
+from raglab.store.blocks import DocumentBlocks, Page, table_block, text_blocks
 from raglab.store.chunking import LEAST_TOKENS, MAX_TOKENS, OVERLAP, TokenLimit, chunk_blocks
 from raglab.store.csv_tables import csv_records, table_text
-from raglab.store.documents import csv_blocks, text_blocks
+from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
 from raglab.store.encodings import Encoding, decode_page, decode_text
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
     BlankError,
-    InputError,
     LabelsError,
     Where,
     input_error,
     read_bytes,
 )
-from raglab.store.markdown import Page
-from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_blocks
+from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, picture_chunk
 from raglab.store.tables import holds_labels
 from raglab.values import Chunk
-from raglab.words.characters import visible
+
+MAX_ROWS = 25  # of a table of a CSV file
 
 
 def token_limit(
@@ -61,154 +58,124 @@ def token_limit(
     return cache(read)
 
 
-def _bundled_limit() -> TokenLimit:
-    return token_limit(None, None, None)()
-
-
-def _warn_of_encoding(path: Path, label: str) -> None:
-    warn_user(
-        visible(
-            f"{path}: the page states the encoding {label}, but is UTF-8, and is read as UTF-8."
-        )
-    )
-
-
 class Limits(NamedTuple):
-    """What loading may read at most.
+    """What loading may read at most, and how.
 
-    tokens: of a chunk, read from the encoder's files where a document is cut. max_line_bytes: of a
-    line of JSON lines and of a document in text. max_file_bytes: of a file that is read whole. pdf:
-    of a PDF. follow_links: whether a path may be a link. without_labels: whether a table of
-    labelled questions is refused, as in a folder, whose questions it would answer. encoding: of
-    texts without a byte-order mark, as the caller knows it, or of some in a folder; None for UTF-8,
-    or what a page states. note_encoding: takes the path of a page that is UTF-8, and the other
-    encoding that it states.
+    tokens: of a chunk, read from the encoder's files where a document is cut. reader: of documents.
+    max_line_bytes: of a line of JSON lines and of a document in text. max_file_bytes: of a file
+    that is read whole. pdf: of a PDF. follow_links: whether a path may be a link. without_labels:
+    whether a table of labelled questions is refused, as in a folder, whose questions it would
+    answer. encoding: of texts without a byte-order mark, as the caller knows it, or of some in a
+    folder; None for UTF-8, or what a page states.
     """
 
-    tokens: Callable[[], TokenLimit] = _bundled_limit
+    tokens: Callable[[], TokenLimit] = token_limit(None, None, None)
+    reader: DocumentReader = DocumentReader(is_cached=False)
     max_line_bytes: int = MAX_LINE_BYTES
     max_file_bytes: int = MAX_FILE_BYTES
     pdf: PdfLimits = PDF_LIMITS
     follow_links: bool = False
     without_labels: bool = False
     encoding: Encoding = None
-    note_encoding: Callable[[Path, str], None] = _warn_of_encoding
 
 
 PlacedChunks = Iterable[tuple[Where, Chunk]]
+# Formats whose files are one document of a corpus, by their endings.
+DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "Markdown": (".md", ".markdown"),
+    "HTML": (".html", ".htm", ".xhtml"),
+    "text": (".txt", ".text"),
+    "PDF": (".pdf",),
+    "CSV": (".csv",),
+    "reStructuredText": (".rst",),
+    "notebook": (".ipynb",),
+    "Word": (".docx",),
+    "Excel": (".xlsx",),
+    "picture": SUFFIXES,
+}
+_TEXTS = frozenset({"Markdown", "HTML", "text", "CSV", "reStructuredText"})
 
 
-def _document_text(path: Path, limits: Limits) -> str:
-    """Text of a document, which is as long as one in a line of JSON lines at most."""
-    raw = read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links, keep_mark=True)
-    return _checked_length(decode_text(raw, Where(str(path), 1), limits.encoding), path, limits)
+def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedChunks:
+    """Chunks of a document.
+
+    Args:
+      name: of its format, a key of `DOCUMENTS`.
+      source: its name in the corpus.
+      path: of its file.
+      limits: of reading.
+
+    Raises:
+      InputError: it cannot be read, has no text, or is a table of labels where none may be.
+    """
+    where = Where(str(path))
+    follow, most = limits.follow_links, limits.max_file_bytes
+    if name == "picture":
+        encoding = limits.encoding
+        return [(where, picture_chunk(source, path, most, follow_links=follow, encoding=encoding))]
+    document = _document(name, path, limits)
+    if limits.without_labels and name in {"CSV", "Excel"}:
+        lines = {block.text.partition("\n")[0] for block in document.blocks}
+        if any(holds_labels(map(str.strip, line.strip("|").split(" | "))) for line in lines):
+            raise labels_error(path)
+    return document_chunks(source, document, where, limits)
 
 
-def _checked_length(text: str, path: Path, limits: Limits) -> str:
+def _document(name: str, path: Path, limits: Limits) -> DocumentBlocks:
+    """Blocks of a document."""
+    file, where = str(path), Where(str(path), 1)
+    follow, most = limits.follow_links, limits.max_file_bytes
+    if name == "CSV":
+        text = table_text(path, most, follow_links=follow, encoding=limits.encoding)
+    else:
+        raw = read_bytes(path, most, follow_links=follow, keep_mark=name in _TEXTS)
+        if name not in _TEXTS:
+            allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
+            return limits.reader.blocks(name, raw, file, allowed)
+
+        def note(label: str) -> None:
+            limits.reader.notes.append(f"{file}: read as UTF-8, which it is, and not as {label}")
+
+        if name == "HTML":
+            text = decode_page(raw, where, limits.encoding, note)
+        else:
+            text = decode_text(raw, where, limits.encoding)
     if len(text) > limits.max_line_bytes:
         rule = f"a document must be at most {limits.max_line_bytes} characters"
-        raise input_error(
-            Where(str(path)), rule, "split it, or raise max_line_bytes", str(len(text))
-        )
-    return text
+        raise input_error(Where(file), rule, "split it, or raise max_line_bytes", str(len(text)))
+    if name == "CSV":
+        return csv_blocks(text, path)
+    if name == "text":
+        pages = (Page(n, None, page) for n, page in enumerate(text.split("\f"), 1))
+        return DocumentBlocks("", text_blocks(pages))
+    return limits.reader.blocks(name, text.encode(), file)
 
 
-def _markup(reader: str) -> Callable[[Any, Path, Limits], PlacedChunks]:
-    """Reader of documents in text, by the name of what reads it."""
-    return _read_by(
-        lambda path, limits: bounded_blocks(
-            reader, _document_text(path, limits).encode(), str(path)
-        )
-    )
+def csv_blocks(text: str, path: Path) -> DocumentBlocks:
+    r"""Tables of at most 25 rows each below the file's name; the n-th table is page n.
 
+    The first record holds the heads, which each table repeats. How the table is read:
+    `raglab.store.csv_tables`. A line break inside a cell becomes a blank.
 
-def _archive(reader: str) -> Callable[[Any, Path, Limits], PlacedChunks]:
-    """Reader of documents in bytes, by the name of what reads it."""
-    return _read_by(_archive_blocks(reader))
+    Args:
+      text: of the file.
+      path: names the table, and the file in messages.
 
+    Raises:
+      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no
+        row.
 
-def _archive_blocks(reader: str) -> Callable[[Path, Limits], DocumentBlocks]:
-    """Blocks of documents in bytes, by the name of what reads them."""
-
-    def read(path: Path, limits: Limits) -> DocumentBlocks:
-        return bounded_blocks(
-            reader,
-            read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links),
-            str(path),
-        )
-
-    return read
-
-
-def _page(path: Path, limits: Limits) -> DocumentBlocks:
-    raw = read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links, keep_mark=True)
-    note = partial(limits.note_encoding, path)
-    text = _checked_length(
-        decode_page(raw, Where(str(path), 1), limits.encoding, note), path, limits
-    )
-    return bounded_blocks("HTML", text.encode(), str(path))
-
-
-def _plain_text(path: Path, limits: Limits) -> DocumentBlocks:
-    texts = _document_text(path, limits).split("\f")
-    return DocumentBlocks("", text_blocks(Page(n, None, text) for n, text in enumerate(texts, 1)))
-
-
-def _pdf(path: Path, limits: Limits) -> DocumentBlocks:
-    raw = read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    return DocumentBlocks("", pdf_blocks(raw, str(path), limits.pdf))
-
-
-def _table(path: Path, limits: Limits) -> DocumentBlocks:
-    text = table_text(
-        path, limits.max_file_bytes, follow_links=limits.follow_links, encoding=limits.encoding
-    )
-    return csv_blocks(_checked_length(text, path, limits), path)
-
-
-def _read_by(
-    reader: Callable[[Path, Limits], DocumentBlocks],
-) -> Callable[[Any, Path, Limits], PlacedChunks]:
-    """Reader of the chunks of a format whose files become blocks."""
-    return lambda source, path, limits: document_chunks(
-        source, reader(path, limits), Where(str(path)), limits
-    )
-
-
-def _read_table_by(
-    reader: Callable[[Path, Limits], DocumentBlocks],
-) -> Callable[[Any, Path, Limits], PlacedChunks]:
-    """Reader of the chunks of a format whose files are tables, and may be labels."""
-
-    def read(path: Path, limits: Limits) -> DocumentBlocks:
-        document = reader(path, limits)
-        if limits.without_labels:
-            heads = (
-                block.text.partition("\n")[0] for block in document.blocks if block.kind == "table"
-            )
-            if any(
-                holds_labels(map(str.strip, head.strip("|").split(" | "))) for head in set(heads)
-            ):
-                raise labels_error(path)
-        return document
-
-    return _read_by(read)
-
-
-def is_label_file(path: Path, limits: Limits) -> bool:
-    """Whether a file that is no document is a TSV table of labels.
-
-    One that cannot be read is none.
+    Example:
+      >>> csv_blocks("cause;excess\nstorm;1,50\n", Path("home_excesses.csv")).blocks[0].text
+      '| cause | excess |\n|---|---|\n| storm | 1,50 |'
     """
-    if path.suffix.lower() != ".tsv":
-        return False
-    try:
-        text = table_text(
-            path, limits.max_file_bytes, follow_links=limits.follow_links, encoding=limits.encoding
-        )
-        return holds_labels(csv_records(text, path)[0].cells)
-    except InputError:
-        return False
+    heads, *rows = csv_records(text, path)
+    name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
+    parts = (rows[start : start + MAX_ROWS] for start in range(0, len(rows), MAX_ROWS))
+    tables = (table_block(heads.cells, [cells for _, cells in part]) for part in parts)
+    return DocumentBlocks(
+        name, tuple(table._replace(page=number) for number, table in enumerate(tables, 1))
+    )
 
 
 def labels_error(path: Path) -> LabelsError:
@@ -224,16 +191,6 @@ def labels_error(path: Path) -> LabelsError:
     )
 
 
-def _picture(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    follow, most = limits.follow_links, limits.max_file_bytes
-    return [
-        (
-            Where(str(path)),
-            picture_chunk(source, path, most, follow_links=follow, encoding=limits.encoding),
-        )
-    ]
-
-
 def document_chunks(
     source: str, document: DocumentBlocks, where: Where, limits: Limits
 ) -> PlacedChunks:
@@ -241,21 +198,6 @@ def document_chunks(
     chunks = chunk_blocks(document, source, limit=limits.tokens())
     if not chunks:
         rule, remedy = "a document must have text", "fill it or take it away"
-        raise BlankError(str(input_error(where, rule, remedy, "none besides headings")))
+        value = "; ".join(document.notes) or "none besides headings"
+        raise BlankError(str(input_error(where, rule, remedy, value)))
     return ((where, chunk) for chunk in chunks)
-
-
-# Files of each format, which are one document of a corpus, by their endings; the reader takes a
-# document's name in that corpus, its path, and the limits.
-DOCUMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any, Path, Limits], PlacedChunks]]] = {
-    "Markdown": ((".md", ".markdown"), _markup("Markdown")),
-    "HTML": ((".html", ".htm", ".xhtml"), _read_by(_page)),
-    "text": ((".txt", ".text"), _read_by(_plain_text)),
-    "PDF": ((".pdf",), _read_by(_pdf)),
-    "CSV": ((".csv",), _read_table_by(_table)),
-    "reStructuredText": ((".rst",), _markup("reStructuredText")),
-    "notebooks": ((".ipynb",), _archive("notebook")),
-    "Word": ((".docx",), _archive("Word")),
-    "Excel": ((".xlsx",), _read_table_by(_archive_blocks("Excel"))),
-    "pictures": (SUFFIXES, _picture),
-}

@@ -35,13 +35,16 @@ read it; one that looks like a field which no line has is an error (`raglab.stor
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab.arguments.user_warnings import warn_user
+from raglab.progress import progress
 from raglab.store import tables
 from raglab.store.benchmarks import (
     beir_cases,
@@ -57,8 +60,7 @@ from raglab.store.benchmarks import (
     squad_chunks,
     with_earlier_turns,
 )
-from raglab.store.blocks import DocumentBlocks
-from raglab.store.bounded_readers import bounded_blocks
+from raglab.store.blocks import DocumentBlocks, Page, text_blocks
 from raglab.store.case_labels import PlacedCases, labelled_set
 from raglab.store.cells import further_tag, json_value
 from raglab.store.chunking import cut_long_chunks
@@ -68,12 +70,11 @@ from raglab.store.document_files import (
     Limits,
     PlacedChunks,
     document_chunks,
-    is_label_file,
-    labels_error,
+    read_document,
     token_limit,
 )
-from raglab.store.documents import text_blocks
-from raglab.store.encodings import CASES_ENCODING_REMEDY, FolderEncoding, check_encoding
+from raglab.store.document_reading import DocumentReader
+from raglab.store.encodings import CASES_ENCODING_REMEDY, Encoding, FolderEncoding, check_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -90,16 +91,8 @@ from raglab.store.files import (
     write_lines,
 )
 from raglab.store.folders import check_link, files_below, is_folder
-from raglab.store.left_out import (
-    OmittedFiles,
-    nothing_readable,
-    warn_of_beside,
-    warn_of_encodings,
-    warn_of_left_out,
-    warn_of_others,
-    warn_of_utf_8,
-)
-from raglab.store.markdown import Page, ascending
+from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out, warn_of_notes
+from raglab.store.markdown import ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
 from raglab.store.records import (
@@ -113,7 +106,7 @@ from raglab.store.records import (
     case_record,
     read_case,
     read_chunk,
-    read_document,
+    read_document_line,
 )
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.values import Case, Chunk, Corpus
@@ -129,6 +122,8 @@ MAX_TAG = 10_000  # characters of a tag's value
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
+_UNREAD = "files or links that cannot be read"
+_ERROR_KINDS = {BlankError: "documents without text", LabelsError: "tables of labels"}
 
 
 class Format(NamedTuple):
@@ -170,6 +165,7 @@ def load_corpus(
     pdf: PdfLimits = PDF_LIMITS,
     follow_links: bool = False,
     encoding: str | None = None,
+    cache: Literal["default"] | None = "default",
 ) -> Corpus:
     """Chunks of a collection, by what the source is.
 
@@ -218,6 +214,9 @@ def load_corpus(
       encoding: of the texts, pages and CSV or TSV tables without a byte-order mark, such as
         "cp1252"; None for UTF-8, or what a page states. In a folder, of those that are not UTF-8.
         JSON is UTF-8.
+      cache: whose texts spare a second reading, by the bytes of each file: the folder `documents`
+        in RAGLAB_CACHE, or in ~/.cache/raglab, which its user alone may read; None for no texts
+        there.
 
     Returns:
       The corpus; its name is the folder's, or the file's without its ending, or what the first line
@@ -251,14 +250,23 @@ def load_corpus(
         )
         return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
     _check_no_columns(columns, place)
+    follow = follow_links or not is_folder(place)
+    with DocumentReader(is_cached=cache is not None) as reader:
+        limits = Limits(
+            tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding
+        )
+        corpus = _collection(place, limits)
+    warn_of_notes(reader.notes)
+    return corpus
+
+
+def _collection(place: Path, limits: Limits) -> Corpus:
+    """Corpus of a folder or a file that is no table of chunks."""
     inside = is_folder(place)
-    limits = Limits(
-        tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding
-    )
     name = place.resolve().name if inside else place.stem
     # What a person names has a fixed place; only a folder without it is searched for documents.
     if inside and (place / "documents").is_dir():
-        documents = check_link(place / "documents", follow_links=follow_links)
+        documents = check_link(place / "documents", follow_links=limits.follow_links)
         warn_of_beside(place, follow_links=limits.follow_links)
         return _unique_chunks(name, _folder(documents, limits), str(place))
     file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
@@ -266,7 +274,7 @@ def load_corpus(
         return _unique_chunks(name, _folder(place, limits), str(place))
     file = place if file is None else file
     if file.suffix.lower() in (*_LINES, *_JSON):
-        _check_no_encoding(encoding, str(file))
+        _check_no_encoding(limits.encoding, str(file))
     return _corpus(file, name, limits)
 
 
@@ -357,61 +365,61 @@ def _document_endings() -> tuple[str, ...]:
     )
 
 
-def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
+def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
+    """Chunks of the documents of a folder; what is left out is counted once."""
     endings = _document_endings()
-    encoding = limits.encoding if isinstance(limits.encoding, str) else None
-    limits = limits._replace(encoding=None if encoding is None else FolderEncoding(encoding))
     below, problems, passed_over = files_below(folder, follow_links=limits.follow_links)
     tags_file = below.pop(TAGS_FILE, None)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
-    omitted_files = [path for path in below.values() if path.suffix.lower() not in endings]
-    labels: list[InputError] = [
-        labels_error(path) for path in omitted_files if is_label_file(path, limits)
-    ]
-    warn_of_others(folder, omitted_files, files.values(), endings)
     if not files and not problems:
-        there = " or ".join(
-            dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file)
-        )
-        raise input_error(
-            Where(str(folder)),
-            f"a folder must hold documents ({', '.join(endings)}) or {there}",
-            "add some, or give the path of a .jsonl or .json file",
-            "none",
-        )
+        rule = f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl"
+        remedy = "add some, or give the path of a .jsonl or .json file"
+        raise input_error(Where(str(folder)), rule, remedy, "none")
+    limits = limits._replace(
+        without_labels=True, encoding=_folder_encoding(limits.encoding, limits.reader.notes)
+    )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
-    blank: list[InputError] = []
-    encodings: dict[Path, str] = {}  # that pages state
-    read_in: dict[str, str] = {}  # by file, beyond ASCII
-    if encoding is not None:
-        limits = limits._replace(encoding=FolderEncoding(encoding, read_in.__setitem__))
-    limits = limits._replace(without_labels=True, note_encoding=encodings.__setitem__)
+    errors = [*problems.values()]
     # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it
     # in one go.
-    for source, path in files.items():
+    for source, path in progress(files.items(), "read documents", "file", total=len(files)):
         try:
             chunks = [*with_tags(_document_chunks(path, source, limits), tags.get(source))]
             for where, chunk in chunks:
                 _check_lengths(chunk, where)
             placed += chunks
-        except BlankError as error:
-            blank.append(error)
-        except LabelsError as error:
-            labels.append(error)
         except InputError as error:
-            problems[source] = error
+            errors.append(error)
+    left_out: defaultdict[str, list[str]] = defaultdict(list)
+    for problem in errors:
+        left_out[_ERROR_KINDS.get(type(problem), _UNREAD)].append(str(problem))
     if not placed:
-        raise nothing_readable(folder, [*problems.values(), *blank, *labels], len(files))
-    warn_of_left_out(folder, OmittedFiles(problems, blank, labels, passed_over))
-    warn_of_encodings(folder, encodings)
-    warn_of_utf_8(folder, encoding, read_in)
-    return iter(placed)
+        raise errors[0] if len(errors) == 1 else InputError(f"{folder}: {counted(left_out)}")
+    for path in below.values():
+        if path.suffix.lower() not in endings:
+            left_out[path.suffix.lower() or "without an ending"].append("")
+    for kind in passed_over.elements():
+        left_out[kind].append("")
+    warn_of_left_out(folder, left_out)
+    return placed
 
 
-def _check_no_encoding(encoding: str | None, name: str) -> None:
+def _folder_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
+    """Encoding that a caller states of a folder; notes name files that are UTF-8 all the same."""
+    if not isinstance(encoding, str):
+        return encoding
+
+    def note(file: str, name: str) -> None:
+        if name != encoding:
+            notes.append(f"{file}: read as UTF-8, which it is, and not as {encoding}")
+
+    return FolderEncoding(encoding, note)
+
+
+def _check_no_encoding(encoding: Encoding, name: str) -> None:
     """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
     if encoding is not None:
         raise input_error(
@@ -454,17 +462,17 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
 
 
 def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
-    where, record, tags = read_document(line)
+    where, record, tags = read_document_line(line)
     pages = tuple(
         Page(page.page, page.label, page.text.replace("\r\n", "\n").replace("\r", "\n"))
         for page in record.pages
     )
     ascending((page.number, where) for page in pages)
-    if record.source.lower().endswith(FORMATS["Markdown"].endings):
+    if record.source.lower().endswith(DOCUMENTS["Markdown"]):
         blocks = tuple(
             block._replace(page=page.number, label=page.label)
             for page in pages
-            for block in bounded_blocks(
+            for block in limits.reader.blocks(
                 "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
             ).blocks
         )
@@ -805,5 +813,8 @@ FORMATS: dict[str, Format] = {
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",
     ),
-    **{name: Format(endings, corpus=reader) for name, (endings, reader) in DOCUMENTS.items()},
+    **{
+        name: Format(endings, corpus=partial(read_document, name))
+        for name, endings in DOCUMENTS.items()
+    },
 }

@@ -1,533 +1,284 @@
-"""Word and Excel (shore): blocks of .docx and .xlsx files, unpacked size bounded before parsing."""
+"""Word and Excel (shore): blocks of .docx files, by mammoth as HTML, and of .xlsx by openpyxl."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from io import BytesIO
-from itertools import groupby
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import Any
+from xml.etree import ElementTree as ET
 from xml.parsers import expat
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile, is_zipfile
 
-from raglab.arguments.user_warnings import warn_user
-from raglab.store.blocks import Block, DocumentBlocks
-from raglab.store.documents import table_block
-from raglab.store.files import InputError, Where, input_error, shown_value
-from raglab.store.html import MAX_DEPTH, escaped, fenced
-from raglab.store.optional_libraries import library
-from raglab.words.characters import visible
-
-if TYPE_CHECKING:
-    from docx.table import Table
-    from docx.text.paragraph import Paragraph
+from raglab.store.blocks import Block, DocumentBlocks, escaped, table_block
+from raglab.store.files import Where, input_error
+from raglab.store.html import html_document, names
 
 MAX_UNPACKED_BYTES = 256 * 2**20
 _MAX_PARTS = 10_000
-_LIGHT_BYTES = 2 * 2**20
-_CHUNK_BYTES = 2**16
-_MAX_CELLS = 10_000_000  # of a workbook, empty ones between others included
-_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
-_CODE = re.compile(r"code|preformatted|listing|verbatim|console", re.IGNORECASE)
-_COPIES = 10  # of a cell, for each cell that is written
-_PERCENT = re.compile(r"\s?%")  # in a format of numbers
-_LITERAL = re.compile(r'"[^"]*"|\\.')  # shown as it stands, there
+_MAX_CELLS = 5_000_000  # of a sheet, empty ones between others included
+_HEADING = re.compile(r"heading [1-6]", re.IGNORECASE)
+_STYLES = "\n".join(
+    [
+        "p[style-name='Title'] => h1:fresh",
+        *(
+            f"p[style-name^='{name}'] => pre:separator('\\n')"
+            for name in names(
+                "Code,Source Code,HTML Preformatted,Preformatted,Listing,Verbatim,Console"
+            )
+        ),
+    ]
+)
+_BESIDE = re.compile(r"word/(header|footer|comment|footnote|endnote)s?\d*\.xml")
+_NOTES = ("footnote", "endnote")
 _MAX_STYLES = 20  # made from one another
-_LISTED = re.compile(r"list (?:bullet|number)", re.IGNORECASE)
+_HIDDEN = ("vanish", "strike", "dstrike")
+_OFF = frozenset({"false", "0", "off"})
+# a cell with a formula whose value no program has stored
+_BARE_FORMULA = re.compile(
+    rb"<c\b[^>]*>\s*<f\b(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"
+)
+_LITERAL = re.compile(r'"[^"]*"|\\.')  # shown as it stands, in a format of numbers
 
 
-def is_light_archive(raw: bytes) -> bool:
-    """Whether a file is small when it is unpacked, so that it is read at once."""
-    try:
-        with ZipFile(BytesIO(raw)) as archive:
-            return len(raw) + sum(part.file_size for part in archive.infolist()) <= _LIGHT_BYTES
-    except (BadZipFile, ValueError, OSError):
-        return True  # it is refused as soon as it is opened
+def _parts(raw: bytes, main: str) -> dict[str, bytes]:
+    """XML of an archive by its names; the other parts are never read.
+
+    Raises:
+      InputError: it would take too much room, is of another kind, or states a document type, whose
+        entities can grow without end.
+    """
+
+    def refuse(*_: object) -> None:
+        rule = "an office file must state no document type"
+        raise input_error(Where(""), rule, "save it again", "one that does")
+
+    if not is_zipfile(BytesIO(raw)):
+        value = "one with a password, or of another kind"
+        rule, remedy = "an office file must be an archive", "save it again, without a password"
+        raise input_error(Where(""), rule, remedy, value)
+    with ZipFile(BytesIO(raw)) as archive:
+        sizes = {part.filename: part.file_size for part in archive.infolist()}
+        for unit, most, count in (
+            ("parts", _MAX_PARTS, len(sizes)),
+            ("bytes", MAX_UNPACKED_BYTES, sum(sizes.values())),
+        ):
+            if count > most:
+                rule = f"an office file must have at most {most} {unit} when it is unpacked"
+                remedy = "split it, or save it as text"
+                raise input_error(Where(""), rule, remedy, str(count))
+        if main not in sizes:
+            rule = f"an office file of this ending must hold {main}"
+            raise input_error(Where(""), rule, "save it from Word, Excel or LibreOffice", "none")
+        parts = {name: archive.read(name) for name in sizes if name.endswith((".xml", ".rels"))}
+    for content in parts.values():
+        parser = expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = refuse
+        parser.Parse(content, True)
+    return parts
 
 
-def docx_blocks(raw: bytes, file: str) -> DocumentBlocks:
-    """Blocks of a Word document.
+def _archive(parts: Mapping[str, bytes]) -> BytesIO:
+    archive = BytesIO()
+    with ZipFile(archive, "w") as target:
+        for name, content in parts.items():
+            target.writestr(name, content)
+    return archive
 
-    Headings by their styles, paragraphs, list items and tables in their order.
 
-    Headers, footers, text boxes, comments, deletions and hidden text are left out.
+def _left_out(counts: Counter[str]) -> tuple[str, ...]:
+    """Note that counts what of a document is left out, by kind."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    return (f"left out of the document: {kinds}",) if kinds else ()
+
+
+# Names of Word have the namespace of the transitional or of the strict form.
+def _stated(element: ET.Element | None, name: str = "val") -> str:
+    """Attribute of an element, whatever its namespace."""
+    attributes = {} if element is None else element.attrib
+    return next((text for key, text in attributes.items() if key.endswith(f"}}{name}")), "")
+
+
+def _text(element: ET.Element) -> str:
+    return " ".join("".join(part.text or "" for part in element.findall(".//{*}t")).split())
+
+
+def word_blocks(raw: bytes) -> DocumentBlocks:
+    """Blocks of a Word document: headings by their styles, paragraphs, items, tables, text boxes.
+
+    A footnote stands in its place, between brackets. Headers, footers, comments, hidden and struck
+    text are left out, and a note counts them; deletions are left out too.
 
     Args:
       raw: content of the file.
-      file: for messages.
 
     Raises:
-      InputError: it is no such file, too large when it is unpacked, or python-docx is not
-        installed.
+      InputError: it is no such file, or too large when it is unpacked.
     """
-    docx = library("docx", file)
-    _check_archive(raw, file, "word/document.xml")
-    blocks: list[Block] = []
-    try:
-        document = docx.Document(BytesIO(raw))
-        title = (document.core_properties.title or "").strip()
-        for is_code, parts in groupby(_body_parts(document), key=_is_code):
-            if is_code:
-                blocks.append(
-                    Block("code", fenced("\n".join("".join(_shown(part)) for part in parts)))
-                )
-            else:
-                blocks += [block for part in parts for block in _docx_block(part)]
-    except Exception as error:
-        raise _unreadable(file, error) from error
-    return DocumentBlocks(title, tuple(blocks), {"title": title} if title else {})
+    import mammoth
 
-
-def _body_parts(document: Any) -> Iterator[Any]:  # noqa: ANN401 - python-docx is optional
-    """Paragraphs and tables in order, with those in content controls, as templates have them."""
-    from docx.oxml.ns import qn
-    from docx.table import Table
-    from docx.text.paragraph import Paragraph
-
-    inside = "ancestor::w:sdt and not(ancestor::w:p or ancestor::w:tbl)"
-    for element in document.element.body.xpath(
-        f"w:p | w:tbl | .//w:p[{inside}] | .//w:tbl[{inside}]"
-    ):
-        yield (
-            Table(element, document) if element.tag == qn("w:tbl") else Paragraph(element, document)
-        )
-
-
-def _is_code(part: Paragraph | Table) -> bool:
-    """Whether a paragraph is a line of code by its style, as Pandoc and publishers name them."""
-    style = getattr(part.style, "name", None) if hasattr(part, "runs") else None
-    return style is not None and _CODE.search(style) is not None
-
-
-# python-docx is optional, and so are its types
-def _heading_level(style: Any) -> int:  # noqa: ANN401
-    """Level of a heading by its style or one that it is made from; 0 of what is no heading."""
-    for _ in range(_MAX_STYLES):
-        if style is None:
-            break
-        name = _HEADING.fullmatch(style.name or "")
-        if name or style.name == "Title":
-            return min(int(name[1]), 6) if name else 1
-        stated = style.element.xpath("w:pPr/w:outlineLvl/@w:val")
-        if stated and stated[0].isdecimal() and int(stated[0]) < 9:
-            return min(int(stated[0]) + 1, 6)
-        style = style.base_style
-    return 0
-
-
-def _docx_block(part: Paragraph | Table) -> Iterator[Block]:
-    if hasattr(part, "rows"):
-        rows = _table_rows(_word_rows(part))
-        if rows:
-            yield table_block(rows[0], rows[1:])
-        return
-    text = "".join(_shown(part)).strip()
-    if not text:
-        return
-    style = part.style.name if part.style is not None else ""
-    line = " ".join(text.split())
-    level = _heading_level(part.style)
-    # it has no public name
-    numbering: Any = part._p.pPr.numPr if part._p.pPr is not None else None  # noqa: SLF001
-    if (
-        numbering is not None and numbering.numId is not None and numbering.numId.val == 0
-    ):  # a style's number, taken away
-        numbering = None
-    if level:
-        yield Block("heading", line, level)
-    elif numbering is not None or _LISTED.match(style or ""):
-        depth = numbering.ilvl.val if numbering is not None and numbering.ilvl is not None else 0
-        depth = min(max(int(depth), 0) + 1, MAX_DEPTH)
-        yield Block("item", f"{'  ' * (depth - 1)}- {line}", depth)
-    else:
-        yield Block("text", escaped(text))
-
-
-def _word_rows(table: Any) -> Iterator[list[str]]:  # noqa: ANN401 - python-docx is optional
-    """Rows of a table of Word: a cell over several columns or rows stands in each.
-
-    Deleted rows are left out.
-
-    What a cell says that it spans is not believed: all copies are at most ten times the cells that
-    are written.
-    """
-    above: dict[int, str] = {}
-    room = _COPIES
-    for row in table._tbl.tr_lst:  # noqa: SLF001 - it has no public name
-        if row.xpath("w:trPr/w:del"):
-            continue
-        cells = [""] * min(_stated(row, "w:trPr/w:gridBefore"), room)
-        for cell in row.xpath("w:tc | w:sdt/w:sdtContent/w:tc"):
-            goes_on = cell.xpath("w:tcPr/w:vMerge[not(@w:val='restart')]")
-            text = above.get(len(cells), "") if goes_on else _cell_text(cell)
-            room += _COPIES
-            span = max(1, min(_stated(cell, "w:tcPr/w:gridSpan"), room))
-            room -= span
-            above |= dict.fromkeys(range(len(cells), len(cells) + span), text)
-            cells += [text] * span
-        yield cells
-
-
-# an element of XML without a public type
-def _stated(element: Any, path: str) -> int:  # noqa: ANN401
-    """Number that the element of a path states; 0 where it states none."""
-    values = element.xpath(f"{path}/@w:val")
-    return (
-        int(values[0]) if values and str(values[0]).isdecimal() and len(str(values[0])) < 9 else 0
+    parts = _parts(raw, "word/document.xml")
+    trees = {name: ET.fromstring(part) for name, part in parts.items()}  # noqa: S314
+    counts: Counter[str] = Counter()
+    for name, tree in trees.items():
+        kind = _BESIDE.fullmatch(name)
+        if kind and kind[1] not in _NOTES and _text(tree):
+            counts[f"{kind[1]}s"] += len(tree) if kind[1] == "comment" else 1
+    body = trees["word/document.xml"]
+    _mark_headings(body, trees.get("word/styles.xml", ()))
+    _put_notes(body, trees, counts)
+    parts["word/document.xml"] = ET.tostring(body)
+    parts = {name: part for name, part in parts.items() if not _BESIDE.fullmatch(name)}
+    page = mammoth.convert_to_html(
+        _archive(parts),
+        style_map=_STYLES,
+        include_embedded_style_map=False,
+        convert_image=mammoth.images.img_element(lambda _image: {}),
     )
+    core = trees.get("docProps/core.xml")
+    title = "" if core is None else (core.findtext("{*}title") or "").strip()
+    blocks = html_document(page.value, is_whole=False).blocks
+    return DocumentBlocks(title, blocks, {"title": title} if title else {}, (), _left_out(counts))
 
 
-def _cell_text(cell: Any) -> str:  # noqa: ANN401 - an element of XML without a public type
-    """Text of a table's cell, tables within it included."""
-    from docx.oxml.ns import qn
-    from docx.text.paragraph import Paragraph
-
-    return " ".join("".join(_shown(Paragraph(part, cell))) for part in cell.iter(qn("w:p")))
-
-
-def _shown(paragraph: Paragraph) -> Iterator[str]:
-    """Texts of a paragraph's runs that are not hidden or struck.
-
-    In links and insertions too, not in text boxes.
-
-    A raised figure has its mark, since 10 to the 6 is no 106.
-    """
-    from docx.text.run import Run
-
-    where = "count(ancestor::w:p) = 1 and not(ancestor::w:moveFrom)"
-    # it has no public name
-    for element in paragraph._p.xpath(f"descendant::w:r[{where}]"):  # noqa: SLF001
-        run = Run(element, paragraph)
-        font = run.font
-        if font.hidden or font.strike or font.double_strike:
-            continue
-        mark = "^" if font.superscript else "_" if font.subscript else ""
-        yield mark + run.text if mark and run.text.strip() else run.text
+def _mark_headings(body: ET.Element, styles: Iterable[ET.Element]) -> None:
+    """Give paragraphs whose style has an outline level that heading, and tables a head."""
+    of_id = {_stated(style, "styleId"): style for style in styles}
+    for mark in body.findall(".//{*}pStyle"):
+        style = of_id.get(_stated(mark))
+        for _ in range(_MAX_STYLES):
+            if style is None or _HEADING.fullmatch(_stated(style.find("{*}name"))):
+                break
+            level = _stated(style.find("{*}pPr/{*}outlineLvl"))
+            if level.isdecimal() and int(level) < 9:
+                mark.set(next(iter(mark.attrib)), f"Heading{min(int(level) + 1, 6)}")
+                break
+            style = of_id.get(_stated(style.find("{*}basedOn")))
+    for row in body.findall(".//{*}tbl/{*}tr[1]"):
+        properties = row.find("{*}trPr")
+        if properties is None:
+            properties = ET.Element(f"{row.tag}Pr")
+            row.insert(0, properties)
+        ET.SubElement(properties, f"{row.tag[:-2]}tblHeader")
 
 
-class _SheetRow(NamedTuple):
-    """A row of a sheet.
+def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element], counts: Counter[str]) -> None:
+    """Put footnotes and endnotes into the text, and take out what is hidden or struck."""
+    # a text box stands as a drawing, and once more as a picture for older programs, which is read
+    boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
+    counts["text boxes"] = max(0, boxes[0] - boxes[1])
+    notes = {
+        (f"{kind}Reference", _stated(note, "id")): _text(note)
+        for kind in _NOTES
+        for note in trees.get(f"word/{kind}s.xml", ())
+    }
+    for parent in list(body.iter()):
+        for run in parent.findall("{*}r"):
+            marks = (run.find(f"{{*}}rPr/{{*}}{name}") for name in _HIDDEN)
+            if any(mark is not None and _stated(mark) not in _OFF for mark in marks):
+                counts["hidden or struck texts"] += bool(_text(run))
+                parent.remove(run)
+            for mark in run.findall("*"):
+                name = mark.tag.rpartition("}")[2]
+                if name.removesuffix("Reference") in _NOTES:
+                    note = notes.get((name, _stated(mark, "id")))
+                    mark.tag, mark.text = f"{run.tag[:-1]}t", f" ({note})" if note else ""
+                    for raised in run.findall("{*}rPr"):
+                        run.remove(raised)
 
-    Its number from 1, the texts of its cells, none of an empty row, and whether all are words.
 
-    A number or a day is none.
-    """
-
-    number: int
-    texts: list[str]
-    is_words: bool
-
-
-_BARE_FORMULAS = "formulas without a stored value"
-
-
-class _HiddenLines(NamedTuple):
-    """Rows of a sheet that are hidden, numbered from 1, and ranges of columns."""
-
-    rows: set[int]
-    columns: list[range]
-
-
-def xlsx_blocks(raw: bytes, file: str) -> DocumentBlocks:
+def excel_blocks(raw: bytes) -> DocumentBlocks:
     """Sheets of a workbook as tables below their names; an empty row parts two tables.
 
-    Hidden sheets, rows (those that a filter hides too) and columns are left out.
-
     The first row of a table is its head, and a row of one cell above that its caption. Formulas
-    stand as the values that the file holds; nothing is computed.
+    stand as the values that the file holds; nothing is computed. Hidden sheets, rows (those that a
+    filter hides too) and columns are left out, and a note counts them.
 
     Args:
       raw: content of the file.
-      file: for messages.
 
     Raises:
-      InputError: it is no such file, too large, or openpyxl is not installed.
-
-    Warns:
-      UserWarning: counts hidden sheets, rows and columns, and formulas without a stored value.
+      InputError: it is no such file, or too large.
     """
-    openpyxl = library("openpyxl", file)
-    _check_archive(raw, file, "xl/workbook.xml")
+    import openpyxl
+
+    parts = _parts(raw, "xl/workbook.xml")
+    book = openpyxl.load_workbook(_archive(parts), data_only=True, keep_links=False)
+    counts: Counter[str] = Counter()
     blocks: list[Block] = []
-    cells = 0
-    left_out: Counter[str] = Counter()
-    try:
-        book = openpyxl.load_workbook(
-            BytesIO(raw), read_only=True, data_only=True, keep_links=False
-        )
-        shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
-        for sheet in shown:
-            rows = [*_sheet_rows(sheet, _MAX_CELLS - cells, file)]
-            cells += sum(len(row.texts) for row in rows)
-            # Hidden lines count for the limit above, since they are read, but part no table and
-            # stand in none.
-            rows = _shown_rows(rows, _hidden_lines(raw, sheet), left_out)
-            if tables := [*_sheet_tables(rows)]:
-                blocks.append(Block("heading", " ".join(str(sheet.title).split()) or "Sheet", 2))
-                blocks += tables
-        left_out["hidden sheets"] = len(book.worksheets) - len(shown)
-        left_out[_BARE_FORMULAS] = _count_bare_formulas(raw, shown, file)
-    except InputError:
-        raise
-    except Exception as error:
-        raise _unreadable(file, error) from error
-    if counts := ", ".join(f"{count:,} {kind}" for kind, count in left_out.items() if count):
-        hidden = any(count for kind, count in left_out.items() if kind != _BARE_FORMULAS)
-        remedies = ["show what is hidden"] if hidden else []
-        if left_out[_BARE_FORMULAS]:
-            remedies.append(
-                "save the file in Excel or LibreOffice, which stores the values of formulas"
-            )
-        warn_user(
-            visible(f"{file}: left out of the document: {counts}; {', and '.join(remedies)}.")
-        )
-    return DocumentBlocks("", tuple(blocks))
-
-
-# its type differs by mode
-def _sheet_rows(sheet: Any, most: int, file: str) -> Iterator[_SheetRow]:  # noqa: ANN401
-    """Rows of a sheet of at most so many cells; of empty rows that follow each other the first."""
-    sheet.reset_dimensions()  # what a file states of them need not be so
-    cells = 0
-    is_empty = False
-    for number, row in enumerate(sheet.iter_rows(), 1):
-        cells += len(row) + 1
-        if cells > most:
-            rule = f"a workbook must have at most {_MAX_CELLS} cells"
-            raise input_error(Where(file), rule, "split it, or save sheets as .csv files", "more")
-        texts = [_cell_value(cell) for cell in row]
-        if any(text.strip() for text in texts):
-            yield _SheetRow(
-                number,
-                texts,
-                all(cell.value is None or isinstance(cell.value, str) for cell in row),
-            )
-            is_empty = False
-        elif not is_empty:
-            yield _SheetRow(number, [], is_words=False)
-            is_empty = True
-
-
-def _hidden_lines(raw: bytes, sheet: Any) -> _HiddenLines:  # noqa: ANN401
-    """Hidden sheet rows and columns, which openpyxl does not give where it reads as it goes."""
-    hidden = _HiddenLines(set(), [])
-    with ZipFile(BytesIO(raw)) as archive:
-        part = archive.read(sheet._worksheet_path)  # noqa: SLF001 - it has no public name
-    if b"hidden" not in part:  # most have none, and are not parsed again
-        return hidden
-    number = 0
-
-    def enter(name: str, attributes: dict[str, str]) -> None:
-        nonlocal number
-        name = name.rpartition(":")[2]
-        is_hidden = attributes.get("hidden") in {"1", "true"}
-        if name == "row":
-            number = int(attributes.get("r", number + 1))
-            if is_hidden:
-                hidden.rows.add(number)
-        elif name == "col" and is_hidden:
-            hidden.columns.append(range(int(attributes["min"]) - 1, int(attributes["max"])))
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = enter
-    parser.Parse(part, True)
-    return hidden
-
-
-def _shown_rows(
-    rows: Sequence[_SheetRow], hidden: _HiddenLines, left_out: Counter[str]
-) -> list[_SheetRow]:
-    """Rows without what is hidden, which is counted where it holds something."""
-    shown = [row for row in rows if row.number not in hidden.rows]
-    left_out["hidden rows"] += sum(bool(row.texts) for row in rows) - sum(
-        bool(row.texts) for row in shown
+    for sheet in book.worksheets:
+        if sheet.sheet_state != "visible":
+            counts["hidden sheets"] += 1
+            continue
+        if sheet.max_row * sheet.max_column > _MAX_CELLS:
+            rule = f"a sheet must have at most {_MAX_CELLS} cells"
+            raise input_error(Where(""), rule, "split it, or save it as a .csv file", "more")
+        tables = [*_sheet_tables(_shown_rows(sheet, counts))]
+        if tables:
+            blocks += [Block("heading", " ".join(sheet.title.split()) or "Sheet", 2), *tables]
+    counts["formulas without a stored value"] = sum(
+        len(_BARE_FORMULA.findall(part))
+        for name, part in parts.items()
+        if name.startswith("xl/worksheets/")
     )
-    width = max((len(row.texts) for row in shown), default=0)
-    columns: set[int] = set()
-    end = 0
-    # each column once, however often it is named
-    for part in sorted(hidden.columns, key=lambda part: part.start):
-        columns.update(range(max(part.start, end), min(part.stop, width)))
-        end = max(end, part.stop)
-    if columns:
-        filled = {n for row in shown for n, text in enumerate(row.texts) if text.strip()}
-        left_out["hidden columns"] += len(filled & columns)
-        blanked = ([text for n, text in enumerate(row.texts) if n not in columns] for row in shown)
-        shown = [
-            row._replace(texts=texts if any(text.strip() for text in texts) else [])
-            for row, texts in zip(shown, blanked, strict=True)
-        ]
-    return shown
+    return DocumentBlocks("", tuple(blocks), notes=_left_out(counts))
 
 
-def _cell_value(cell: Any) -> str:  # noqa: ANN401 - openpyxl is optional, and so are its types
-    """Value of a cell.
+def _shown_rows(sheet: Any, counts: Counter[str]) -> Iterator[list[Any]]:  # noqa: ANN401
+    """Cells of the rows and columns that are not hidden."""
+    hidden = {
+        number
+        for columns in sheet.column_dimensions.values()
+        if columns.hidden
+        for number in range(columns.min, min(columns.max, sheet.max_column) + 1)
+    }
+    filled: set[int] = set()
+    for row in sheet.iter_rows():
+        columns = {cell.column for cell in row if cell.value is not None}
+        if sheet.row_dimensions[row[0].row].hidden:
+            counts["hidden rows"] += bool(columns)
+            continue
+        filled |= columns
+        yield [cell for cell in row if cell.column not in hidden]
+    counts["hidden columns"] += len(filled & hidden)
 
-    Of a day without its midnight, of a share in per cent where its format says so.
-    """
-    value = cell.value
-    if value is None:
-        return ""
-    if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
-        value = value.date()
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        sign = _PERCENT.search(_LITERAL.sub("", cell.number_format or ""))
-        return f"{value * 100:.12g}{sign[0]}" if sign else str(value)
-    return str(value)
 
-
-def _sheet_tables(rows: Iterable[_SheetRow]) -> Iterator[Block]:
-    """Tables of a sheet.
+def _sheet_tables(rows: Iterable[list[Any]]) -> Iterator[Block]:
+    """Tables of a sheet, and rows of one cell above them as texts.
 
     Numbers below an empty row are no head, so that the table above goes on with them.
     """
     tables: list[list[list[str]]] = []
     is_parted = True
-    for row in rows:
-        if not row.texts:
+    for cells in rows:
+        texts = [_cell_text(cell) for cell in cells]
+        if not any(texts):
             is_parted = True
             continue
-        if not tables or (is_parted and row.is_words):
+        is_head = all(isinstance(cell.value, str | None) for cell in cells)
+        if not tables or (is_parted and is_head):
             tables.append([])
         is_parted = False
-        tables[-1].append(row.texts)
+        tables[-1].append(texts)
     for table in tables:
-        yield from _table_with_caption(table)
+        filled = [[text for text in row if text] for row in table]
+        wide = next((n for n, row in enumerate(filled) if len(row) > 1), len(table) == 1)
+        yield from (Block("text", escaped(row[0])) for row in filled[:wide])
+        columns = [texts for texts in zip(*table[wide:], strict=True) if any(texts)]
+        if columns:
+            head, *body = zip(*columns, strict=True)
+            yield table_block(head, body)
 
 
-def _table_with_caption(rows: list[list[str]]) -> Iterator[Block]:
-    """Rows of one cell above a wider one as texts, and the rows from there as a table."""
-    filled = [[cell.strip() for cell in row if cell.strip()] for row in rows]
-    captions = next(
-        (n for n, cells in enumerate(filled) if len(cells) > 1), 1 if len(rows) == 1 else 0
-    )
-    yield from (Block("text", escaped(cells[0])) for cells in filled[:captions])
-    if body := _table_rows(rows[captions:]):
-        yield table_block(body[0], body[1:])
-
-
-def _count_bare_formulas(raw: bytes, sheets: Sequence[Any], file: str) -> int:
-    """Cells of some sheets that are formulas whose values no program has stored."""
-    with ZipFile(BytesIO(raw)) as archive:
-        parts = [
-            part
-            for part in archive.namelist()
-            if part.startswith("xl/worksheets/") and part.endswith(".xml")
-        ]
-        # most have none, and are not read again
-        if not any(b"<f" in archive.read(part) for part in parts):
-            return 0
-    book = library("openpyxl", file).load_workbook(BytesIO(raw), read_only=True, keep_links=False)
-    count = 0
-    for sheet in sheets:
-        formulas = book[sheet.title]
-        formulas.reset_dimensions()
-        for row, values in zip(
-            formulas.iter_rows(), sheet.iter_rows(values_only=True), strict=False
-        ):
-            count += sum(
-                cell.data_type == "f" and value is None
-                for cell, value in zip(row, values, strict=False)
-            )
-    return count
-
-
-def _table_rows(rows: Iterable[list[str]]) -> list[list[str]]:
-    """Rows and columns that hold something."""
-    filled = [row for row in rows if any(cell.strip() for cell in row)]
-    width = max(map(len, filled), default=0)
-    used = [n for n in range(width) if any(n < len(row) and row[n].strip() for row in filled)]
-    return [[row[n] if n < len(row) else "" for n in used] for row in filled]
-
-
-def _check_archive(raw: bytes, file: str, main: str) -> None:
-    """Stop at what is no archive of the kind, or would take too much room when it is unpacked."""
-    where = Where(file)
-    sizes = _part_sizes(raw, file)
-    if len(sizes) > _MAX_PARTS:
-        rule = f"an office file must have at most {_MAX_PARTS} parts"
-        raise input_error(where, rule, "save it again, or save it as text", str(len(sizes)))
-    if sum(sizes.values()) > MAX_UNPACKED_BYTES:
-        rule = f"an office file must be at most {MAX_UNPACKED_BYTES} bytes when it is unpacked"
-        raise input_error(where, rule, "split it, or save it as text", str(sum(sizes.values())))
-    if main not in sizes:
-        rule = f"a .{file.rpartition('.')[2].lower()} file must hold {main}"
-        raise input_error(where, rule, "save it from Word, Excel or LibreOffice", "none")
-    # Neither program writes a document type; entities, which are what it is good for, can grow
-    # without end.
-    if _states_type(raw, file, sizes):
-        raise input_error(
-            where, "an office file must state no document type", "save it again", "one that does"
-        )
-
-
-def _part_sizes(raw: bytes, file: str) -> dict[str, int]:
-    """Unpacked sizes of the parts of an archive, which none of them can pass when it is read."""
-    try:
-        with ZipFile(BytesIO(raw)) as archive:
-            return {part.filename: part.file_size for part in archive.infolist()}
-    except Exception as error:
-        raise _unreadable(file, error) from error
-
-
-def _states_type(raw: bytes, file: str, names: Iterable[str]) -> bool:
-    """Whether a part states a document type, in any encoding and however far from its beginning."""
-    try:
-        with ZipFile(BytesIO(raw)) as archive:
-            return any(
-                _has_type(archive.open(name), is_xml=name.endswith((".xml", ".rels")))
-                for name in names
-            )
-    except Exception as error:
-        raise _unreadable(file, error) from error
-
-
-def _has_type(part: IO[bytes], *, is_xml: bool) -> bool:
-    """Whether a document type stands before the first element, which is as far as it is read.
-
-    Raises:
-      ExpatError: it is no XML, and has to be, or is in an encoding that this parser does not know,
-        though others may.
-    """
-
-    def stop_at_type(*_: object) -> None:
-        raise _PrologEndError(is_type=True)
-
-    def stop_at_element(*_: object) -> None:
-        raise _PrologEndError(is_type=False)
-
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = stop_at_type
-    parser.StartElementHandler = stop_at_element
-    try:
-        while chunk := part.read(_CHUNK_BYTES):
-            parser.Parse(chunk)
-    except _PrologEndError as end:
-        return end.is_type
-    except expat.ExpatError as error:
-        if is_xml or error.code == expat.errors.codes[expat.errors.XML_ERROR_UNKNOWN_ENCODING]:
-            raise
-    return False
-
-
-class _PrologEndError(Exception):
-    """Where what stands before the first element ends; is_type: at a document type."""
-
-    def __init__(self, *, is_type: bool) -> None:
-        super().__init__()
-        self.is_type = is_type
-
-
-def _unreadable(file: str, error: Exception) -> InputError:
-    reason = f"{type(error).__name__}: {error}"
-    value = (
-        "one with a password, or of another kind"
-        if isinstance(error, BadZipFile)
-        else shown_value(reason)
-    )
-    return input_error(
-        Where(file), "an office file must be readable", "save it again, without a password", value
-    )
+def _cell_text(cell: Any) -> str:  # noqa: ANN401 - openpyxl has no types
+    """Value of a cell: of a day without its midnight, of a share in per cent as its format says."""
+    value = "" if cell.value is None else cell.value
+    if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
+        value = value.date()
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        sign = re.search(r"\s?%", _LITERAL.sub("", cell.number_format or ""))
+        value = f"{value * 100:.12g}{sign[0]}" if sign else value
+    return str(value).strip()

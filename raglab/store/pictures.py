@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raglab.store.documents import count_words
+from raglab.store.blocks import count_words
 from raglab.store.encodings import Encoding, decode_text
 from raglab.store.files import (
     MAX_FILE_BYTES,

@@ -339,7 +339,7 @@ def read_chunk(
     return line.where, Chunk(record.id, record.text, tags=tags, **fields)
 
 
-def read_document(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
+def read_document_line(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
     """Document of a line with its place and tags.
 
     Raises:

@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from textwrap import dedent, indent
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from raglab.arguments.user_warnings import warn_user
 from raglab.store.blocks import DocumentBlocks
-from raglab.store.files import Where, input_error, shown_value
-from raglab.store.html import html_document
-from raglab.store.optional_libraries import library
-from raglab.words.characters import visible
+from raglab.store.html import html_document, names
+from raglab.store.markdown import VERSIONS
 
-_ROLE = re.compile(r":([\w:.+-]+):`~?!?([^`]*)`")
-_OPTION = re.compile(r":[\w -]+:(?!`)")
 # roles whose title may touch its target
-_TITLED = frozenset({"any", "doc", "download", "numref", "ref", "term"})
-# Directives that hold no text for readers, by their names without a domain. An image is here where
-# it cannot be read.
-_SILENT = frozenset(
-    {"autoattribute", "autoclass", "autodata", "autodecorator", "autoexception", "autofunction"}
-    | {
-        "automethod",
-        "automodule",
-        "codeauthor",
-        "currentmodule",
-        "default-domain",
-        "highlight",
-        "image",
-    }
-    | {"include", "index", "literalinclude", "meta", "module", "program", "raw", "sectionauthor"}
-    | {"tabularcolumns", "testcleanup", "testsetup", "toctree"}
+_TITLED = names("any,doc,download,numref,ref,term")
+# Directives that hold no text for readers, by their names without a domain.
+_SILENT = names(
+    "codeauthor,currentmodule,default-domain,highlight,include,index,literalinclude,meta,module,"
+    "program,raw,sectionauthor,tabularcolumns,testcleanup,testsetup,toctree"
 )
+_CODE = names("code,code-block,sourcecode")
 # what stands behind the name is no text
-_UNTITLED = frozenset({"cssclass", "figure", "ifconfig", "only", "rst-class"})
-_CODE = frozenset({"code", "code-block", "sourcecode"})
-VERSIONS = {
-    "versionadded": "New in version",
-    "versionchanged": "Changed in version",
-    "deprecated": "Deprecated since version",
-}
-_DEEPEST = 8  # of unknown directives in one another
+_UNTITLED = names("cssclass,figure,ifconfig,only,rst-class")
 _SETTINGS = {
     "file_insertion_enabled": False,  # `include` reads no other file
     "raw_enabled": False,
@@ -67,134 +44,108 @@ _SETTINGS = {
 }
 
 
-def rst_blocks(text: str, file: str) -> DocumentBlocks:
+def rst_blocks(raw: bytes) -> DocumentBlocks:
     """Blocks of reStructuredText.
 
     No other file is read and no HTML taken over. Of a directive or a role that docutils does not
-    know, such as those of Sphinx, the text stays.
-
-    A substitution by the day on which the text is read, `.. |d| date::`, stays as it is written:
-    the same text gives the same blocks.
+    know, such as those of Sphinx, the text stays. A substitution by the day on which the text is
+    read, `.. |d| date::`, stays as it is written, with a note: the same text gives the same blocks.
 
     Args:
-      file: for messages.
-
-    Raises:
-      InputError: docutils cannot read it, or is not installed.
-
-    Warns:
-      UserWarning: counts substitutions by the day.
+      raw: text as UTF-8.
     """
-    core = library("docutils.core", file)
-    try:
-        tree = _tree(text, file)
-        if dates := sum(_is_date(definition) for definition in _definitions(tree)):
-            rule = f"{dates} substitutions stand for the day on which the text is read"
-            warn_user(visible(f"{file}: {rule}: they stay as they are written; write the date."))
-        page = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
-    # its parser fails in as many ways as texts can be broken
-    except (Exception, SystemExit) as error:
-        reason = shown_value(f"{type(error).__name__}: {error}")
-        raise input_error(
-            Where(file), "a text must be valid reStructuredText", "correct it", reason
-        ) from error
-    return DocumentBlocks("", html_document(page, file, source=text).blocks)
+    from docutils import core, nodes
 
-
-# docutils is optional, and so are its types
-def _tree(text: str, file: str, depth: int = 0) -> Any:  # noqa: ANN401
-    """Tree of a text, with unknown directives' and roles' text where messages on them stand."""
-    from docutils import nodes
-
-    core = library("docutils.core", file)
-    tree = core.publish_doctree(text, reader=_dateless_reader(), settings_overrides=_SETTINGS)
-    # a transform would gather them at the end
-    tree.transform_messages, tree.parse_messages = [], []
+    dates: list[str] = []
+    with _sphinx_names(dates):
+        tree = core.publish_doctree(raw.decode(), settings_overrides=_SETTINGS)
+    tree.transform_messages = []
     for message in [*tree.findall(nodes.system_message)]:
-        source = next(message.findall(nodes.literal_block), None)
-        parts = [] if source is None or depth == _DEEPEST else _directive_parts(source.astext())
-        message.parent.replace(
-            message, [part for text in parts for part in _tree(text, file, depth + 1).children]
-        )
+        text = message.next_node(nodes.literal_block)  # what could not be read
+        message.parent.replace(message, [] if text is None else [text])
     for problem in [*tree.findall(nodes.problematic)]:
-        role = _ROLE.fullmatch(problem.astext())
-        title = "" if role is None else role_title(role[1], " ".join(role[2].split()))
-        text = nodes.literal(title, title) if title else nodes.Text(problem.astext())
-        problem.parent.replace(problem, text)
-    for image in [*tree.findall(nodes.image)]:
-        image.attributes.pop("loading", None)  # `embed` would take over the file that it names
-    return tree
+        problem.parent.replace(problem, nodes.Text(problem.astext()))
+    page = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
+    rule = f"{len(dates)} substitutions stand for the day of reading, and stay as they are written"
+    return DocumentBlocks("", html_document(page).blocks, notes=(rule,) if dates else ())
 
 
-def _dateless_reader() -> Any:  # noqa: ANN401
-    """Reader of docutils that knows no clock: names stand where `date` would put the day."""
+@contextmanager
+def _sphinx_names(dates: list[str]) -> Iterator[None]:
+    """Let docutils read directives and roles of any name, no picture's file, and no clock.
+
+    Args:
+      dates: takes the names of substitutions by the day.
+    """
     from docutils import nodes
-    from docutils.readers import standalone
-    from docutils.transforms import Transform
+    from docutils.parsers.rst import directives, roles
 
-    class Dateless(Transform):  # type: ignore[misc]
-        default_priority = 210  # just before substitutions, at 220
+    content = _content_directive(dates)
 
-        def apply(self) -> None:
-            for definition in _definitions(self.document):
-                if _is_date(definition):
-                    definition.clear()
-                    definition.append(nodes.Text(f"|{definition['names'][0]}|"))
+    def directive(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+        is_own = name.lower() in {"date", "image", "figure", *_CODE, *_SILENT}
+        known, messages = (None, []) if is_own else known_directive(name, *more)
+        return (known, messages) if known else (content, [])
 
-    class DatelessReader(standalone.Reader):  # type: ignore[misc]
-        def get_transforms(self) -> list[type[Transform]]:
-            return [*super().get_transforms(), Dateless]
+    def role(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+        known, messages = known_role(name, *more)
+        return (known, messages) if known else (title, [])
 
-    return DatelessReader()
+    def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+        shown = role_title(name, " ".join(text.split()).lstrip("~!"))
+        return [nodes.literal(shown, shown)], []
+
+    known_directive, known_role = directives.directive, roles.role
+    directives.directive, roles.role = directive, role
+    try:
+        yield
+    finally:
+        directives.directive, roles.role = known_directive, known_role
+        roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
 
 
-def _definitions(tree: Any) -> list[Any]:  # noqa: ANN401
-    """Definitions of substitutions in a tree."""
+def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has no types
+    """Class of directives of any name and options, which are their text."""
     from docutils import nodes
+    from docutils.parsers.rst import Directive
 
-    return [*tree.findall(nodes.substitution_definition)]
+    class Options(dict[str, Any]):
+        def __bool__(self) -> bool:
+            return True
 
+        def __missing__(self, _name: str) -> Any:  # noqa: ANN401
+            return lambda text: text or ""
 
-def _is_date(definition: Any) -> bool:  # noqa: ANN401
-    """Whether a definition of a substitution calls `date`, behind its name."""
-    name = r"\s+".join(map(re.escape, definition["names"][0].split()))
-    return re.search(rf"\|{name}\|\s+date\s*::", definition.rawsource, re.IGNORECASE) is not None
+    class Content(Directive):  # type: ignore[misc]
+        has_content, final_argument_whitespace, optional_arguments = True, True, 1
+        option_spec = Options()
 
+        def run(self) -> list[Any]:
+            name = self.name.rpartition(":")[2].lower()
+            argument = " ".join(self.arguments)
+            if name in _SILENT or name.startswith("auto"):
+                return []
+            if name == "date":
+                dates.append(self.state.parent["names"][0])
+                return [nodes.Text(f"|{dates[-1]}|")]
+            if name == "image":
+                return [nodes.inline("", self.options.get("alt", ""))]
+            if name in _CODE:
+                code = "\n".join(self.content)
+                return [nodes.literal_block(code, code, classes=["code", *argument.split()[:1]])]
+            container = nodes.container()
+            title = "" if name in _UNTITLED else f"{VERSIONS.get(name, '')} {argument}".strip()
+            if title:
+                texts, _ = self.state.inline_text(title, self.lineno)
+                container += nodes.paragraph(title, "", *texts)
+            self.state.nested_parse(self.content, self.content_offset, container)
+            return [container]
 
-def _directive_parts(source: str) -> list[str]:
-    """Texts of a directive: what stands behind its name, and its content without options."""
-    first, *lines = source.split("\n")
-    stated, _, argument = first.lstrip(". ").partition("::")
-    name = stated.rpartition(":")[2].strip()
-    if name in _SILENT:
-        return []
-    options = _count_options(lines)
-    content = dedent("\n".join(lines[options:])).strip("\n")
-    if name in _CODE and options:  # those of Sphinx; without them it can be read
-        return [f".. code-block::{argument}\n\n{indent(content, '   ')}"] if content.strip() else []
-    title = "" if name in _UNTITLED else f"{VERSIONS.get(name, '')} {argument}".strip()
-    return [part for part in (title, content) if part.strip()]
-
-
-def _count_options(lines: Sequence[str]) -> int:
-    """Lines of options at the start of a directive, with what continues them below, further in."""
-    depth = _depth(lines[0]) if lines else 0
-    for count, line in enumerate(lines):
-        continues = count > 0 and line.strip() and _depth(line) > depth
-        if not (continues or _OPTION.match(line.strip())):
-            return count
-    return len(lines)
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    return Content
 
 
 def role_title(role: str, text: str) -> str:
-    """What a reader sees of a role.
-
-    Its text without the target in angle brackets, which may hold others.
-    """
+    """What a reader sees of a role: its text without the target in angle brackets."""
     target = text.find(" <")
     if target < 0 and role.rpartition(":")[2] in _TITLED:
         target = text.find("<")

@@ -1,4 +1,4 @@
-"""Workers (shore): starts `document_worker`, bounds time, memory and size, and reads its output."""
+"""Workers (shore): one process that reads the documents of a folder, within time and memory."""
 
 from __future__ import annotations
 
@@ -10,84 +10,96 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread, Timer
-from typing import IO, Any
+from threading import Timer
+from time import monotonic
+from typing import Any
 
 _WORKER = Path(__file__).with_name("document_worker.py")
 # All of the environment that a worker needs to start: a broken document shall not come near a key
 # that stands there.
 _ENVIRONMENT = ("PATH", "HOME", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
-_WALL = 4  # seconds to wait for each second of computing, since other programs compute as well
-_START_S = 5.0
+_WALL = 8  # seconds to wait for each second of computing, since other programs compute as well
+_START_S = 30.0
 _ESCAPED = 12  # bytes of a character in JSON at most
 _MIB = 2**20
+SECONDS = b"seconds"  # the limit of computing
 _CPU_SPENT = int(getattr(signal, "SIGXCPU", 0))  # what the system ends a worker with
 
 
-def worker_answer(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """What a worker says of a document, or the limit at which it was ended.
+class DocumentWorker:
+    """A process that reads documents; started for the first, and again where it had to be ended."""
 
-    Nothing of it is checked yet.
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
 
-    A process of its own reads it and is ended at the limits, so that a hostile file costs no more
-    than they say.
+    def answer(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Kind of what the worker says of a document, and its JSON; nothing of it is checked yet.
 
-    Args:
-      raw: content of the file.
-      limits: `seconds` of computing, `memory_bytes`, `characters` of the answer; what else the
-        worker is to know.
-    """
+        The kinds are those of `document_worker`; a limit at which the worker was ended is one too.
+        A document that a used worker cannot read for want of memory, or dies of, is given to a
+        fresh one.
+
+        Args:
+          raw: content of the file.
+          request: `seconds` of computing, `memory_bytes`, `characters` of the text; what else the
+            worker is to know.
+        """
+        is_fresh = self._process is None
+        kind, answer = self._tried(raw, request)
+        if kind in {"limit", "unreadable"}:
+            self.end()
+            if not is_fresh and answer != SECONDS:
+                return self.answer(raw, request)
+        return kind, answer
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with suppress(OSError):  # of what could not be written
+                process.__exit__(None, None, None)
+
+    def _tried(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
+        try:
+            process = self._process = self._process or _started()
+        except OSError as error:
+            return "unreadable", f"no process to read it in ({error.strerror})".encode()
+        if process.stdin is None or process.stdout is None:
+            return "unreadable", b"no process"
+        most = _ESCAPED * request["characters"] + _MIB
+        patience = _START_S + _WALL * request["seconds"]
+        begin = monotonic()
+        timer = Timer(patience, process.kill)
+        timer.start()
+        line = b""
+        try:
+            process.stdin.write(json.dumps({**request, "bytes": len(raw)}).encode() + b"\n" + raw)
+            process.stdin.flush()
+            line = process.stdout.readline(most + 1)
+        except OSError:  # it has ended
+            pass
+        except BaseException:  # Ctrl-C among them: no worker lives on
+            self.end()
+            raise
+        finally:
+            timer.cancel()
+        if len(line) > most:
+            return "limit", b"characters"
+        if line.endswith(b"\n"):
+            kind, _, answer = line.partition(b" ")
+            return kind.decode("latin-1"), answer
+        process.kill()
+        is_late = process.wait() == -_CPU_SPENT or monotonic() - begin >= patience
+        return ("limit", SECONDS) if is_late else ("unreadable", b"a reader that ended")
+
+
+def _started() -> subprocess.Popen[bytes]:
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", str(_WORKER), json.dumps(dict(limits))]
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.DEVNULL,
-    }
-    most = _ESCAPED * limits["characters"] + _MIB
-    late = Event()
-    try:
-        # our own interpreter and script
-        worker = subprocess.Popen(command, env=environment, **pipes)  # noqa: S603
-    except OSError as error:
-        return {"unreadable": f"no process to read it in ({error.strerror})"}
-
-    def end() -> None:
-        late.set()
-        worker.kill()
-
-    # The answer is read here while a thread feeds the worker, so that neither waits for the other
-    # for ever.
-    timer = Timer(_START_S + _WALL * limits["seconds"], end)
-    feeder = Thread(target=_feed, args=(worker.stdin, raw), daemon=True)
-    with worker:
-        try:
-            timer.start()
-            feeder.start()
-            output = worker.stdout.read(most + 1) if worker.stdout else b""
-        finally:  # whatever happened, Ctrl-C among it, no worker lives on
-            timer.cancel()
-            worker.kill()
-            feeder.join()
-    if late.is_set() or worker.returncode == -_CPU_SPENT:
-        return {"limit": "seconds"}
-    if len(output) > most:
-        return {"limit": "characters"}
-    return parsed_answer(output) or {
-        "unreadable": f"a reader that ended with code {worker.returncode}"
-    }
-
-
-def _feed(pipe: IO[bytes], raw: bytes) -> None:
-    with suppress(OSError), pipe:  # a worker that has ended takes no more
-        pipe.write(raw)
-
-
-def parsed_answer(output: bytes) -> dict[str, Any]:
-    """JSON object that a worker printed; empty where it is none."""
-    try:
-        answer = json.loads(output)
-    except (ValueError, RecursionError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
+    command = [sys.executable, "-P", str(_WORKER)]
+    pipe = subprocess.PIPE
+    # our own interpreter and script
+    return subprocess.Popen(  # noqa: S603
+        command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+    )

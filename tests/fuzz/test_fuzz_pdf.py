@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from document_samples import document as read
 from fuzz.mutation import mutated_bytes, pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from raglab.store import document_worker, pdf, workers
-from raglab.store.markdown import Page
-from raglab.store.pdf import PDF_LIMITS, pdf_pages
+from raglab.store import document_worker
+from raglab.store.blocks import DocumentBlocks
+from raglab.store.files import InputError
+from raglab.store.pdf import PDF_LIMITS, PdfLimits
+from raglab.store.workers import SECONDS, DocumentWorker
 from test_store_pdf import (
     CATALOG,
     FONT,
@@ -140,7 +143,7 @@ def mutated_pdf(rng: np.random.Generator) -> bytes:
     return out
 
 
-def forked(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
+def forked(_worker: DocumentWorker, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
     """What the worker's own code says of a PDF, in a fork that spends as much as a worker may.
 
     A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left
@@ -151,40 +154,40 @@ def forked(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
     if child == 0:
         try:
             os.close(there)
-            cpu = round(limits["seconds"])
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-            said = document_worker._answer(raw, dict(limits)).encode()
-            os.write(here, said[:60_000])  # a pipe holds so much
+            allowed = {**request, "memory_bytes": resource.RLIM_INFINITY}
+            answer = document_worker._answer(raw, allowed).encode("utf-8", "backslashreplace")
+            os.write(here, answer[:60_000])  # a pipe holds so much
         finally:
             os._exit(0)
     os.close(here)
     with os.fdopen(there, "rb") as pipe:
-        said = pipe.read()
+        kind, _, answer = pipe.read().partition(b" ")
     _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return {"limit": "seconds"}
-    return workers.parsed_answer(said) or {"unreadable": "nothing"}
+    return ("limit", SECONDS) if os.WIFSIGNALED(status) else (kind.decode(), answer)
 
 
-def check(pages: tuple[Page, ...]) -> str:
-    """What is wrong with pages: not numbered in order, no text, not Unicode."""
-    if [page.number for page in pages] != list(range(1, len(pages) + 1)):
+def pdf(raw: bytes, limits: PdfLimits = PDF_LIMITS) -> DocumentBlocks:
+    """A PDF as it is read."""
+    return read("PDF", raw, "a.pdf", limits)
+
+
+def check(document: DocumentBlocks) -> str:
+    """What is wrong with pages: not in their order, not Unicode."""
+    numbers = [block.page for block in document.blocks]
+    if numbers != sorted(numbers):
         return "pages out of order"
-    json.dumps([page.text for page in pages], ensure_ascii=False).encode()
-    return "" if any(page.text.strip() for page in pages) else "no text"
+    json.dumps([block.text for block in document.blocks], ensure_ascii=False).encode()
+    return ""
 
 
 def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pages, or one line; a fifth of the cases, each in a fork."""
-    monkeypatch.setattr(pdf, "worker_answer", forked)
+    monkeypatch.setattr(DocumentWorker, "answer", forked)
     limits = PDF_LIMITS._replace(seconds=4)
 
     def draw(rng: np.random.Generator) -> Trial:
         raw = mutated_pdf(rng)
-        return Trial(
-            f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", limits), check
-        )
+        return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf, raw, limits), check)
 
     failures = fuzz("PDF", draw, None, -(-CASES // 5))
     assert not failures, report(failures)
@@ -192,19 +195,15 @@ def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_fork_reads_what_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The samples, and one that takes too long, by both."""
-    real = {
-        name: pdf_pages(raw, "a.pdf", PDF_LIMITS)
-        for name, raw in SAMPLES.items()
-        if name in {"labels", "packed"}
-    }
-    monkeypatch.setattr(pdf, "worker_answer", forked)
+    real = {name: pdf(raw) for name, raw in SAMPLES.items() if name in {"labels", "packed"}}
+    monkeypatch.setattr(DocumentWorker, "answer", forked)
     for name, raw in SAMPLES.items():
-        found = pdf_pages(raw, "a.pdf", PDF_LIMITS)
-        assert found == real.get(name, found)
-        assert not check(found)
+        document = pdf(raw)
+        assert document == real.get(name, document)
+        assert not check(document)
     start = time.monotonic()
-    with pytest.raises(ValueError, match="must be read within 1 s"):
-        pdf_pages(SLOW, "a.pdf", PDF_LIMITS._replace(seconds=1))
+    with pytest.raises(InputError, match="seconds"):
+        pdf(SLOW, PDF_LIMITS._replace(seconds=1))
     assert time.monotonic() - start < 10
 
 
@@ -214,9 +213,7 @@ def test_a_whole_worker_for_some(tmp_path: Path) -> None:
 
     def draw(rng: np.random.Generator) -> Trial:
         raw = mutated_pdf(rng)
-        return Trial(
-            f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", PDF_LIMITS), check
-        )
+        return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf, raw), check)
 
     failures = fuzz("PDF: workers", draw, None, -(-CASES // 200))
     assert not failures, report(failures)

@@ -387,10 +387,7 @@ def read_cases(folder: Path, number: int) -> list[Case]:
       InputError: they are not there, or damaged.
     """
     path = _cases_path(folder, number)
-    return [
-        parse_case(line.record, str(path))
-        for line in json_lines(path, MAX_LINE_BYTES)
-    ]
+    return [parse_case(line.record, str(path)) for line in json_lines(path, MAX_LINE_BYTES)]
 
 
 def refuse_work(folder: Path) -> NoReturn:

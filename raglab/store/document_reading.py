@@ -1,0 +1,204 @@
+"""Document reading (shore): each format as blocks, bounded in time and memory, each file once.
+
+Small and plain text is read at once. All else is read by one process for all documents of a
+folder. Blocks are kept by the bytes of their file in the user's own cache.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
+from raglab.store.blocks import DocumentBlocks
+from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.html import html_document
+from raglab.store.markdown import MAX_NESTING, markdown_blocks, markdown_page
+from raglab.store.notebooks import notebook_blocks
+from raglab.store.office import excel_blocks, word_blocks
+from raglab.store.pdf import PDF_LIMITS, PdfLimits, over_limit, pdf_blocks
+from raglab.store.rst import rst_blocks
+from raglab.store.workers import DocumentWorker
+from raglab.words.characters import visible
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_MIB = 2**20
+LIGHT_CHARACTERS = 100_000
+_LIGHT_TAGS = 15_000  # each looks through all that are open
+_LIGHT_LINES = 200_000  # counted for each quote that they may continue
+_KEPT_BYTES = 2**28
+_LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
+_READABLE, _REMEDY = "a document must be readable", "open and save it again, or save it as text"
+DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
+READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
+    "Markdown": markdown_blocks,
+    "Markdown page": markdown_page,
+    "HTML": lambda raw: html_document(raw.decode()),
+    "reStructuredText": rst_blocks,
+    "notebook": notebook_blocks,
+    "Word": word_blocks,
+    "Excel": excel_blocks,
+}
+_LIGHT = ("Markdown", "Markdown page", "HTML")  # read at once where they are small
+
+
+def is_light(text: str) -> bool:
+    """Whether a text, however it is put together, is read within about a second."""
+    lines = text.split("\n")
+    quotes = min(max(line.count(">") for line in lines), MAX_NESTING // 2)
+    return (
+        len(text) <= LIGHT_CHARACTERS
+        and text.count("<") <= _LIGHT_TAGS
+        and quotes * len(lines) <= _LIGHT_LINES
+    )
+
+
+class DocumentReader:
+    """Reads documents; a worker is started where it needs one, and ended with the block.
+
+    notes: what of the documents is left out, or read by a guess, each with its file.
+    """
+
+    def __init__(self, *, is_cached: bool = True) -> None:
+        self.notes: list[str] = []
+        folder = cache_folder() / "documents"
+        if is_cached:
+            with suppress(OSError):  # texts of the user's are for no one else
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._blobs = (
+            Blobs(
+                folder / "blocks.sqlite",
+                most_bytes=_KEPT_BYTES,
+                secret=own_secret(),
+                patience_s=CACHE_PATIENCE_S,
+            )
+            if is_cached
+            else None
+        )
+        self._worker = DocumentWorker()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.end()
+        if self._blobs is not None:
+            self._blobs.close()
+
+    def blocks(
+        self, reader: str, raw: bytes, file: str, limits: PdfLimits = DOCUMENT_LIMITS
+    ) -> DocumentBlocks:
+        """Blocks of a document.
+
+        Args:
+          reader: a key of `READERS`, or PDF.
+          raw: content of the file, of a format in text as UTF-8.
+          file: for messages.
+          limits: what it may have and cost at most.
+
+        Raises:
+          InputError: the document breaks a rule, or passes a limit.
+        """
+        key = sha256(f"{_made_by()}\0{reader}\0{tuple(limits)}\0".encode() + raw).hexdigest()
+        content = self._blobs.get([key]).get(key) if self._blobs is not None else None
+        document = None if content is None else _document(content)
+        if document is None:
+            content, document = self._read(reader, raw, file, limits)
+            if self._blobs is not None:
+                self._blobs.put({key: content})
+        self.notes += [f"{file}: {note}" for note in document.notes]
+        return document
+
+    def _read(
+        self, reader: str, raw: bytes, file: str, limits: PdfLimits
+    ) -> tuple[bytes, DocumentBlocks]:
+        """JSON of a document, and the document."""
+        where = Where(file)
+        if reader in _LIGHT and is_light(raw.decode()):
+            try:
+                document = read_blocks(reader, raw, limits)
+            except InputError as error:
+                raise _with_file(file, str(error)) from error
+            return json.dumps(document, default=dict).encode(), document
+        seconds = limits.seconds * max(1, math.ceil(len(raw) / _MIB))
+        request = {**limits._asdict(), "seconds": seconds, "reader": reader, "limits": limits}
+        kind, answer = self._worker.answer(raw, request)
+        answered = _document(answer) if kind == "document" else None
+        if answered is not None:
+            return answer, answered
+        text = answer.decode("utf-8", "replace").strip()
+        if kind == "refused":
+            raise _with_file(file, text)
+        if kind == "limit" and text in limits._fields:
+            raise over_limit(where, limits, text, is_pdf=reader == "PDF")
+        reason = shown_value(text if kind == "unreadable" else "no answer")
+        raise input_error(where, _READABLE, _REMEDY, reason)
+
+
+@cache
+def _made_by() -> str:
+    """What blocks depend on besides the file: the code that reads it, and its libraries."""
+    digest = sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            digest.update(f"{name} {version(name)}".encode())
+    return digest.hexdigest()
+
+
+def read_blocks(reader: str, raw: bytes, limits: tuple[Any, ...]) -> DocumentBlocks:
+    """Blocks of a document, read in this process; messages begin behind the name of its file.
+
+    Raises:
+      InputError: the document cannot be read, or has too long a text.
+    """
+    allowed = PdfLimits(*limits)
+    where = Where("")
+    try:
+        document = pdf_blocks(raw, allowed) if reader == "PDF" else READERS[reader](raw)
+    except (InputError, MemoryError):
+        raise
+    except ImportError as error:
+        remedy = "pip install 'raglab-toolkit[documents]', or take such files away"
+        rule = "the library of the format must be installed"
+        raise input_error(where, rule, remedy, f"no {error.name}") from error
+    # libraries fail in as many ways as files are broken
+    except (Exception, SystemExit) as error:
+        reason = shown_value(f"{type(error).__name__}: {error}")
+        raise input_error(where, _READABLE, _REMEDY, reason) from error
+    size = sum(len(block.text) for block in document.blocks)
+    if size > allowed.characters:
+        raise over_limit(where, allowed, "characters", size, is_pdf=reader == "PDF")
+    return document
+
+
+@cache
+def _documents() -> TypeAdapter[DocumentBlocks]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(DocumentBlocks)
+
+
+def _document(content: bytes) -> DocumentBlocks | None:
+    """Document of its JSON, which is checked: what a file made of a worker is not known."""
+    with suppress(ValueError, RecursionError, TypeError):
+        document = _documents().validate_json(content, strict=True)
+        if all(0 <= block.level <= 6 and block.page > 0 for block in document.blocks):
+            return document
+    return None
+
+
+def _with_file(file: str, message: str) -> InputError:
+    """Error of a message that begins behind the name of the file."""
+    place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
+    return InputError(f"{place}{visible(message)}")

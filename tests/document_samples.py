@@ -1,0 +1,21 @@
+"""Documents of tests, read without the cache."""
+
+from __future__ import annotations
+
+from raglab.store.blocks import DocumentBlocks
+from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
+from raglab.store.pdf import PdfLimits
+
+
+def document(
+    name: str, raw: str | bytes, file: str = "a.x", limits: PdfLimits = DOCUMENT_LIMITS
+) -> DocumentBlocks:
+    """A document as the reader of its format gives it."""
+    content = raw.encode() if isinstance(raw, str) else raw
+    with DocumentReader(is_cached=False) as reader:
+        return reader.blocks(name, content, file, limits)
+
+
+def texts(name: str, raw: str | bytes) -> list[tuple[str, int, str]]:
+    """Kind, level and text of the blocks of a document."""
+    return [(block.kind, block.level, block.text) for block in document(name, raw).blocks]
