@@ -154,7 +154,6 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             info.trace_id,
             span.span_id,
             parent,
-            span.name,
             start,
             attributes,
             () if number else events,

@@ -1,28 +1,50 @@
-"""Spans (shore): read one by one from OTLP JSON files and SDK JSON lines, in bounded memory."""
+"""Spans (shore): read one by one from files of JSON, however it is laid out, in bounded memory."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from raglab.store.files import Where, input_error, shown_value
 
-LONGEST_LINE = 64 << 20  # bytes of a line; a longer one is left out and counted
-MOST_WHOLE = 256 << 20  # bytes of a file that is one JSON document over several lines
+LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
+LONGEST_VALUE = 256 << 20  # characters of a value over several lines
 PIECE_BYTES = 16 << 20  # of a file that one worker reads at a time
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
-_GZIP = b"\x1f\x8b"
-_LATEST = 253_402_300_799 * 10**9  # the end of the year 9999, in nanoseconds
-_LISTS = ("resourceSpans", "resource_spans", "scopeSpans", "scope_spans", "spans")
+_BLOCK = 1 << 20  # bytes that are read at once
+_DEEP = 500  # brackets within brackets that Python reads in any case
+_SIGN = re.compile(r"[^ \t\r\n]")
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
+_DECODER = json.JSONDecoder()
+_DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile)
+_NO_TIME = "spans have no time that can be read"
+_GUESSED_UNIT = "times are in seconds, milliseconds or microseconds, as their size tells"
+_LISTS = (
+    *("resourcespans", "scopespans", "instrumentationlibraryspans", "spans"),
+    *("batches", "trace", "traces", "data"),
+)
+# what other tools write, by a name that it alone has, and the way in
+_FORMS = {
+    "info": "traces of MLflow; read them by trace_from_mlflow",
+    "operationname": "spans of Jaeger; export OTLP JSON",
+    "localendpoint": "spans of Zipkin; export OTLP JSON",
+    "runtype": "runs of LangSmith; export OpenTelemetry spans",
+    "parentobservationid": "observations of Langfuse; see Langfuse in docs/recipes.md",
+    "columns": "columns of a data frame; write frame.to_json(orient='records')",
+    "resourcelogs": "logs; export the spans",
+    "resourcemetrics": "metrics; export the spans",
+}
 
 
 class LoggedSpan(NamedTuple):
@@ -32,7 +54,6 @@ class LoggedSpan(NamedTuple):
       trace_id: of the request.
       span_id: its own.
       parent_id: of the operation that it is a part of; "" of the first.
-      name: of the operation.
       start: nanoseconds since 1970, 0 where it is not stated.
       attributes: by name, as plain values.
       events: name and attributes of each event.
@@ -43,7 +64,6 @@ class LoggedSpan(NamedTuple):
     trace_id: str
     span_id: str
     parent_id: str
-    name: str
     start: int
     attributes: Mapping[str, Any]
     events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
@@ -53,7 +73,7 @@ class LoggedSpan(NamedTuple):
 
 @dataclass(slots=True)
 class Losses:
-    """What an import leaves out or merges: counts by reason, and the place of the first of each.
+    """What an import leaves out, merges or guesses: counts by reason, with the first place of each.
 
     Attributes:
       counts: by reason, in words that follow a number: "lines are no JSON".
@@ -64,7 +84,7 @@ class Losses:
     first: dict[str, str] = field(default_factory=dict)
 
     def add(self, reason: str, place: str, number: int = 1) -> None:
-        """Count what is left out or merged.
+        """Count what is left out, merged or guessed.
 
         Args:
           reason: in words that follow a number.
@@ -94,8 +114,8 @@ class FilePiece(NamedTuple):
     Attributes:
       path: of the file.
       start: its first byte, at the beginning of a line.
-      end: lines that begin before this byte belong to it; None up to the end of the file.
-      line: number of its first line; 0 where the file is one JSON document.
+      end: the byte behind its last line; None at the end of the file.
+      line: number of its first line.
     """
 
     path: Path
@@ -105,10 +125,9 @@ class FilePiece(NamedTuple):
 
 
 def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[FilePiece]:
-    """Pieces of files in their order, each of about 16 MiB of whole lines; a gzipped file is one.
+    """Pieces of files in their order, each of about 16 MiB of whole lines.
 
-    A file is OTLP JSON, whole or a batch a line as a collector's file exporter writes it, or JSON
-    lines of spans as `to_json` of the Python SDK writes them; plain or gzipped.
+    A gzipped file is one piece, and so is one whose values are written over several lines.
 
     Args:
       source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files with its folders, or
@@ -119,93 +138,48 @@ def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[Fi
       InputError: no such file, or a folder without files.
       TypeError: a source that is no path.
     """
-    return [piece for path in _files(source, losses) for piece in _pieces_of(path)]
+    listed = [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
+    return [
+        piece for entry in listed for path in _files(entry, losses) for piece in _pieces_of(path)
+    ]
 
 
-def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
-    """Spans of a piece of a file, one line in memory at a time.
-
-    Args:
-      piece: to read.
-      losses: gets the count of lines and values that cannot be read.
-
-    Raises:
-      InputError: a file of one JSON document of more than 256 MiB.
-    """
-    for value, place in _values(piece, losses):
-        yield from _spans_of(value, place, losses)
-
-
-def _files(source: str | Path | Iterable[str | Path], losses: Losses) -> Iterator[Path]:
-    listed = (
-        [source]
-        if isinstance(source, str | Path)
-        else list(source)
-        if isinstance(source, Iterable)
-        else [source]
-    )
-    for entry in listed:
-        if not isinstance(entry, str | Path) or entry == "":
-            msg = (
-                f"source must be a file, a folder or a list of files, got {shown_value(entry)}; "
-                "name the file."
-            )
-            raise TypeError(msg)
-        place = Path(entry)
-        if place.is_dir():
-            within = sorted(
-                path
-                for path in place.rglob("*")
-                if path.is_file() and not path.name.startswith(".")
-            )
-            files = [path for path in within if path.suffix.lower() in SUFFIXES]
-            if unread := [path for path in within if path not in files]:
-                losses.add(
-                    "files of a folder have another ending and are not read",
-                    unread[0].name,
-                    len(unread),
-                )
-            if not files:
-                rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
-                raise input_error(Where(str(place)), rule, "name the files", "none")
-            yield from files
-        elif place.is_file():
-            yield place
-        else:
-            raise input_error(
-                Where(str(place)),
-                "a file of spans must be there",
-                "correct the path",
-                "no such file",
-            )
-
-
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(2) == _GZIP
+def _files(entry: Any, losses: Losses) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
+    if not isinstance(entry, str | Path) or entry == "":
+        rule = "source must be a file, a folder or a list of files"
+        msg = f"{rule}, got {shown_value(entry)}; name the file."
+        raise TypeError(msg)
+    place = Path(entry)
+    if not place.is_dir():
+        if place.is_file():
+            return [place]
+        rule = "a file of spans must be there"
+        raise input_error(Where(str(place)), rule, "correct the path", "no such file")
+    within = [path for path in place.rglob("*") if path.is_file() and path.name[0] != "."]
+    files = sorted(path for path in within if path.suffix.lower() in SUFFIXES)
+    if unread := sorted({*within} - {*files}):
+        reason = "files of a folder have another ending and are not read"
+        losses.add(reason, unread[0].name, len(unread))
+    if not files:
+        rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
+        raise input_error(Where(str(place)), rule, "name the files", "none")
+    return files
 
 
 def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as stream:
+        is_gzip = stream.read(2) == b"\x1f\x8b"
     # reads as a file
-    return gzip.open(path) if _is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path) if is_gzip else path.open("rb")  # type: ignore[return-value]
 
 
 def _pieces_of(path: Path) -> Iterator[FilePiece]:
-    """Pieces of a file. Whether it is one document over several lines is told by its first line."""
+    """Pieces of a file. A line among its first that is JSON tells that each value has its line."""
     with _open(path) as stream:
-        first = _next_line(stream, FilePiece(path), Losses()).removeprefix(codecs.BOM_UTF8).strip()
-    if (
-        first[:1] in {b"{", b"["}
-        and not _is_json(first)
-        and len(first) <= LONGEST_LINE
-        and _is_document(path)
-    ):
-        yield FilePiece(path, line=0)
-        return
-    if _is_gzip(path):
-        yield FilePiece(path)
-        return
-    with path.open("rb") as stream:
+        if isinstance(stream, gzip.GzipFile) or not any(map(_is_json, _first_lines(stream))):
+            yield FilePiece(path)
+            return
+        stream.seek(0)
         start, line = 0, 1
         while block := stream.read(PIECE_BYTES):
             lines = block.count(b"\n")
@@ -213,6 +187,11 @@ def _pieces_of(path: Path) -> Iterator[FilePiece]:
                 lines += block.endswith(b"\n")
             yield FilePiece(path, start, stream.tell(), line)
             start, line = stream.tell(), line + lines
+
+
+def _first_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    lines = iter(lambda: stream.readline(PIECE_BYTES), b"")
+    return islice((line for line in lines if not line.isspace()), 3)
 
 
 def _is_json(text: bytes) -> bool:
@@ -223,67 +202,141 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def _is_document(path: Path) -> bool:
-    """Whether a file whose first line is no JSON is one JSON document; one of lines is not."""
-    try:
-        with _open(path) as stream:
-            content = stream.read(MOST_WHOLE + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return False
-    if len(content) <= MOST_WHOLE:
-        return _is_json(content)
-    # more lines that are JSON: the first one is broken
-    lines = content[:LONGEST_LINE].splitlines()[1:4]
-    if any(line[:1] == b"{" and _is_json(line) for line in lines):
-        return False
-    rule = f"a file that is one JSON document must have at most {MOST_WHOLE >> 20} MiB"
-    raise input_error(Where(str(path)), rule, "export JSON lines, a span or batch a line", "more")
+def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
+    """Spans of a piece of a file, one value in memory at a time.
+
+    Args:
+      piece: to read.
+      losses: gets the count of what cannot be read.
+
+    Raises:
+      InputError: a value over several lines of more than 256 MiB.
+    """
+    for value, place in _values(piece, losses):
+        yield from _spans_of(value, place, losses)
+
+
+# --- JSON values
+
+
+def _blocks(piece: FilePiece, losses: Losses) -> Iterator[str]:
+    """Text of a piece, as much at once as is read at once."""
+    decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
+    with _open(piece.path) as stream:
+        stream.seek(piece.start)
+        while True:
+            size = _BLOCK if piece.end is None else min(_BLOCK, piece.end - stream.tell())
+            try:
+                content = stream.read1(size)  # type: ignore[attr-defined]
+            except _DAMAGES:
+                reason = "gzipped files are cut off or damaged, and what follows is left out"
+                losses.add(reason, piece.path.name)
+                return
+            if text := decode(content, not content):
+                yield text
+            if not content:
+                return
+
+
+def _more(blocks: Iterator[str], size: int) -> str:
+    """At least so many characters of the next blocks, or all that are left."""
+    texts = []
+    while size > 0 and (block := next(blocks, "")):
+        texts.append(block)
+        size -= len(block)
+    return "".join(texts)
 
 
 def _values(piece: FilePiece, losses: Losses) -> Iterator[tuple[Any, str]]:
-    """JSON values of a piece, each with its place: one a line, or the file as one."""
-    with _open(piece.path) as stream:
-        if piece.line == 0:
-            yield json.loads(stream.read()), piece.path.name
+    """JSON values of a piece, each with its place; text that is none is counted by its lines.
+
+    A value that its line does not end is read again with twice as many characters, up to the end of
+    a line, so the time is linear. Behind an error reading goes on with the line of the error, or
+    with the next one where the value began on that line.
+    """
+    blocks, text, start, line, size = _blocks(piece, losses), "", 0, piece.line, 0
+    while True:
+        begin = _next_sign(text, start)
+        line, start = line + text.count("\n", start, begin), begin
+        stop, length = text.find("\n", start + size), len(text) - start
+        limit = LONGEST_VALUE if size else LONGEST_LINE
+        if stop < 0 and length <= limit and (
+            more := _more(blocks, min(length, limit - length) or 1)
+        ):
+            text, start = text[start:] + more, 0
+            continue
+        if not length:
             return
-        stream.seek(piece.start)
-        for number, line in enumerate(_lines(stream, piece, losses), start=piece.line):
-            text = line.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else line.strip()
-            if not text:
+        if stop < 0 and length > limit:
+            _leave_out(piece.path, line, losses, is_line=not size)
+            while (text := _more(blocks, 1)) and "\n" not in text:
+                pass
+            start = max(text.find("\n"), 0)
+            continue
+        # whole lines that may hold the value
+        window, offset, size = text[start:stop] if stop >= 0 else text[start:], 0, 0
+        try:
+            while offset < len(window):
+                value, end = _DECODER.raw_decode(window, offset)
+                yield value, f"{piece.path.name}, line {line}"
+                end = _next_sign(window, end)
+                line, offset = line + window.count("\n", offset, end), end
+            resume = offset
+        except RecursionError:
+            resume = _deep_place(window, offset)
+        except ValueError as error:
+            fault = getattr(error, "pos", offset)  # none of a number with too many digits
+            is_cut = fault == len(window)
+            resume = offset if is_cut else max(offset, window.rfind("\n", offset, fault))
+            if is_cut and stop >= 0:
+                start, size = start + offset, 2 * (len(window) - offset)
                 continue
-            place = f"{piece.path.name}, line {number}"
-            try:
-                value = json.loads(text)
-            except (ValueError, RecursionError):
-                losses.add("lines are no JSON and are left out", place)
-                continue
-            yield value, place
+        if offset < len(window):
+            end = window.find("\n", resume) % (len(window) + 1)
+            lines = window.count("\n", offset, end)
+            reason = "lines are no JSON and are left out"
+            losses.add(reason, f"{piece.path.name}, line {line}", lines + 1)
+            line, offset = line + lines, end
+        start += offset
 
 
-def _lines(stream: IO[bytes], piece: FilePiece, losses: Losses) -> Iterator[bytes]:
-    """Lines of a piece; b"" for one that is too long, which is never in memory as a whole."""
-    number, at = piece.line, piece.start
-    while (piece.end is None or at < piece.end) and (line := _next_line(stream, piece, losses)):
-        at += len(line)
-        if len(line) > LONGEST_LINE:
-            reason = f"lines of more than {LONGEST_LINE >> 20} MiB are left out"
-            losses.add(reason, f"{piece.path.name}, line {number}")
-            while line and not line.endswith(b"\n"):
-                line = _next_line(stream, piece, losses)
-                at += len(line)
-            line = b""
-        yield line
-        number += 1
+def _next_sign(text: str, start: int) -> int:
+    sign = _SIGN.search(text, start)
+    return sign.start() if sign else len(text)
 
 
-def _next_line(stream: IO[bytes], piece: FilePiece, losses: Losses) -> bytes:
-    try:
-        return stream.readline(LONGEST_LINE + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        losses.add(
-            "gzipped files are cut off or damaged, and what follows is left out", piece.path.name
-        )
-        return b""
+def _leave_out(path: Path, line: int, losses: Losses, *, is_line: bool) -> None:
+    """Count a line that is too long; a document over several lines is refused."""
+    if not is_line:
+        rule = f"a JSON document must have at most {LONGEST_VALUE >> 20} MiB"
+        remedy = "export JSON lines, a span or batch a line"
+        raise input_error(Where(str(path)), rule, remedy, "more")
+    reason = f"lines of more than {LONGEST_LINE >> 20} MiB are left out"
+    losses.add(reason, f"{path.name}, line {line}")
+
+
+def _deep_place(text: str, begin: int) -> int:
+    """Place within a value that is too deep, of as many brackets as Python reads in any case."""
+    depth, place = 0, begin
+    for token in _BRACKET.finditer(text, begin):
+        depth += 1 if token[1] else -(token[0] in "]}")
+        place = token.start()
+        if depth == _DEEP:
+            break
+    return place
+
+
+# --- spans
+
+
+def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by the letters of their names: `traceId`, `trace_id`, `context.trace_id` are one."""
+    context = record.get("context")
+    named = {**record, **context} if isinstance(context, dict) else record
+    return {
+        name.removeprefix("context.").replace("_", "").lower(): value
+        for name, value in named.items()
+    }
 
 
 # any JSON
@@ -299,87 +352,85 @@ def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  
         if isinstance(entry, list):
             waiting.extend((part, resource) for part in reversed(entry))
             continue
-        is_span = isinstance(entry, dict) and (
-            "traceId" in entry or "trace_id" in entry or "context" in entry
-        )
-        lists = (
-            []
-            if is_span or not isinstance(entry, dict)
-            else [entry[key] for key in _LISTS if key in entry]
-        )
-        if lists:
-            about = entry.get("resource")
-            if isinstance(about, dict) and "attributes" in about:
-                resource = plain_attributes(about["attributes"], place, losses)
+        fields = _fields(entry) if isinstance(entry, dict) else {}
+        form = "columns" if isinstance(fields.get("traceid"), dict) else ""
+        form = next((name for name in _FORMS if name in fields), form)
+        about = fields.get("resource")
+        if isinstance(about, dict) and "attributes" in about:
+            resource = plain_attributes(about["attributes"], place, losses)
+        lists = [] if "traceid" in fields else [fields[name] for name in _LISTS if name in fields]
+        if form:
+            losses.add(f"values are {_FORMS[form]}", place)
+        elif lists:
             waiting.extend((part, resource) for part in reversed(lists))
-            continue
-        span = _span(entry, resource, place, losses) if isinstance(entry, dict) else None
-        if span is None:
-            losses.add("values are no spans with a trace id and are left out", place)
-        else:
+        elif span := _span(fields, entry, resource, place, losses):
             yield span
+        else:
+            losses.add("values are no spans with a trace id and are left out", place)
 
 
 def _span(
-    record: Mapping[str, Any], resource: Mapping[str, Any], place: str, losses: Losses
+    fields: Mapping[str, Any],
+    record: Any,  # noqa: ANN401 - of JSON
+    resource: Mapping[str, Any],
+    place: str,
+    losses: Losses,
 ) -> LoggedSpan | None:
-    """A span of OTLP or of an SDK's JSON; None where it has no trace id."""
-    context = record.get("context")
-    ids = context if isinstance(context, dict) else record
-    trace_id = ids.get("traceId") or ids.get("trace_id")
-    if not trace_id:
+    """A span of OTLP, of an SDK's JSON or of a row of Phoenix; None where it has no trace id."""
+    parent = fields.get("parentspanid") or fields.get("parentid")
+    ids = (fields.get("traceid"), fields.get("spanid"), parent)
+    texts = [str(own or "").removeprefix("0x") if isinstance(own, str | int) else "" for own in ids]
+    if not texts[0]:
         return None
-    parent = (
-        record.get("parentSpanId") or record.get("parent_span_id") or record.get("parent_id") or ""
-    )
-    events = record.get("events")
+    attributes = plain_attributes(fields.get("attributes"), place, losses) or {
+        name.removeprefix("attributes."): value
+        for name, value in record.items()
+        if name.startswith("attributes.")
+    }
+    if "spankind" in fields:
+        attributes = {**attributes, "span_kind": fields["spankind"]}
+    events = fields.get("events")
+    rows = [row for row in events if isinstance(row, dict)] if isinstance(events, list) else []
+    status = fields.get("statuscode", fields.get("status"))
+    if isinstance(status, dict):
+        status = status.get("code") or status.get("status_code")
+    start, remark = time_of(fields.get("starttimeunixnano") or fields.get("starttime"))
+    if remark:
+        losses.add(remark, place)
     return LoggedSpan(
-        str(trace_id).removeprefix("0x"),
-        str(ids.get("spanId") or ids.get("span_id") or "").removeprefix("0x"),
-        str(parent).removeprefix("0x"),
-        str(record.get("name") or ""),
-        nanoseconds(record.get("startTimeUnixNano") or record.get("start_time") or 0),
-        plain_attributes(record.get("attributes"), place, losses),
+        *texts,
+        start,
+        attributes,
         tuple(
-            (str(event.get("name") or ""), plain_attributes(event.get("attributes"), place, losses))
-            for event in (events if isinstance(events, list) else ())
-            if isinstance(event, dict)
+            (str(row.get("name")), plain_attributes(row.get("attributes"), place, losses))
+            for row in rows
         ),
         resource,
-        _is_failed(record.get("status")),
+        str(status).upper().endswith(("2", "ERROR")),
     )
 
 
-def _is_failed(status: Any) -> bool:  # noqa: ANN401 - of JSON
-    code = (status.get("code") or status.get("status_code")) if isinstance(status, dict) else None
-    return code in {2, "2", "STATUS_CODE_ERROR", "ERROR"}
+def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
+    """Nanoseconds since 1970, in UTC where no zone is named, and what is counted of a time.
 
-
-def nanoseconds(value: Any) -> int:  # noqa: ANN401 - of JSON
-    """Nanoseconds since 1970 of a number of OTLP or of an ISO time, in UTC where it names no zone.
-
-    0 of anything else.
+    A number is read in the unit by which it lies between the years 1973 and 5138.
 
     Example:
-      >>> (
-      ...     nanoseconds("1764000000000000000"),
-      ...     nanoseconds("2025-11-24T16:00:00Z"),
-      ...     nanoseconds("soon"),
-      ... )
-      (1764000000000000000, 1764000000000000000, 0)
+      >>> time_of("1764000000000000000"), time_of("2025-11-24T16:00:00Z"), time_of("soon")[0]
+      ((1764000000000000000, ''), (1764000000000000000, ''), 0)
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if 0 <= value < _LATEST else 0
-    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_LATEST)):
-        return nanoseconds(int(value))
     try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return 0
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(
-        1970, 1, 1, tzinfo=UTC
-    )
-    return nanoseconds(since // timedelta(microseconds=1) * 1_000)
+        is_whole = isinstance(value, int) or str(value).isdecimal()
+        number = int(value) if is_whole else float(value)
+        power = next(power for power in (9, 6, 3, 0) if 10**8 <= number < 10 ** (20 - power))
+    except (TypeError, ValueError, OverflowError, StopIteration):
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            return 0, _NO_TIME
+        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        return (round(seconds * 10**6) * 10**3, "") if seconds > 0 else (0, _NO_TIME)
+    return int(number * 10**power), _GUESSED_UNIT if power else ""
 
 
 # of JSON
@@ -393,7 +444,7 @@ def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, A
 
     Example:
       >>> plain_attributes(
-      ...     [{"key": "top_k", "value": {"intValue": "5"}}], "a.jsonl, line 1", Losses()
+      ...     [{"key": "top_k", "value": {"int_value": "5"}}], "a.jsonl, line 1", Losses()
       ... )
       {'top_k': 5}
     """
@@ -407,27 +458,25 @@ def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, A
     }
     lost = len(rows) - len(values) if attributes is None or isinstance(attributes, list) else 1
     if lost:
-        losses.add(
-            "attributes have no name, or one that stands twice, and are left out", place, lost
-        )
+        reason = "attributes have no name, or one that stands twice, and are left out"
+        losses.add(reason, place, lost)
     return values
 
 
 def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
     """A value of OTLP's `AnyValue` as a plain one; None where it is none."""
-    if not isinstance(value, dict) or not value:
-        return None
-    kind, content = next(iter(value.items()))
-    if kind == "intValue":
+    if not isinstance(value, dict):
+        return value
+    kind, content = next(iter(value.items()), ("", None))
+    if kind in {"intValue", "int_value"}:
         try:
             return int(content)
         except (TypeError, ValueError, OverflowError):
             return None
-    if kind in {"arrayValue", "kvlistValue"}:
-        entries = content.get("values") if isinstance(content, dict) else None
-        rows = entries if isinstance(entries, list) else []
-        if kind == "arrayValue":
-            return [_plain_value(entry) for entry in rows]
-        named = [row for row in rows if isinstance(row, dict) and "key" in row]
-        return {str(row["key"]): _plain_value(row.get("value")) for row in named}
-    return content
+    if kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
+        return content
+    entries = content.get("values") if isinstance(content, dict) else None
+    rows = entries if isinstance(entries, list) else []
+    if kind.startswith("array"):
+        return [_plain_value(entry) for entry in rows]
+    return plain_attributes(rows, "", Losses())
