@@ -7,15 +7,14 @@ import gzip
 import json
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
+from raglab.extensions.imports.import_counts import ImportCounts
 from raglab.store.files import Where, input_error, shown_value
 
 LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
@@ -71,43 +70,6 @@ class LoggedSpan(NamedTuple):
     is_failed: bool = False
 
 
-@dataclass(slots=True)
-class Losses:
-    """What an import leaves out, merges or guesses: counts by reason, with the first place of each.
-
-    Attributes:
-      counts: by reason, in words that follow a number: "lines are no JSON".
-      first: place of the first, by reason.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
-
-    def add(self, reason: str, place: str, number: int = 1) -> None:
-        """Count what is left out, merged or guessed.
-
-        Args:
-          reason: in words that follow a number.
-          place: of the first of them.
-          number: of them.
-        """
-        self.counts[reason] += number
-        self.first.setdefault(reason, place)
-
-    def merge(self, more: Losses) -> None:
-        """Add the counts of another part of the import."""
-        for reason, number in more.counts.items():
-            self.add(reason, more.first[reason], number)
-
-    def sentence(self) -> str:
-        """All counts in a line, '' where nothing was left out."""
-        rows = [
-            f"{number:,} {reason} (the first: {self.first[reason]})"
-            for reason, number in self.counts.items()
-        ]
-        return "; ".join(rows)
-
-
 class FilePiece(NamedTuple):
     """Part of a file that one worker reads.
 
@@ -124,7 +86,7 @@ class FilePiece(NamedTuple):
     line: int = 1
 
 
-def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[FilePiece]:
+def pieces(source: str | Path | Iterable[str | Path], counts: ImportCounts) -> list[FilePiece]:
     """Pieces of files in their order, each of about 16 MiB of whole lines.
 
     A gzipped file is one piece, and so is one whose values are written over several lines.
@@ -132,7 +94,7 @@ def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[Fi
     Args:
       source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files with its folders, or
         several of them.
-      losses: gets the count of a folder's other files.
+      counts: gets the count of a folder's other files.
 
     Raises:
       InputError: no such file, or a folder without files.
@@ -140,11 +102,11 @@ def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[Fi
     """
     listed = [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
     return [
-        piece for entry in listed for path in _files(entry, losses) for piece in _pieces_of(path)
+        piece for entry in listed for path in _files(entry, counts) for piece in _pieces_of(path)
     ]
 
 
-def _files(entry: Any, losses: Losses) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
+def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
     if not isinstance(entry, str | Path) or entry == "":
         rule = "source must be a file, a folder or a list of files"
         msg = f"{rule}, got {shown_value(entry)}; name the file."
@@ -159,7 +121,7 @@ def _files(entry: Any, losses: Losses) -> list[Path]:  # noqa: ANN401 - whatever
     files = sorted(path for path in within if path.suffix.lower() in SUFFIXES)
     if unread := sorted({*within} - {*files}):
         reason = "files of a folder have another ending and are not read"
-        losses.add(reason, unread[0].name, len(unread))
+        counts.add(reason, unread[0].name, len(unread))
     if not files:
         rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
         raise input_error(Where(str(place)), rule, "name the files", "none")
@@ -202,24 +164,24 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
+def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
     """Spans of a piece of a file, one value in memory at a time.
 
     Args:
       piece: to read.
-      losses: gets the count of what cannot be read.
+      counts: gets the count of what cannot be read.
 
     Raises:
       InputError: a value over several lines of more than 256 MiB.
     """
-    for value, place in _values(piece, losses):
-        yield from _spans_of(value, place, losses)
+    for value, place in _values(piece, counts):
+        yield from _spans_of(value, place, counts)
 
 
 # --- JSON values
 
 
-def _blocks(piece: FilePiece, losses: Losses) -> Iterator[str]:
+def _blocks(piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
     """Text of a piece, as much at once as is read at once."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
     with _open(piece.path) as stream:
@@ -230,7 +192,7 @@ def _blocks(piece: FilePiece, losses: Losses) -> Iterator[str]:
                 content = stream.read1(size)  # type: ignore[attr-defined]
             except _DAMAGES:
                 reason = "gzipped files are cut off or damaged, and what follows is left out"
-                losses.add(reason, piece.path.name)
+                counts.add(reason, piece.path.name)
                 return
             if text := decode(content, not content):
                 yield text
@@ -247,14 +209,14 @@ def _more(blocks: Iterator[str], size: int) -> str:
     return "".join(texts)
 
 
-def _values(piece: FilePiece, losses: Losses) -> Iterator[tuple[Any, str]]:
+def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]:
     """JSON values of a piece, each with its place; text that is none is counted by its lines.
 
     A value that its line does not end is read again with twice as many characters, up to the end of
     a line, so the time is linear. Behind an error reading goes on with the line of the error, or
     with the next one where the value began on that line.
     """
-    blocks, text, start, line, size = _blocks(piece, losses), "", 0, piece.line, 0
+    blocks, text, start, line, size = _blocks(piece, counts), "", 0, piece.line, 0
     while True:
         begin = _next_sign(text, start)
         line, start = line + text.count("\n", start, begin), begin
@@ -268,7 +230,7 @@ def _values(piece: FilePiece, losses: Losses) -> Iterator[tuple[Any, str]]:
         if not length:
             return
         if stop < 0 and length > limit:
-            _leave_out(piece.path, line, losses, is_line=not size)
+            _leave_out(piece.path, line, counts, is_line=not size)
             while (text := _more(blocks, 1)) and "\n" not in text:
                 pass
             start = max(text.find("\n"), 0)
@@ -295,7 +257,7 @@ def _values(piece: FilePiece, losses: Losses) -> Iterator[tuple[Any, str]]:
             end = window.find("\n", resume) % (len(window) + 1)
             lines = window.count("\n", offset, end)
             reason = "lines are no JSON and are left out"
-            losses.add(reason, f"{piece.path.name}, line {line}", lines + 1)
+            counts.add(reason, f"{piece.path.name}, line {line}", lines + 1)
             line, offset = line + lines, end
         start += offset
 
@@ -305,14 +267,14 @@ def _next_sign(text: str, start: int) -> int:
     return sign.start() if sign else len(text)
 
 
-def _leave_out(path: Path, line: int, losses: Losses, *, is_line: bool) -> None:
+def _leave_out(path: Path, line: int, counts: ImportCounts, *, is_line: bool) -> None:
     """Count a line that is too long; a document over several lines is refused."""
     if not is_line:
         rule = f"a JSON document must have at most {LONGEST_VALUE >> 20} MiB"
         remedy = "export JSON lines, a span or batch a line"
         raise input_error(Where(str(path)), rule, remedy, "more")
     reason = f"lines of more than {LONGEST_LINE >> 20} MiB are left out"
-    losses.add(reason, f"{path.name}, line {line}")
+    counts.add(reason, f"{path.name}, line {line}")
 
 
 def _deep_place(text: str, begin: int) -> int:
@@ -340,7 +302,7 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # any JSON
-def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  # noqa: ANN401
+def _spans_of(value: Any, place: str, counts: ImportCounts) -> Iterator[LoggedSpan]:  # noqa: ANN401
     """Spans of a JSON value: a batch, a list, or a span.
 
     Lists within lists are walked without recursion.
@@ -357,16 +319,16 @@ def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  
         form = next((name for name in _FORMS if name in fields), form)
         about = fields.get("resource")
         if isinstance(about, dict) and "attributes" in about:
-            resource = plain_attributes(about["attributes"], place, losses)
+            resource = plain_attributes(about["attributes"], place, counts)
         lists = [] if "traceid" in fields else [fields[name] for name in _LISTS if name in fields]
         if form:
-            losses.add(f"values are {_FORMS[form]}", place)
+            counts.add(f"values are {_FORMS[form]}", place)
         elif lists:
             waiting.extend((part, resource) for part in reversed(lists))
-        elif span := _span(fields, entry, resource, place, losses):
+        elif span := _span(fields, entry, resource, place, counts):
             yield span
         else:
-            losses.add("values are no spans with a trace id and are left out", place)
+            counts.add("values are no spans with a trace id and are left out", place)
 
 
 def _span(
@@ -374,7 +336,7 @@ def _span(
     record: Any,  # noqa: ANN401 - of JSON
     resource: Mapping[str, Any],
     place: str,
-    losses: Losses,
+    counts: ImportCounts,
 ) -> LoggedSpan | None:
     """A span of OTLP, of an SDK's JSON or of a row of Phoenix; None where it has no trace id."""
     parent = fields.get("parentspanid") or fields.get("parentid")
@@ -382,7 +344,7 @@ def _span(
     texts = [str(own or "").removeprefix("0x") if isinstance(own, str | int) else "" for own in ids]
     if not texts[0]:
         return None
-    attributes = plain_attributes(fields.get("attributes"), place, losses) or {
+    attributes = plain_attributes(fields.get("attributes"), place, counts) or {
         name.removeprefix("attributes."): value
         for name, value in record.items()
         if name.startswith("attributes.")
@@ -396,13 +358,13 @@ def _span(
         status = status.get("code") or status.get("status_code")
     start, remark = time_of(fields.get("starttimeunixnano") or fields.get("starttime"))
     if remark:
-        losses.add(remark, place)
+        counts.add(remark, place)
     return LoggedSpan(
         *texts,
         start,
         attributes,
         tuple(
-            (str(row.get("name")), plain_attributes(row.get("attributes"), place, losses))
+            (str(row.get("name")), plain_attributes(row.get("attributes"), place, counts))
             for row in rows
         ),
         resource,
@@ -434,17 +396,17 @@ def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
 
 
 # of JSON
-def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, Any]:  # noqa: ANN401
+def plain_attributes(attributes: Any, place: str, counts: ImportCounts) -> dict[str, Any]:  # noqa: ANN401
     """Attributes by name: of OTLP's list of keys and typed values, or of an object.
 
     Args:
       attributes: of JSON.
       place: of the span.
-      losses: gets the count of those that cannot be read.
+      counts: gets the count of those that cannot be read.
 
     Example:
       >>> plain_attributes(
-      ...     [{"key": "top_k", "value": {"int_value": "5"}}], "a.jsonl, line 1", Losses()
+      ...     [{"key": "top_k", "value": {"int_value": "5"}}], "a.jsonl, line 1", ImportCounts()
       ... )
       {'top_k': 5}
     """
@@ -459,7 +421,7 @@ def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, A
     lost = len(rows) - len(values) if attributes is None or isinstance(attributes, list) else 1
     if lost:
         reason = "attributes have no name, or one that stands twice, and are left out"
-        losses.add(reason, place, lost)
+        counts.add(reason, place, lost)
     return values
 
 
@@ -479,4 +441,4 @@ def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
     rows = entries if isinstance(entries, list) else []
     if kind.startswith("array"):
         return [_plain_value(entry) for entry in rows]
-    return plain_attributes(rows, "", Losses())
+    return plain_attributes(rows, "", ImportCounts())
