@@ -8,9 +8,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
-from raglab.extensions.imports.import_counts import ImportCounts, document_digest
+from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts, document_digest
 from raglab.extensions.imports.span_parts import SpanDocument, SpanFeedback, SpanPart
 from raglab.signals import ANY
 from raglab.values import LONGEST_QUESTION, MOST_HITS
@@ -63,7 +64,7 @@ class SpanRequest(NamedTuple):
       groups: its groups by name.
       decision: that the application logged, '' where it logged none.
       label: by feedback, None without one.
-      notes: source of the label.
+      notes: source of the label, '' without one.
     """
 
     id: str
@@ -72,10 +73,10 @@ class SpanRequest(NamedTuple):
     answer: str
     hits: tuple[RequestHit, ...]
     feedback: tuple[SpanFeedback, ...]
-    groups: dict[str, str]
+    groups: Mapping[str, str] = MappingProxyType({})
     decision: str = ""
     label: str | None = None
-    notes: str | None = None
+    notes: str = ""
 
 
 def joined_requests(parts: Sequence[SpanPart], counts: ImportCounts) -> list[SpanRequest]:
@@ -184,8 +185,9 @@ def _joined(
         counts.add(reason, place)
     if len(rerankers) > 1:
         counts.add("traces have several rerankers' spans, of which the last counts", place)
-    by_signal = {"retriever_score": retrievers, "reranker_score": rerankers[-1:]}
-    for signal, parts in by_signal.items():
+    by_signal = {}
+    for signal, parts in zip(SIGNALS, (retrievers, rerankers[-1:])):
+        by_signal[signal] = _by_id(parts, place, counts)
         if direction := _direction(parts):
             counts.tallies[direction][signal] += 1
     groups: dict[str, str] = {}
@@ -193,7 +195,6 @@ def _joined(
         if groups.setdefault(group, value) != value:
             reason = "spans name another group than the outermost span, which counts"
             counts.add(reason, place)
-    hits = _hits(*(_by_id(parts, place, counts) for parts in by_signal.values()), place, counts)
     answers = (part.answer for part in (*levels[0], *reversed(models)))
     judged = (part.feedback for part in ordered if part.kind not in {"retriever", "reranker"})
     return SpanRequest(
@@ -201,7 +202,7 @@ def _joined(
         min((part.start for part in levels[0] if part.start), default=0),
         question,
         next(filter(None, answers), ""),
-        hits,
+        _hits(by_signal, place, counts),
         tuple(chain.from_iterable(judged)),
         groups,
         next((part.decision for part in outer if part.decision), ""),
@@ -218,32 +219,23 @@ def _direction(parts: Iterable[SpanPart]) -> str:
 
 
 def _hits(
-    retrieved: Mapping[str, SpanDocument],
-    reranked: Mapping[str, SpanDocument],
-    place: str,
-    counts: ImportCounts,
+    by_signal: Mapping[str, Mapping[str, SpanDocument]], place: str, counts: ImportCounts
 ) -> tuple[RequestHit, ...]:
     """Hits in their final order, a document once and with the first text that it has."""
-    order = list({**reranked, **retrieved})
+    order = list(dict.fromkeys(chain(*reversed(by_signal.values()))))
     reason = f"hits beyond the first {MOST_HITS:,} of a trace are left out"
     counts.add(reason, place, max(len(order) - MOST_HITS, 0))
+    counts.add("requests retrieved no document and are cases without hits", place, not order)
     hits = []
     for name in order[:MOST_HITS]:
-        mentions = [documents[name] for documents in (retrieved, reranked) if name in documents]
-        document = next((own for own in mentions if own.text), mentions[0])
-        scores = [
-            documents[name].score if name in documents else math.nan
-            for documents in (retrieved, reranked)
-        ]
+        mentions = {signal: own[name] for signal, own in by_signal.items() if name in own}
+        document = next((own for own in mentions.values() if own.text), [*mentions.values()][0])
+        scores = [mentions[signal].score if signal in mentions else math.nan for signal in SIGNALS]
         hits.append(RequestHit(document, *scores))
         counts.add_document(name, document_digest(document.source, document.text))
-        for signal, score in zip(("retriever_score", "reranker_score"), scores, strict=True):
-            if not math.isnan(score):
-                counts.tallies["scored"][signal] += 1
-        if all(map(math.isnan, scores)):
-            counts.add(f"hits have no score, or none within ±{ANY:.0e}", place)
-    if not hits:
-        counts.add("requests retrieved no document and are cases without hits", place)
+        scored = [signal for signal, score in zip(SIGNALS, scores) if not math.isnan(score)]
+        counts.tallies["scored"].update(scored)
+        counts.add(f"hits have no score, or none within ±{ANY:.0e}", place, not scored)
     return tuple(hits)
 
 
@@ -273,9 +265,9 @@ def _by_id(parts: Iterable[SpanPart], place: str, counts: ImportCounts) -> dict[
 
 
 def feedback_label(
-    feedback: Sequence[SpanFeedback], senses: Mapping[str, str], decision: str = ""
+    request: SpanRequest, senses: Mapping[str, str], counts: ImportCounts
 ) -> tuple[str | None, str]:
-    """Label that feedback gives, None where it gives none, and why.
+    """Label that the feedback on a request gives, None where it gives none, and its source.
 
     A good answer is `ok`. A bad one should not have been given: `refuse`. Of a request that was
     refused, a good decision is `refuse`, a bad one `ok`; one that was asked back gives no label.
@@ -283,25 +275,34 @@ def feedback_label(
     alone.
 
     Args:
-      feedback: on a request.
+      request: with feedback.
       senses: of the judgements that count, `ok` where a yes is good and `refuse` where it is bad;
         where it is empty, all but those whose name says something bad, such as `toxicity`.
-      decision: of the request, as it was logged.
+      counts: gets labels, and judgements that are none.
 
     Example:
-      >>> feedback_label([SpanFeedback("user", "thumbs_up", "human")], {})
-      ('ok', 'feedback user=thumbs_up (human)')
-      >>> feedback_label([SpanFeedback("toxicity", "1", "judge")], {"toxicity": "refuse"})
-      ('refuse', 'feedback toxicity=1 (judge)')
+      >>> request = SpanRequest("a", 0, "excess?", "250", (), (SpanFeedback("pii", "1", "judge"),))
+      >>> feedback_label(request, {"pii": "refuse"}, ImportCounts())
+      ('refuse', 'feedback pii=1 (judge)')
     """
-    read = [(is_good, row) for row in feedback if (is_good := _is_good(row, senses)) is not None]
-    if len({is_good for is_good, _ in read}) != 1:
-        return None, "feedback contradicts itself" if read else ""
-    is_good, row = read[-1]
-    if decision == "ambiguous":
-        return None, ""
-    label = "ok" if is_good == (decision != "refuse") else "refuse"
-    return label, f"feedback {row.name}={row.value} ({row.source})"
+    place = f"trace {request.id:.{SHOWN_ID}}"
+    judgements = [(_is_good(row, senses), row) for row in request.feedback]
+    read = [(is_good, row) for is_good, row in judgements if is_good is not None]
+    if len({is_good for is_good, _ in read}) > 1:
+        counts.add("requests have feedback that contradicts itself and is no label", place)
+    elif not read or request.decision == "ambiguous":
+        unread = (f"{row.name}={row.value:.{SHOWN_ID}}" for row in request.feedback)
+        counts.tallies["unread"].update(unread)
+    else:
+        is_good, row = read[-1]
+        is_refusal = request.decision == "refuse"
+        label = "ok" if is_good != is_refusal else "refuse"
+        judgement = f"{row.name}={row.value}"
+        counts.tallies["labels"][f"{judgement} is {label}"] += 1
+        reason = "labels are of requests that were refused: a good refusal is refuse"
+        counts.add(reason, place, is_refusal)
+        return label, f"feedback {judgement} ({row.source})"
+    return None, ""
 
 
 def _is_good(row: SpanFeedback, senses: Mapping[str, str]) -> bool | None:

@@ -6,9 +6,10 @@ import json
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id
 PARTS_OF_STORE = 16  # where the size of the input is unknown
 SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
+Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
+StoredRows = Callable[[], bytes]  # JSON of rows between two steps of an import
 _HALF = re.compile("[\ud800-\udfff]")
 _PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
 
@@ -66,32 +69,13 @@ class ImportSettings(NamedTuple):
         return self.by_id.get(request.id) or self.by_question.get(question)
 
 
-class StoredRows(NamedTuple):
-    """Rows between two steps of an import: in a file, or compressed in memory without `out`.
-
-    content: compressed, empty where they lie in the file `path` from `start` on, so many bytes.
-    """
-
-    content: bytes
-    path: str = ""
-    start: int = 0
-    size: int = 0
-
-    def json(self) -> bytes:
-        """The rows as JSON."""
-        if not self.path:
-            return zlib.decompress(self.content)
-        with Path(self.path).open("rb") as stream:
-            stream.seek(self.start)
-            return stream.read(self.size)
-
-
 def store_rows(
     rows: Sequence[NamedTuple], folder: Path | None, name: str, counts: ImportCounts
 ) -> StoredRows:
     """Rows put into a file of a folder, behind those that are there; into memory without one.
 
-    Halves of characters, which no file can hold, are replaced and counted.
+    Halves of characters, which no file can hold, are replaced and counted. The result is called for
+    the rows as JSON.
     """
     texts = [json.dumps(row, ensure_ascii=False) for row in rows]
     for text in filter(_HALF.search, texts):
@@ -99,16 +83,22 @@ def store_rows(
         counts.add(reason, f"trace {json.loads(text)[0]:.{SHOWN_ID}}")
     content = f"[{','.join(texts)}]".encode("utf-8", "replace")
     if folder is None:
-        return StoredRows(zlib.compress(content, 1))
+        return partial(zlib.decompress, zlib.compress(content, 1))
     path = folder / name
-    return StoredRows(b"", str(path), append_bytes(content, path), len(content))
+    return partial(_file_part, path, append_bytes(content, path), len(content))
+
+
+def _file_part(path: Path, start: int, size: int) -> bytes:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return stream.read(size)
 
 
 def trace_from_spans(
     source: str | Path | Iterable[str | Path],
     cases: Sequence[Case] | None = None,
     *,
-    feedback: Sequence[str] | Mapping[str, str] | None = (),
+    feedback: Feedback = (),
     higher: Mapping[str, str] | None = None,
     groups: Sequence[str] = (),
     name: str = "spans",
@@ -155,9 +145,7 @@ def trace_from_spans(
       UserWarning: counts of what is left out, merged, mapped or guessed; the directions of scores; the gates
         that are off.
     """
-    settings = import_settings(
-        cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out
-    )
+    settings = import_settings(cases, feedback, higher, groups, name, out)
     counts = ImportCounts()
     parts = pieces(source, counts)
     size = sum(path.stat().st_size for path in {piece.path for piece in parts})
@@ -170,8 +158,7 @@ def trace_from_spans(
 
 def import_settings(
     cases: Sequence[Case] | None,
-    *,
-    feedback: Sequence[str] | Mapping[str, str] | None,
+    feedback: Feedback,
     higher: Mapping[str, str] | None,
     groups: Sequence[str],
     name: str,
@@ -188,10 +175,8 @@ def import_settings(
     for signal, direction in directions.items():
         if signal not in SIGNALS or direction not in DIRECTIONS:
             rule = f"higher must name {', '.join(SIGNALS)} with {' or '.join(DIRECTIONS)}"
-            msg = (
-                f'{rule}, got {signal!r}: {direction!r}; write higher={{"retriever_score": '
-                f'"ask"}} for a distance.'
-            )
+            remedy = 'write higher={"retriever_score": "ask"} for a distance'
+            msg = f"{rule}, got {signal!r}: {direction!r}; {remedy}."
             raise ValueError(msg)
     names = [feedback] if isinstance(feedback, str) else feedback
     senses = names if isinstance(names, Mapping | None) else dict.fromkeys(names, "ok")
@@ -199,9 +184,10 @@ def import_settings(
         rule = "feedback must say what a yes means, ok or refuse"
         msg = f'{rule}, got {min(map(str, odd))!r}; write feedback={{"toxicity": "refuse"}}.'
         raise ValueError(msg)
+    own = list(cases or ())
     return ImportSettings(
-        {case.id: case for case in cases or ()},
-        {plain_question(case.query): case for case in cases or ()},
+        {case.id: case for case in own},
+        {plain_question(case.query): case for case in own},
         senses,
         directions,
         (groups,) if isinstance(groups, str) else tuple(groups),
@@ -270,7 +256,7 @@ def join_requests(
     number, stored = numbered
     counts = ImportCounts()
     by_trace: dict[str, list[SpanPart]] = defaultdict(list)
-    for part in chain.from_iterable(_PARTS.validate_json(rows.json()) for rows in stored):
+    for part in chain.from_iterable(_PARTS.validate_json(rows()) for rows in stored):
         by_trace[part.trace_id].append(part)
     requests = [
         _labelled(request, settings, counts)
@@ -294,26 +280,14 @@ def _labelled(
     place = f"trace {request.id:.{SHOWN_ID}}"
     for group in settings.groups:
         counts.add(f"requests state no group {group}", place, group not in request.groups)
+    label, notes = None, ""
     if known := settings.label(request):
         counts.tallies["matched"][known.id] += 1
         reason = "requests have the label of a case with the same question"
         counts.add(reason, place, known.id != request.id)
     elif settings.feedback is not None:
-        feedback = request.feedback
-        label, why = feedback_label(feedback, settings.feedback, request.decision)
-        if label:
-            judgement = why.removeprefix("feedback ").rpartition(" (")[0]
-            counts.tallies["labels"][f"{judgement} is {label}"] += 1
-            reason = "labels are of requests that were refused: a good refusal is refuse"
-            counts.add(reason, place, request.decision == "refuse")
-            request = request._replace(label=label, notes=why)
-        elif why:
-            reason = "requests have feedback that contradicts itself and is no label"
-            counts.add(reason, place)
-        else:
-            unread = (f"{row.name}={row.value:.{SHOWN_ID}}" for row in feedback)
-            counts.tallies["unread"].update(unread)
-    return request._replace(feedback=())
+        label, notes = feedback_label(request, settings.feedback, counts)
+    return request._replace(feedback=(), label=label, notes=notes)
 
 
 def _case(request: SpanRequest, settings: ImportSettings) -> Case:
@@ -323,7 +297,8 @@ def _case(request: SpanRequest, settings: ImportSettings) -> Case:
     extra = {name: value for name, value in fields.items() if value}
     if known := settings.label(request):
         return known._replace(id=request.id, query=request.question, extra={**known.extra, **extra})
-    return Case(request.id, request.question, request.label, notes=request.notes, extra=extra)
+    notes = request.notes or None
+    return Case(request.id, request.question, request.label, notes=notes, extra=extra)
 
 
 # --- traces
@@ -387,7 +362,7 @@ def trace_of_files(
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
-    rows = chain.from_iterable(_REQUESTS.validate_json(file.json()) for file in files)
+    rows = chain.from_iterable(_REQUESTS.validate_json(file()) for file in files)
     requests, arms = sorted(rows, key=_time), (settings.name,)
     cases = tuple(_case(request, settings) for request in requests)
     chunks: dict[str, Chunk] = {}

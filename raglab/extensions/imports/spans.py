@@ -9,13 +9,12 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from raglab.extensions.imports.import_counts import ImportCounts
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import Where, input_error
 
 LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
 LONGEST_VALUE = 256 << 20  # characters of a value over several lines
@@ -107,14 +106,10 @@ def pieces(source: str | Path | Iterable[str | Path], counts: ImportCounts) -> l
 
 
 def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
-    if not isinstance(entry, str | Path) or entry == "":
-        rule = "source must be a file, a folder or a list of files"
-        msg = f"{rule}, got {shown_value(entry)}; name the file."
-        raise TypeError(msg)
     place = Path(entry)
-    if not place.is_dir():
-        if place.is_file():
-            return [place]
+    if place.is_file():
+        return [place]
+    if not place.is_dir() or entry == "":
         rule = "a file of spans must be there"
         raise input_error(Where(str(place)), rule, "correct the path", "no such file")
     within = [path for path in place.rglob("*") if path.is_file() and path.name[0] != "."]
@@ -136,9 +131,9 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _pieces_of(path: Path) -> Iterator[FilePiece]:
-    """Pieces of a file. A line among its first that is JSON tells that each value has its line."""
+    """Pieces of a file. A first line that is JSON tells that each value has its line."""
     with _open(path) as stream:
-        if isinstance(stream, gzip.GzipFile) or not any(map(_is_json, _first_lines(stream))):
+        if isinstance(stream, gzip.GzipFile) or not _is_json(stream.readline(PIECE_BYTES)):
             yield FilePiece(path)
             return
         stream.seek(0)
@@ -149,11 +144,6 @@ def _pieces_of(path: Path) -> Iterator[FilePiece]:
                 lines += block.endswith(b"\n")
             yield FilePiece(path, start, stream.tell(), line)
             start, line = stream.tell(), line + lines
-
-
-def _first_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    lines = iter(lambda: stream.readline(PIECE_BYTES), b"")
-    return islice((line for line in lines if not line.isspace()), 3)
 
 
 def _is_json(text: bytes) -> bool:
@@ -230,7 +220,12 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
         if not length:
             return
         if stop < 0 and length > limit:
-            _leave_out(piece.path, line, counts, is_line=not size)
+            if size:
+                rule = f"a JSON document must have at most {limit >> 20} MiB"
+                remedy = "export JSON lines, a span or batch a line"
+                raise input_error(Where(str(piece.path)), rule, remedy, "more")
+            reason = f"lines of more than {limit >> 20} MiB are left out"
+            counts.add(reason, f"{piece.path.name}, line {line}")
             while (text := _more(blocks, 1)) and "\n" not in text:
                 pass
             start = max(text.find("\n"), 0)
@@ -265,16 +260,6 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
 def _next_sign(text: str, start: int) -> int:
     sign = _SIGN.search(text, start)
     return sign.start() if sign else len(text)
-
-
-def _leave_out(path: Path, line: int, counts: ImportCounts, *, is_line: bool) -> None:
-    """Count a line that is too long; a document over several lines is refused."""
-    if not is_line:
-        rule = f"a JSON document must have at most {LONGEST_VALUE >> 20} MiB"
-        remedy = "export JSON lines, a span or batch a line"
-        raise input_error(Where(str(path)), rule, remedy, "more")
-    reason = f"lines of more than {LONGEST_LINE >> 20} MiB are left out"
-    counts.add(reason, f"{path.name}, line {line}")
 
 
 def _deep_place(text: str, begin: int) -> int:
