@@ -305,7 +305,8 @@ def _spans_of(value: Any, place: str, counts: ImportCounts) -> Iterator[LoggedSp
         about = fields.get("resource")
         if isinstance(about, dict) and "attributes" in about:
             resource = plain_attributes(about["attributes"], place, counts)
-        lists = [] if "traceid" in fields else [fields[name] for name in _LISTS if name in fields]
+        is_span = "traceid" in fields and "spans" not in fields
+        lists = [] if is_span else [fields[name] for name in _LISTS if name in fields]
         if form:
             counts.add(f"values are {_FORMS[form]}", place)
         elif lists:
