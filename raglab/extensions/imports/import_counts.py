@@ -58,7 +58,7 @@ class ImportCounts:
 
     def signals(self) -> list[str]:
         """Signals of which there is a score."""
-        return sorted(self.tallies["scored"])
+        return sorted(+self.tallies["scored"])
 
     def direction(self, signal: str) -> str:
         """Direction of a score: `ask`, as of a distance, where it rises down nearly all rankings.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +33,7 @@ OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value
 EVALUATION, DECISION = "gen_ai.evaluation.result", "raglab.decision"
 _STARTS = tuple(name.partition(".")[0] for name in DOCUMENTS)
 _MOST_DIGITS = 6  # of the number of a document
+_PLAIN = frozenset((str, int, float))
 _LEVELS = 6  # of objects in which a text may lie
 
 
@@ -200,7 +202,7 @@ def _stated(attributes: Mapping[str, Any], name: str, default: Any = None) -> An
         return attributes[name]
     first, _, rest = name.partition(".")
     inner = attributes.get(first)
-    return _stated(inner, rest, default) if rest and isinstance(inner, Mapping) else default
+    return _stated(inner, rest, default) if rest and isinstance(inner, dict) else default
 
 
 def _kind(attributes: Mapping[str, Any]) -> Kind:
@@ -228,33 +230,31 @@ def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     Numbered are `0.document.id` and `{"0": {"id": …}}`; all may be JSON texts.
     """
     value = _parsed(value)
-    if isinstance(value, Mapping):
-        numbered: dict[int, dict[str, Any]] = {}
+    if isinstance(value, dict):
+        numbered: dict[int, Any] = defaultdict(dict)
         for key, field in value.items():
             number, _, name = key.partition(".")
             if number.isdecimal() and len(number) <= _MOST_DIGITS:
-                fields = {name: field} if name else field
-                numbered.setdefault(int(number), {}).update(_fields(fields))
+                numbered[int(number)] |= {name: field} if name else _fields(field)
         lists = (value[key] for key in LIST_KEYS if isinstance(value.get(key), list))
         value = [numbered[number] for number in sorted(numbered)] or next(lists, None)
     rows = value if isinstance(value, list | tuple) else ()
-    return [_fields(row) for row in rows if isinstance(row, str | Mapping)]
+    return [_fields(row) for row in rows if isinstance(row, str | dict)]
 
 
 def _fields(row: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
     """Fields of a document, which may lie within its `document`."""
-    if not isinstance(row, Mapping):
+    if not isinstance(row, dict):
         return {"content": row}
     fields = {key.removeprefix("document."): field for key, field in row.items()}
-    for key in INNER_KEYS:
-        inner = _parsed(fields.get(key))
-        fields |= inner if isinstance(inner, Mapping) else {}
+    for inner in (_parsed(fields[key]) for key in INNER_KEYS if key in fields):
+        fields |= inner if isinstance(inner, dict) else {}
     return fields
 
 
 def _document(fields: Mapping[str, Any]) -> SpanDocument:
     metadata = _parsed(fields.get("metadata") or fields.get("meta"))
-    both = (fields, metadata if isinstance(metadata, Mapping) else {})
+    both = (fields, metadata if isinstance(metadata, dict) else {})
     page = _first(both, PAGE_KEYS)
     return SpanDocument(
         _first(both, ID_KEYS),
@@ -267,19 +267,18 @@ def _document(fields: Mapping[str, Any]) -> SpanDocument:
 
 def _first(records: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> str:
     """Text of the first key that one of some records has, '' where none has one."""
-    values = (record.get(key) for record in records for key in keys)
-    return next((str(value) for value in values if _is_plain(value) and value != ""), "")
-
-
-def _is_plain(value: Any) -> bool:  # noqa: ANN401 - of JSON
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+    for record in records:
+        for key in keys:
+            if type(value := record.get(key)) in _PLAIN and value != "":
+                return str(value)
+    return ""
 
 
 def _score(records: Iterable[Mapping[str, Any]]) -> float:
     """The first number that a signal may have, NaN where there is none. A truth value is none."""
     for value in (record.get(key) for record in records for key in SCORE_KEYS):
         try:
-            number = float(value) if _is_plain(value) else math.nan
+            number = float(value) if type(value) in _PLAIN else math.nan  # type: ignore[arg-type]
         except (ValueError, OverflowError):
             continue
         if abs(number) <= ANY:
@@ -319,13 +318,13 @@ def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 -
     """
     if isinstance(value, str):
         return value.strip()
-    if isinstance(value, Mapping) and levels:
+    if isinstance(value, dict) and levels:
         texts = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
         return next(filter(None, texts), "")
     rows = value if isinstance(value, list) else ()
-    messages = [row.get("message", row) for row in rows if isinstance(row, Mapping)]
+    messages = [row.get("message", row) for row in rows if isinstance(row, dict)]
     for row in reversed(messages):
-        if isinstance(row, Mapping) and row.get("role", where.role) == where.role:
+        if isinstance(row, dict) and row.get("role", where.role) == where.role:
             return _message_text(row.get("content", row.get("parts")))
     texts_of_rows = [row for row in rows if isinstance(row, str)]
     return texts_of_rows[0].strip() if len(texts_of_rows) == 1 else ""
@@ -334,7 +333,7 @@ def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 -
 def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON
     """Text of a message, whose parts are joined."""
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") or part.get("content") for part in parts if isinstance(part, Mapping)]
+    texts = [part.get("text") or part.get("content") for part in parts if isinstance(part, dict)]
     return " ".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 

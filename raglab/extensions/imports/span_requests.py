@@ -228,14 +228,16 @@ def _hits(
     counts.add("requests retrieved no document and are cases without hits", place, not order)
     hits = []
     for name in order[:MOST_HITS]:
-        mentions = {signal: own[name] for signal, own in by_signal.items() if name in own}
-        document = next((own for own in mentions.values() if own.text), [*mentions.values()][0])
-        scores = [mentions[signal].score if signal in mentions else math.nan for signal in SIGNALS]
-        hits.append(RequestHit(document, *scores))
+        mentions = [documents.get(name) for documents in by_signal.values()]
+        documents_of_name = [own for own in mentions if own]
+        document = next((own for own in documents_of_name if own.text), documents_of_name[0])
+        hits.append(RequestHit(document, *(own.score if own else math.nan for own in mentions)))
         counts.add_document(name, document_digest(document.source, document.text))
-        scored = [signal for signal, score in zip(SIGNALS, scores) if not math.isnan(score)]
-        counts.tallies["scored"].update(scored)
-        counts.add(f"hits have no score, or none within ±{ANY:.0e}", place, not scored)
+    for signal, field_name in SIGNALS.items():
+        scores = [getattr(hit, field_name) for hit in hits]
+        counts.tallies["scored"][signal] += len(scores) - sum(map(math.isnan, scores))
+    bare = sum(math.isnan(hit.retrieved) and math.isnan(hit.reranked) for hit in hits)
+    counts.add(f"hits have no score, or none within ±{ANY:.0e}", place, bare)
     return tuple(hits)
 
 

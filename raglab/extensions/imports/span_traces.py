@@ -48,6 +48,7 @@ SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
 Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
 StoredRows = Callable[[], bytes]  # JSON of rows between two steps of an import
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _HALF = re.compile("[\ud800-\udfff]")
 _PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
 
@@ -77,7 +78,7 @@ def store_rows(
     Halves of characters, which no file can hold, are replaced and counted. The result is called for
     the rows as JSON.
     """
-    texts = [json.dumps(row, ensure_ascii=False) for row in rows]
+    texts = list(map(_ENCODER.encode, rows))
     for text in filter(_HALF.search, texts):
         reason = "spans have halves of characters (lone surrogates), which are replaced by `?`"
         counts.add(reason, f"trace {json.loads(text)[0]:.{SHOWN_ID}}")
