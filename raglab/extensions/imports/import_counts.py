@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SIGNALS = {"retriever_score": "retrieved", "reranker_score": "reranked"}  # signal -> score of a hit
-NAMED = 6  # of a count's names, in a warning
+MOST_REASONS = 40  # in a message; names of judgements may be many
 CLEAR = 0.9  # share of the rankings that tell a direction
 
 
@@ -21,9 +20,8 @@ class ImportCounts:
         JSON".
       first: place of the first, by reason.
       documents: the first digest of each document's text and source.
-      tallies: numbers of names by their kind: `changed` documents, `matched` cases, `labels` and
-        `unread` judgements of feedback; signals by `scored` hits, and by rankings that it `falls`
-        or `rises` down.
+      tallies: numbers of names by their kind: `changed` documents, `matched` cases; signals by
+        `scored` hits, and by rankings that they `falls` or `rises` down.
     """
 
     reasons: Counter[str] = field(default_factory=Counter)
@@ -72,51 +70,27 @@ class ImportCounts:
         """How the direction of a score was guessed."""
         falls, rises = self.tallies["falls"][signal], self.tallies["rises"][signal]
         more = "lower" if self.direction(signal) == "ask" else "higher"
-        why = "since" if max(falls, rises) > CLEAR * (falls + rises) else "though nothing tells so:"
         return (
-            f"a {more} {signal} is taken as surer, {why} scores fall down the ranking in "
-            f"{falls:,} requests and rise in"
-            f' {rises:,}; state the direction by higher={{"{signal}": "surer"}}, or "ask" of a '
-            "distance"
+            f"a {more} {signal} is taken as surer: it falls down the ranking of {falls:,} requests "
+            f'and rises down that of {rises:,}; state higher={{"{signal}": "surer"}}, or "ask" of '
+            "a distance"
         )
 
     def sentence(self) -> str:
         """All reasons in a line, '' where there is none."""
+        reasons = {**self.reasons}
+        places = {**self.first}
+        if changed := sorted(+self.tallies["changed"]):
+            reason = "documents have several texts or sources, of which the first counts"
+            reasons[reason], places[reason] = len(changed), changed[0]
         rows = [
-            f"{number:,} {reason} (the first: {self.first[reason]})"
-            for reason, number in self.reasons.items()
+            f"{number:,} {reason} (the first: {places[reason]})"
+            for reason, number in reasons.items()
         ]
-        return "; ".join(rows)
-
-    def sentences(self) -> list[str]:
-        """A line for each kind of count that is not zero."""
-        lines = [self.sentence()] if self.reasons else []
-        if changed := +self.tallies["changed"]:
-            lines.append(
-                f"{len(changed):,} documents have several texts or sources, of which the first "
-                f"counts: {', '.join(sorted(changed)[:3])}"
-            )
-        if labels := self.tallies["labels"]:
-            lines.append(
-                f"labels of feedback: {_listed(labels)}; `notes` of a case names the source. Who "
-                "gives feedback is no sample of all requests"
-            )
-        if unread := self.tallies["unread"]:
-            lines.append(
-                "judgements that are no label, by their value or their name: "
-                f'{_listed(unread)}; state what a yes means by feedback={{"name": "ok"}} or '
-                '"refuse"'
-            )
-        return lines
+        more = f"; {len(rows) - MOST_REASONS:,} more kinds" if len(rows) > MOST_REASONS else ""
+        return "; ".join(rows[:MOST_REASONS]) + more
 
 
 def document_digest(source: str, text: str) -> bytes:
     """Digest by which a document that changes is known."""
     return hashlib.blake2b(f"{source}\0{text}".encode("utf-8", "replace"), digest_size=8).digest()
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    """The most frequent of some counts, and how many more there are."""
-    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-    return ", ".join(f"{name} ({number:,})" for name, number in rows[:NAMED]) + more

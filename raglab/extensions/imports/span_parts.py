@@ -20,7 +20,15 @@ DOCUMENTS: Mapping[str, Kind] = {
     "retrieval.documents": "retriever",
     "reranker.output_documents": "reranker",
 }
-MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content"})
+KIND_NAMES = (
+    *("openinference.span.kind", "mlflow.spanType", "span_kind"),
+    "gen_ai.operation.name",
+)
+KINDS: Mapping[Kind, frozenset[str]] = {
+    "reranker": frozenset(("reranker", "rerank")),
+    "retriever": frozenset(("retriever", "retrieval", "retrieve")),
+    "model": frozenset(("llm", "chat_model", "chat", "text_completion", "generate_content")),
+}
 SOURCE_KEYS = ("source", "doc_uri", "file_path", "file_name", "filename", "path", "url", "uri")
 ID_KEYS = ("id", "document_id", "doc_id", "chunk_id", "node_id", "id_")
 SCORE_KEYS = ("score", "relevance_score")
@@ -175,11 +183,6 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         outputs = (_stated(attributes, name) for name in OUTPUT_KEYS)
         # an SDK keeps only so many attributes
         records = max(records, _records(next(filter(None, outputs), None)), key=len)
-    values = {
-        name: value
-        for name in groups
-        if (value := _stated(attributes, name, span.resource.get(name))) is not None
-    }
     return SpanPart(
         span.trace_id,
         span.span_id,
@@ -190,7 +193,11 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         "" if is_search else _text(attributes, ANSWER),
         tuple(map(_document, records)),
         tuple(_feedback(event) for name, event in span.events if name == EVALUATION),
-        tuple((name, str(value)) for name, value in values.items()),
+        tuple(
+            (name, str(value))
+            for name in groups
+            if (value := _stated(attributes, name, span.resource.get(name))) is not None
+        ),
         str(_stated(attributes, DECISION) or ""),
         span.is_failed,
     )
@@ -206,19 +213,11 @@ def _stated(attributes: Mapping[str, Any], name: str, default: Any = None) -> An
 
 
 def _kind(attributes: Mapping[str, Any]) -> Kind:
-    names = ("openinference.span.kind", "mlflow.spanType", "span_kind")
-    stated = next(filter(None, (_stated(attributes, name) for name in names)), "")
-    name = str(stated).strip('"').lower()
-    operation = str(_stated(attributes, "gen_ai.operation.name")).lower()
-    if name == "reranker" or operation == "rerank":
-        return "reranker"
-    if (
-        name == "retriever"
-        or operation in {"retrieval", "retrieve"}
-        or "gen_ai.retrieval.documents" in attributes
-    ):
-        return "retriever"
-    return "model" if name in {"llm", "chat_model"} or operation in MODEL_OPERATIONS else "other"
+    """Kind of a span: of those that its attributes state, the first of `KINDS`."""
+    stated = {str(_stated(attributes, name)).strip('"').lower() for name in KIND_NAMES}
+    if _stated(attributes, OUTPUT_KEYS[0]) is not None:
+        stated.add("retriever")
+    return next((kind for kind, names in KINDS.items() if names & stated), "other")
 
 
 # --- documents
@@ -319,22 +318,23 @@ def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 -
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, dict) and levels:
-        texts = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
-        return next(filter(None, texts), "")
-    rows = value if isinstance(value, list) else ()
+        inner = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
+        return next(filter(None, inner), "")
+    rows = value if isinstance(value, list) else []
     messages = [row.get("message", row) for row in rows if isinstance(row, dict)]
     for row in reversed(messages):
         if isinstance(row, dict) and row.get("role", where.role) == where.role:
             return _message_text(row.get("content", row.get("parts")))
-    texts_of_rows = [row for row in rows if isinstance(row, str)]
-    return texts_of_rows[0].strip() if len(texts_of_rows) == 1 else ""
+    texts = [row.strip() for row in rows if isinstance(row, str)]
+    return texts[0] if len(texts) == 1 else ""
 
 
 def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON
     """Text of a message, whose parts are joined."""
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") or part.get("content") for part in parts if isinstance(part, dict)]
-    return " ".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
+    rows = [part for part in parts if isinstance(part, dict)]
+    texts = [str(row.get("text") or row.get("content") or "").strip() for row in rows]
+    return " ".join(filter(None, texts))
 
 
 def _feedback(event: Mapping[str, Any]) -> SpanFeedback:

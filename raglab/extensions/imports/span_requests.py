@@ -211,11 +211,10 @@ def _joined(
 
 def _direction(parts: Iterable[SpanPart]) -> str:
     """Whether the scores of spans all fall or all rise down their own rankings, '' if neither."""
-    signs = set()
-    for part in parts:
-        scores = [document.score for document in part.documents if not math.isnan(document.score)]
-        signs |= {(last > score) - (last < score) for last, score in pairwise(scores)}
-    return {1: "falls", -1: "rises"}[sum(signs)] if len(signs - {0}) == 1 else ""
+    lists = ([row.score for row in part.documents if row.score == row.score] for part in parts)
+    steps = chain.from_iterable(map(pairwise, lists))
+    signs = {first > second for first, second in steps if first != second}
+    return "" if len(signs) != 1 else "falls" if signs.pop() else "rises"
 
 
 def _hits(
@@ -288,23 +287,26 @@ def feedback_label(
       ('refuse', 'feedback pii=1 (judge)')
     """
     place = f"trace {request.id:.{SHOWN_ID}}"
-    judgements = [(_is_good(row, senses), row) for row in request.feedback]
-    read = [(is_good, row) for is_good, row in judgements if is_good is not None]
-    if len({is_good for is_good, _ in read}) > 1:
-        counts.add("requests have feedback that contradicts itself and is no label", place)
-    elif not read or request.decision == "ambiguous":
-        unread = (f"{row.name}={row.value:.{SHOWN_ID}}" for row in request.feedback)
-        counts.tallies["unread"].update(unread)
-    else:
-        is_good, row = read[-1]
-        is_refusal = request.decision == "refuse"
-        label = "ok" if is_good != is_refusal else "refuse"
-        judgement = f"{row.name}={row.value}"
-        counts.tallies["labels"][f"{judgement} is {label}"] += 1
-        reason = "labels are of requests that were refused: a good refusal is refuse"
-        counts.add(reason, place, is_refusal)
-        return label, f"feedback {judgement} ({row.source})"
-    return None, ""
+    read: dict[bool, SpanFeedback] = {}
+    for row in request.feedback:
+        is_good = _is_good(row, senses)
+        if is_good is None or request.decision == "ambiguous":
+            reason = f"judgements `{row.name:.{SHOWN_ID}}` are no label, by name, value or decision"
+            counts.add(reason, place)
+        else:
+            read[is_good] = row
+    contradiction = "requests have feedback that contradicts itself and is no label"
+    counts.add(contradiction, place, len(read) > 1)
+    if len(read) != 1:
+        return None, ""
+    is_good, row = read.popitem()
+    is_refusal = request.decision == "refuse"
+    label = "ok" if is_good != is_refusal else "refuse"
+    reason = f"labels are {label} by `{row.name:.{SHOWN_ID}}`; who gives feedback is no sample"
+    counts.add(reason, place)
+    refusals = "labels are of requests that were refused: a good refusal is refuse"
+    counts.add(refusals, place, is_refusal)
+    return label, f"feedback {row.name}={row.value} ({row.source})"
 
 
 def _is_good(row: SpanFeedback, senses: Mapping[str, str]) -> bool | None:

@@ -7,7 +7,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
@@ -48,6 +48,7 @@ SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
 Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
 StoredRows = Callable[[], bytes]  # JSON of rows between two steps of an import
+SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 _HALF = re.compile("[\ud800-\udfff]")
 _PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
@@ -151,10 +152,8 @@ def trace_from_spans(
     parts = pieces(source, counts)
     size = sum(path.stat().st_size for path in {piece.path for piece in parts})
     n_parts = min(MOST_PARTS, size // PART_BYTES + 1)
-    with _scratch(settings) as folder:
-        numbered = list(enumerate(parts))
-        rows = run_each(sort_piece, numbered, folder, n_parts, settings.groups, what="read")
-        return _traced(rows, counts, folder, settings)
+    sort = partial(run_each, sort_piece, list(enumerate(parts)), what="read")
+    return _traced(lambda folder: sort(folder, n_parts, settings.groups), counts, settings)
 
 
 def import_settings(
@@ -200,15 +199,11 @@ def import_settings(
 # as `trace_from_spans`
 def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401
     """Trace of spans from anywhere; see `trace_from_spans`."""
-    counts = ImportCounts()
-    with _scratch(settings) as folder:
-        rows = _sort(spans, folder, "spans", PARTS_OF_STORE, settings.groups, counts)
-        return _traced([(rows, ImportCounts())], counts, folder, settings)
 
+    def sort(folder: Path | None) -> Iterable[SortedSpans]:
+        yield _sort(spans, folder, "spans", PARTS_OF_STORE, settings.groups, ImportCounts())
 
-def _scratch(settings: ImportSettings) -> AbstractContextManager[Path | None]:
-    """Folder for spans while they are sorted; None, where they stay in memory, without `out`."""
-    return nullcontext() if settings.out is None else scratch_folder(Path(settings.out))
+    return _traced(sort, ImportCounts(), settings)
 
 
 # --- spans sorted by the hash of their trace's id
@@ -216,12 +211,12 @@ def _scratch(settings: ImportSettings) -> AbstractContextManager[Path | None]:
 
 def sort_piece(
     numbered: tuple[int, FilePiece], folder: Path | None, n_parts: int, groups: Sequence[str]
-) -> tuple[dict[int, list[StoredRows]], ImportCounts]:
+) -> SortedSpans:
     """Spans of a piece, written by part; and what was left out of it."""
     number, piece = numbered
     counts = ImportCounts()
     spans = read_spans(piece, counts)
-    return _sort(spans, folder, f"spans-{number:05d}", n_parts, groups, counts), counts
+    return _sort(spans, folder, f"spans-{number:05d}", n_parts, groups, counts)
 
 
 def _sort(
@@ -231,7 +226,7 @@ def _sort(
     n_parts: int,
     groups: Sequence[str],
     counts: ImportCounts,
-) -> dict[int, list[StoredRows]]:
+) -> SortedSpans:
     stored: dict[int, list[StoredRows]] = defaultdict(list)
     remaining = iter(spans)
     while ahead := list(islice(remaining, SPANS_AHEAD)):
@@ -241,7 +236,7 @@ def _sort(
             waiting[part].append(span_part(span, groups))
         for part, rows in sorted(waiting.items()):
             stored[part].append(store_rows(rows, folder, name, counts))
-    return dict(stored)
+    return stored, counts
 
 
 # --- requests of a part
@@ -264,10 +259,9 @@ def join_requests(
         for parts in by_trace.values()
         for request in joined_requests(parts, counts)
     ]
-    if not requests:
-        return [], counts
     requests.sort(key=_time)
-    return [store_rows(requests, folder, f"requests-{number:05d}", counts)], counts
+    name = f"requests-{number:05d}"
+    return [store_rows(requests, folder, name, counts)] if requests else [], counts
 
 
 def _time(request: SpanRequest) -> tuple[int, str]:
@@ -306,40 +300,46 @@ def _case(request: SpanRequest, settings: ImportSettings) -> Case:
 
 
 def _traced(
-    sorted_pieces: Iterable[tuple[dict[int, list[StoredRows]], ImportCounts]],
+    sort: Callable[[Path | None], Iterable[SortedSpans]],
     counts: ImportCounts,
-    folder: Path | None,
     settings: ImportSettings,
 ) -> Any:  # noqa: ANN401 - as `trace_from_spans`
-    """Trace of sorted spans, or shards, and what is said of them."""
+    """Trace of spans, or shards, and what is said of them.
+
+    Args:
+      sort: the spans by part, written to a folder, or kept in memory without one.
+      counts: of the import, as far as it has come.
+      settings: of the import.
+    """
     by_part: dict[int, list[StoredRows]] = defaultdict(list)
-    for rows_by_part, more in sorted_pieces:
-        counts.merge(more)
-        for part, stored in rows_by_part.items():
-            by_part[part] += stored
-    shards = []
-    for rows, more in run_each(
-        join_requests, sorted(by_part.items()), folder, settings, what="join"
-    ):
-        counts.merge(more)
-        shards += [rows] if rows else []
-    if not shards:
-        rule = "an import must have at least one request: a trace with a retriever's span"
-        remedy = "log the retrieval as a span with its documents"
-        raise input_error(Where(settings.name), rule, remedy, counts.sentence() or "no span")
-    directions = {
-        signal: settings.higher.get(signal) or counts.direction(signal)
-        for signal in counts.signals()
-    }
-    shared = _shared_meta(settings.name, counts)
-    if settings.out is None:
-        result = trace_of_files(list(chain(*shards)), shared, directions, settings)
-    else:
-        traces = run_each(trace_of_files, shards, shared, directions, settings, what="build")
-        result = extension("save_shards", "scale", "a trace of shards (out=)")(
-            traces, settings.out, shard=None
-        )
-    _warn(settings, counts, directions)
+    out = settings.out
+    with nullcontext() if out is None else scratch_folder(Path(out)) as folder:
+        for stored, more in sort(folder):
+            counts.merge(more)
+            for part, rows in stored.items():
+                by_part[part] += rows
+        shards = []
+        parts = sorted(by_part.items())
+        for requests, more in run_each(join_requests, parts, folder, settings, what="join"):
+            counts.merge(more)
+            shards += [requests] if requests else []
+        if not shards:
+            rule = "an import must have at least one request: a trace with a retriever's span"
+            remedy = "log the retrieval as a span with its documents"
+            value = counts.sentence() or "no span"
+            raise input_error(Where(settings.name), rule, remedy, value)
+        directions = {
+            signal: settings.higher.get(signal) or counts.direction(signal)
+            for signal in counts.signals()
+        }
+        shared = (_shared_meta(settings.name, counts), directions, settings)
+        if out is None:
+            result = trace_of_files(list(chain(*shards)), *shared)
+        else:
+            traces = run_each(trace_of_files, shards, *shared, what="build")
+            save_shards = extension("save_shards", "scale", "a trace of shards (out=)")
+            result = save_shards(traces, out, shard=None)
+        _warn(settings, counts, directions)
     return result
 
 
@@ -364,7 +364,7 @@ def trace_of_files(
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
     rows = chain.from_iterable(_REQUESTS.validate_json(file()) for file in files)
-    requests, arms = sorted(rows, key=_time), (settings.name,)
+    requests = sorted(rows, key=_time)
     cases = tuple(_case(request, settings) for request in requests)
     chunks: dict[str, Chunk] = {}
     for hit in chain.from_iterable(request.hits for request in requests):
@@ -387,18 +387,16 @@ def trace_of_files(
         "cases_hash": hash_cases(cases),
         "command": f"trace_from_spans(…, name={settings.name!r})",
     }
-    data = TraceData(
-        cases=cases,
-        chunks=tuple(chunks.values()),
-        arms=arms,
-        hits=Hits(chunk=chunk, rank=rank, n_reranked=n_reranked, **floats),
-        meta=meta,
-    )
-    meta["fingerprint"] = content_hash(data)[:16]
-    patterns = pattern_hits(cases, data.chunks, PolicyData.from_mapping().pattern_lists)
-    trace = Trace(
-        cases=cases, chunks=data.chunks, arms=arms, hits=data.hits, pattern_hits=patterns, meta=meta
-    )
+    fields: dict[str, Any] = {
+        "cases": cases,
+        "chunks": tuple(chunks.values()),
+        "arms": (settings.name,),
+        "hits": Hits(chunk=chunk, rank=rank, n_reranked=n_reranked, **floats),
+        "meta": meta,
+    }
+    meta["fingerprint"] = content_hash(TraceData(**fields))[:16]
+    patterns = pattern_hits(cases, fields["chunks"], PolicyData.from_mapping().pattern_lists)
+    trace = Trace(**fields, pattern_hits=patterns)
     for signal, higher in directions.items():
         first = (request.hits[:1] for request in requests)
         scores = [getattr(hits[0], SIGNALS[signal]) if hits else np.nan for hits in first]
@@ -410,17 +408,17 @@ def trace_of_files(
 
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
     """Say what an import left out, merged and mapped, score directions, and which gates are off."""
-    notes = counts.sentences()
+    notes = [counts.sentence()]
     known = settings.by_id.keys()
     if missing := len(known - counts.tallies["matched"].keys()):
         notes.append(f"{missing:,} of {len(known):,} cases are of no request and are left out")
     notes += [
         counts.direction_sentence(signal) for signal in directions if signal not in settings.higher
     ]
-    how = "no score was logged"
-    for signal, higher in list(directions.items())[:1]:
-        bound = "max" if higher == "ask" else "min"
-        how = f'gate a signal instead: policy.replace("signals.{signal}.{bound}", …)'
-    notes.append(f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; {how}")
-    for note in notes:
+    gates = ", ".join(f"signals.{signal}" for signal in directions) or "none, no score was logged"
+    notes.append(
+        f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; the gates of "
+        f"signals are {gates}"
+    )
+    for note in filter(None, notes):
         warn_user(f"{settings.name}: {note}.")

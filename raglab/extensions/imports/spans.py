@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
@@ -368,17 +369,17 @@ def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
       ((1764000000000000000, ''), (1764000000000000000, ''), 0)
     """
     try:
-        is_whole = isinstance(value, int) or str(value).isdecimal()
-        number = int(value) if is_whole else float(value)
+        number = Decimal(str(value))
         power = next(power for power in (9, 6, 3, 0) if 10**8 <= number < 10 ** (20 - power))
-    except (TypeError, ValueError, OverflowError, StopIteration):
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            return 0, _NO_TIME
-        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-        return (round(seconds * 10**6) * 10**3, "") if seconds > 0 else (0, _NO_TIME)
-    return int(number * 10**power), _GUESSED_UNIT if power else ""
+        return int(number.scaleb(power)), _GUESSED_UNIT if power else ""
+    except (ValueError, ArithmeticError, StopIteration):
+        pass
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return 0, _NO_TIME
+    seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    return (round(seconds * 10**6) * 10**3, "") if seconds > 0 else (0, _NO_TIME)
 
 
 # of JSON
