@@ -78,14 +78,9 @@ class ImportCounts:
 
     def sentence(self) -> str:
         """All reasons in a line, '' where there is none."""
-        reasons = {**self.reasons}
-        places = {**self.first}
-        if changed := sorted(+self.tallies["changed"]):
-            reason = "documents have several texts or sources, of which the first counts"
-            reasons[reason], places[reason] = len(changed), changed[0]
         rows = [
-            f"{number:,} {reason} (the first: {places[reason]})"
-            for reason, number in reasons.items()
+            f"{number:,} {reason} (the first: {self.first[reason]})"
+            for reason, number in self.reasons.items()
         ]
         more = f"; {len(rows) - MOST_REASONS:,} more kinds" if len(rows) > MOST_REASONS else ""
         return "; ".join(rows[:MOST_REASONS]) + more

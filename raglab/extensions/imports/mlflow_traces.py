@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from raglab.extensions.imports.span_parts import EVALUATION
 from raglab.extensions.imports.span_traces import Feedback, import_settings, trace_of_spans
 from raglab.extensions.imports.spans import LoggedSpan
 from raglab.lab.artifact_places import check_database
@@ -120,8 +119,8 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
     """Spans of a trace of MLflow; the first holds the tags and the assessments of the trace."""
     info = trace.info
     attributes: dict[str, Any] = {**(info.trace_metadata or {}), **(info.tags or {})}
-    events = tuple(
-        (EVALUATION, _assessment(row))
+    evaluations = tuple(
+        _assessment(row)
         for row in info.assessments or ()
         # an expectation is a gold value, and says nothing of the answer
         if getattr(row, "feedback", None) is not None and row.value is not None
@@ -133,10 +132,10 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             span.parent_id or "",
             int(span.start_time_ns or 0),
             {**attributes, **(span.attributes or {})},
-            events,
+            evaluations,
             is_failed=span.status.status_code == "ERROR",
         )
-        attributes, events = {}, ()
+        attributes, evaluations = {}, ()
 
 
 def _assessment(row: Any) -> dict[str, Any]:  # noqa: ANN401 - MLflow's

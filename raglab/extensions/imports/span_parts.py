@@ -38,7 +38,7 @@ LIST_KEYS = ("documents", "nodes", "results")  # of an output that is an object
 INNER_KEYS = ("document", "node", "kwargs")  # of a document: the object that holds its fields
 # of a retriever, the first
 OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")
-EVALUATION, DECISION = "gen_ai.evaluation.result", "raglab.decision"
+DECISION = "raglab.decision"
 _STARTS = tuple(name.partition(".")[0] for name in DOCUMENTS)
 _MOST_DIGITS = 6  # of the number of a document
 _PLAIN = frozenset((str, int, float))
@@ -192,7 +192,7 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         _text(attributes, QUESTION),
         "" if is_search else _text(attributes, ANSWER),
         tuple(map(_document, records)),
-        tuple(_feedback(event) for name, event in span.events if name == EVALUATION),
+        tuple(map(_feedback, span.evaluations)),
         tuple(
             (name, str(value))
             for name in groups

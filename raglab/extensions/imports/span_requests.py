@@ -51,6 +51,9 @@ class RequestHit(NamedTuple):
     reranked: float
 
 
+_NO_DOCUMENT = SpanDocument("", math.nan, "", "", None)
+
+
 class SpanRequest(NamedTuple):
     """A request that an application answered.
 
@@ -185,9 +188,8 @@ def _joined(
         counts.add(reason, place)
     if len(rerankers) > 1:
         counts.add("traces have several rerankers' spans, of which the last counts", place)
-    by_signal = {}
-    for signal, parts in zip(SIGNALS, (retrievers, rerankers[-1:])):
-        by_signal[signal] = _by_id(parts, place, counts)
+    by_id = [_by_id(parts, place, counts) for parts in (retrievers, rerankers[-1:])]
+    for signal, parts in zip(SIGNALS, (retrievers, rerankers[-1:]), strict=True):
         if direction := _direction(parts):
             counts.tallies[direction][signal] += 1
     groups: dict[str, str] = {}
@@ -202,7 +204,7 @@ def _joined(
         min((part.start for part in levels[0] if part.start), default=0),
         question,
         next(filter(None, answers), ""),
-        _hits(by_signal, place, counts),
+        _hits(*by_id, place, counts),
         tuple(chain.from_iterable(judged)),
         groups,
         next((part.decision for part in outer if part.decision), ""),
@@ -218,19 +220,21 @@ def _direction(parts: Iterable[SpanPart]) -> str:
 
 
 def _hits(
-    by_signal: Mapping[str, Mapping[str, SpanDocument]], place: str, counts: ImportCounts
+    retrieved: Mapping[str, SpanDocument],
+    reranked: Mapping[str, SpanDocument],
+    place: str,
+    counts: ImportCounts,
 ) -> tuple[RequestHit, ...]:
     """Hits in their final order, a document once and with the first text that it has."""
-    order = list(dict.fromkeys(chain(*reversed(by_signal.values()))))
+    order = list(dict.fromkeys(chain(reranked, retrieved)))
     reason = f"hits beyond the first {MOST_HITS:,} of a trace are left out"
     counts.add(reason, place, max(len(order) - MOST_HITS, 0))
     counts.add("requests retrieved no document and are cases without hits", place, not order)
     hits = []
     for name in order[:MOST_HITS]:
-        mentions = [documents.get(name) for documents in by_signal.values()]
-        documents_of_name = [own for own in mentions if own]
-        document = next((own for own in documents_of_name if own.text), documents_of_name[0])
-        hits.append(RequestHit(document, *(own.score if own else math.nan for own in mentions)))
+        first, second = retrieved.get(name, _NO_DOCUMENT), reranked.get(name, _NO_DOCUMENT)
+        document = max(first, second, key=lambda own: (own.text > "", own.id > ""))
+        hits.append(RequestHit(document, first.score, second.score))
         counts.add_document(name, document_digest(document.source, document.text))
     for signal, field_name in SIGNALS.items():
         scores = [getattr(hit, field_name) for hit in hits]
@@ -291,8 +295,8 @@ def feedback_label(
     for row in request.feedback:
         is_good = _is_good(row, senses)
         if is_good is None or request.decision == "ambiguous":
-            reason = f"judgements `{row.name:.{SHOWN_ID}}` are no label, by name, value or decision"
-            counts.add(reason, place)
+            reason = f"judgements `{row.name:.{SHOWN_ID}}` are no label"
+            counts.add(f"{reason}; state what a yes means by feedback=", place)
         else:
             read[is_good] = row
     contradiction = "requests have feedback that contradicts itself and is no label"

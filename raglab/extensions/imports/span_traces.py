@@ -408,6 +408,9 @@ def trace_of_files(
 
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
     """Say what an import left out, merged and mapped, score directions, and which gates are off."""
+    changed = +counts.tallies["changed"]
+    reason = "documents have several texts or sources, of which the first counts"
+    counts.add(reason, min(changed, default=""), len(changed))
     notes = [counts.sentence()]
     known = settings.by_id.keys()
     if missing := len(known - counts.tallies["matched"].keys()):

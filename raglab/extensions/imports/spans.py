@@ -20,6 +20,7 @@ from raglab.store.files import Where, input_error
 LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
 LONGEST_VALUE = 256 << 20  # characters of a value over several lines
 PIECE_BYTES = 16 << 20  # of a file that one worker reads at a time
+EVALUATION = "gen_ai.evaluation.result"  # name of an event
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
 _BLOCK = 1 << 20  # bytes that are read at once
 _DEEP = 500  # brackets within brackets that Python reads in any case
@@ -55,7 +56,7 @@ class LoggedSpan(NamedTuple):
       parent_id: of the operation that it is a part of; "" of the first.
       start: nanoseconds since 1970, 0 where it is not stated.
       attributes: by name, as plain values.
-      events: name and attributes of each event.
+      evaluations: attributes of each event that judges the answer.
       resource: attributes of what logged it, such as a service or a tenant's deployment.
       is_failed: whether its status is an error.
     """
@@ -65,7 +66,7 @@ class LoggedSpan(NamedTuple):
     parent_id: str
     start: int
     attributes: Mapping[str, Any]
-    events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    evaluations: tuple[Mapping[str, Any], ...] = ()
     resource: Mapping[str, Any] = MappingProxyType({})
     is_failed: bool = False
 
@@ -110,17 +111,15 @@ def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - wh
     place = Path(entry)
     if place.is_file():
         return [place]
-    if not place.is_dir() or entry == "":
-        rule = "a file of spans must be there"
-        raise input_error(Where(str(place)), rule, "correct the path", "no such file")
-    within = [path for path in place.rglob("*") if path.is_file() and path.name[0] != "."]
+    paths = place.rglob("*") if entry != "" else ()
+    within = [path for path in paths if path.is_file() and path.name[0] != "."]
     files = sorted(path for path in within if path.suffix.lower() in SUFFIXES)
-    if unread := sorted({*within} - {*files}):
-        reason = "files of a folder have another ending and are not read"
-        counts.add(reason, unread[0].name, len(unread))
     if not files:
-        rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
-        raise input_error(Where(str(place)), rule, "name the files", "none")
+        rule = f"source must be a file of spans, or a folder of {', '.join(SUFFIXES)}"
+        raise input_error(Where(str(place)), rule, "correct the path", "no such file")
+    unread = sorted({*within} - {*files})
+    reason = "files of a folder have another ending and are not read"
+    counts.add(reason, "".join(path.name for path in unread[:1]), len(unread))
     return files
 
 
@@ -153,20 +152,6 @@ def _is_json(text: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
-    """Spans of a piece of a file, one value in memory at a time.
-
-    Args:
-      piece: to read.
-      counts: gets the count of what cannot be read.
-
-    Raises:
-      InputError: a value over several lines of more than 256 MiB.
-    """
-    for value, place in _values(piece, counts):
-        yield from _spans_of(value, place, counts)
 
 
 # --- JSON values
@@ -287,35 +272,41 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# any JSON
-def _spans_of(value: Any, place: str, counts: ImportCounts) -> Iterator[LoggedSpan]:  # noqa: ANN401
-    """Spans of a JSON value: a batch, a list, or a span.
+def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
+    """Spans of a piece of a file: of its batches, lists and spans, one value in memory at a time.
 
     Lists within lists are walked without recursion.
+
+    Args:
+      piece: to read.
+      counts: gets what cannot be read.
+
+    Raises:
+      InputError: a value over several lines of more than 256 MiB.
     """
-    none: Mapping[str, Any] = MappingProxyType({})
-    waiting = [(value, none)]
-    while waiting:
-        entry, resource = waiting.pop()
-        if isinstance(entry, list):
-            waiting.extend((part, resource) for part in reversed(entry))
-            continue
-        fields = _fields(entry) if isinstance(entry, dict) else {}
-        form = "columns" if isinstance(fields.get("traceid"), dict) else ""
-        form = next((name for name in _FORMS if name in fields), form)
-        about = fields.get("resource")
-        if isinstance(about, dict) and "attributes" in about:
-            resource = plain_attributes(about["attributes"], place, counts)
-        is_span = "traceid" in fields and "spans" not in fields
-        lists = [] if is_span else [fields[name] for name in _LISTS if name in fields]
-        if form:
-            counts.add(f"values are {_FORMS[form]}", place)
-        elif lists:
-            waiting.extend((part, resource) for part in reversed(lists))
-        elif span := _span(fields, entry, resource, place, counts):
-            yield span
-        else:
-            counts.add("values are no spans with a trace id and are left out", place)
+    for value, place in _values(piece, counts):
+        waiting: list[tuple[Any, dict[str, Any]]] = [(value, {})]
+        while waiting:
+            entry, resource = waiting.pop()
+            if isinstance(entry, list):
+                waiting.extend((part, resource) for part in reversed(entry))
+                continue
+            fields = _fields(entry) if isinstance(entry, dict) else {}
+            form = "columns" if isinstance(fields.get("traceid"), dict) else ""
+            form = next((name for name in _FORMS if name in fields), form)
+            about = fields.get("resource")
+            if isinstance(about, dict) and "attributes" in about:
+                resource = plain_attributes(about["attributes"], place, counts)
+            is_span = "traceid" in fields and "spans" not in fields
+            lists = [] if is_span else [fields[name] for name in _LISTS if name in fields]
+            if form:
+                counts.add(f"values are {_FORMS[form]}", place)
+            elif lists:
+                waiting.extend((part, resource) for part in reversed(lists))
+            elif span := _span(fields, entry, resource, place, counts):
+                yield span
+            else:
+                counts.add("values are no spans with a trace id and are left out", place)
 
 
 def _span(
@@ -351,8 +342,9 @@ def _span(
         start,
         attributes,
         tuple(
-            (str(row.get("name")), plain_attributes(row.get("attributes"), place, counts))
+            plain_attributes(row.get("attributes"), place, counts)
             for row in rows
+            if row.get("name") == EVALUATION
         ),
         resource,
         str(status).upper().endswith(("2", "ERROR")),
