@@ -122,41 +122,36 @@ def _time(part: SpanPart) -> tuple[int, str]:
     return part.start, part.span_id
 
 
-def _below(ordered: Iterable[SpanPart]) -> dict[str, list[SpanPart]]:
-    """Spans by the id of the span that they are a part of, '' of those of none that is logged."""
-    ids = {part.span_id for part in ordered}
-    below = defaultdict(list)
-    for part in ordered:
-        is_below = part.parent_id in ids and part.parent_id != part.span_id
-        below[part.parent_id if is_below else ""].append(part)
-    return below
-
-
-def _turns(ordered: Sequence[SpanPart]) -> dict[str, list[SpanPart]]:
-    """Spans of each turn by its name; those of none are left out."""
-    below = _below(ordered)
-    first = below.pop("", [])
-    if len(first) == 1 and not first[0].query:
-        first = below.pop(first[0].span_id, [])
-    turns = []
-    for part in first:
-        spans = [part]
-        for span in spans:  # which grows
-            spans += below.pop(span.span_id, ())
-        is_search = part.kind in {"retriever", "reranker"}
-        if part.query and not is_search and any(span.kind == "retriever" for span in spans):
-            turns.append(sorted(spans, key=_time))
-    return {f"{turn[0].trace_id}/{number}": turn for number, turn in enumerate(turns, start=1)}
-
-
 def _levels(ordered: Sequence[SpanPart]) -> list[list[SpanPart]]:
     """Spans by their depth, the outermost first, each depth in order of time; circles are last."""
-    below = _below(ordered)
+    ids = {part.span_id for part in ordered}
+    below: dict[str, list[SpanPart]] = defaultdict(list)
+    for part in ordered:
+        is_inner = part.parent_id in ids and part.parent_id != part.span_id
+        below[part.parent_id if is_inner else ""].append(part)
     levels = [below.pop("", [])]
     while levels[-1]:
         inner = chain.from_iterable(below.pop(part.span_id, ()) for part in levels[-1])
         levels.append(sorted(inner, key=_time))
     return [*levels, *below.values()]
+
+
+def _turns(ordered: Sequence[SpanPart]) -> dict[str, list[SpanPart]]:
+    """Spans of each turn by its name; those of none are left out."""
+    levels = _levels(ordered)
+    is_whole = len(levels[0]) == 1 and not levels[0][0].query
+    first = {part.span_id: part.span_id for part in levels[is_whole]}
+    spans: dict[str, list[SpanPart]] = defaultdict(list)
+    for part in chain.from_iterable(levels):
+        spans[first.setdefault(part.span_id, first.get(part.parent_id, ""))].append(part)
+    turns = [
+        sorted(turn, key=_time)
+        for name, turn in spans.items()
+        if name and turn[0].query and turn[0].kind not in {"retriever", "reranker"}
+        if any(part.kind == "retriever" for part in turn)
+    ]
+    turns.sort(key=lambda turn: _time(turn[0]))
+    return {f"{turn[0].trace_id}/{number}": turn for number, turn in enumerate(turns, start=1)}
 
 
 def _joined(
@@ -251,14 +246,11 @@ def _by_id(parts: Iterable[SpanPart], place: str, counts: ImportCounts) -> dict[
     """
     documents: dict[str, SpanDocument] = {}
     for document in chain.from_iterable(part.documents for part in parts):
-        name, text = document.id, document.text
-        if len(name) > LONGEST_ID:
-            reason = f"documents have an id of more than {LONGEST_ID:,} characters"
-            counts.add(reason, place)
-            name = ""
-        if not name and text:
-            name = "text-" + hashlib.sha256(text.encode()).hexdigest()[:16]
-            counts.add("documents without an id are named by a hash of their text", place)
+        name = document.id if len(document.id) <= LONGEST_ID else ""
+        if document.text and not name:
+            name = "text-" + hashlib.sha256(document.text.encode()).hexdigest()[:16]
+            reason = f"documents without an id of at most {LONGEST_ID:,} characters are named by a"
+            counts.add(f"{reason} hash of their text", place)
         if not name:
             counts.add("documents without an id or a text are left out", place)
         elif name in documents:

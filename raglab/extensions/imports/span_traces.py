@@ -33,7 +33,7 @@ from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.store.case_records import hash_cases
-from raglab.store.files import Where, append_bytes, input_error, scratch_folder
+from raglab.store.files import Where, append_bytes, input_error, scratch_folder, shown_value
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
@@ -172,18 +172,13 @@ def import_settings(
       TypeError: an argument of another type.
     """
     directions = dict(higher or {})
-    for signal, direction in directions.items():
-        if signal not in SIGNALS or direction not in DIRECTIONS:
-            rule = f"higher must name {', '.join(SIGNALS)} with {' or '.join(DIRECTIONS)}"
-            remedy = 'write higher={"retriever_score": "ask"} for a distance'
-            msg = f"{rule}, got {signal!r}: {direction!r}; {remedy}."
-            raise ValueError(msg)
     names = [feedback] if isinstance(feedback, str) else feedback
     senses = names if isinstance(names, Mapping | None) else dict.fromkeys(names, "ok")
-    if odd := {*(senses or {}).values()} - {"ok", "refuse"}:
-        rule = "feedback must say what a yes means, ok or refuse"
-        msg = f'{rule}, got {min(map(str, odd))!r}; write feedback={{"toxicity": "refuse"}}.'
-        raise ValueError(msg)
+    remedy = 'write higher={"retriever_score": "ask"} for a distance'
+    _check("higher must name", directions, SIGNALS, remedy)
+    _check("higher must be", directions.values(), DIRECTIONS, remedy)
+    remedy = 'write feedback={"toxicity": "refuse"}'
+    _check("what a yes means must be", (senses or {}).values(), ("ok", "refuse"), remedy)
     own = list(cases or ())
     return ImportSettings(
         {case.id: case for case in own},
@@ -194,6 +189,13 @@ def import_settings(
         name,
         out,
     )
+
+
+def _check(rule: str, values: Iterable[object], choices: Iterable[str], remedy: str) -> None:
+    for value in values:
+        if value not in choices:
+            msg = f"{rule} {' or '.join(choices)}, got {shown_value(value)}; {remedy}."
+            raise ValueError(msg)
 
 
 # as `trace_from_spans`

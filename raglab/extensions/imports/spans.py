@@ -23,9 +23,8 @@ PIECE_BYTES = 16 << 20  # of a file that one worker reads at a time
 EVALUATION = "gen_ai.evaluation.result"  # name of an event
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
 _BLOCK = 1 << 20  # bytes that are read at once
-_DEEP = 500  # brackets within brackets that Python reads in any case
-_SIGN = re.compile(r"[^ \t\r\n]")
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
+_BLANK = re.compile(r"[ \t\r\n]*")
+_INTEGER = re.compile(r"-?[0-9]{1,4000}")
 _DECODER = json.JSONDecoder()
 _DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile)
 _NO_TIME = "spans have no time that can be read"
@@ -194,7 +193,7 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
     """
     blocks, text, start, line, size = _blocks(piece, counts), "", 0, piece.line, 0
     while True:
-        begin = _next_sign(text, start)
+        begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]
         line, start = line + text.count("\n", start, begin), begin
         stop, length = text.find("\n", start + size), len(text) - start
         limit = LONGEST_VALUE if size else LONGEST_LINE
@@ -222,11 +221,11 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
             while offset < len(window):
                 value, end = _DECODER.raw_decode(window, offset)
                 yield value, f"{piece.path.name}, line {line}"
-                end = _next_sign(window, end)
+                end = _BLANK.match(window, end).end()  # type: ignore[union-attr]
                 line, offset = line + window.count("\n", offset, end), end
             resume = offset
-        except RecursionError:
-            resume = _deep_place(window, offset)
+        except RecursionError:  # too many brackets within brackets
+            resume = len(window)
         except ValueError as error:
             fault = getattr(error, "pos", offset)  # none of a number with too many digits
             is_cut = fault == len(window)
@@ -241,22 +240,6 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
             counts.add(reason, f"{piece.path.name}, line {line}", lines + 1)
             line, offset = line + lines, end
         start += offset
-
-
-def _next_sign(text: str, start: int) -> int:
-    sign = _SIGN.search(text, start)
-    return sign.start() if sign else len(text)
-
-
-def _deep_place(text: str, begin: int) -> int:
-    """Place within a value that is too deep, of as many brackets as Python reads in any case."""
-    depth, place = 0, begin
-    for token in _BRACKET.finditer(text, begin):
-        depth += 1 if token[1] else -(token[0] in "]}")
-        place = token.start()
-        if depth == _DEEP:
-            break
-    return place
 
 
 # --- spans
@@ -410,10 +393,7 @@ def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
         return value
     kind, content = next(iter(value.items()), ("", None))
     if kind in {"intValue", "int_value"}:
-        try:
-            return int(content)
-        except (TypeError, ValueError, OverflowError):
-            return None
+        return int(content) if _INTEGER.fullmatch(str(content)) else None
     if kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
         return content
     entries = content.get("values") if isinstance(content, dict) else None
