@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -84,8 +83,3 @@ class ImportCounts:
         ]
         more = f"; {len(rows) - MOST_REASONS:,} more kinds" if len(rows) > MOST_REASONS else ""
         return "; ".join(rows[:MOST_REASONS]) + more
-
-
-def document_digest(source: str, text: str) -> bytes:
-    """Digest by which a document that changes is known."""
-    return hashlib.blake2b(f"{source}\0{text}".encode("utf-8", "replace"), digest_size=8).digest()

@@ -17,7 +17,7 @@ from raglab.lab.store_errors import (
     sqlite_files,
     store_error,
 )
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error
 from raglab.values import Case
 
 if TYPE_CHECKING:
@@ -107,11 +107,7 @@ def _listed(traces: Any) -> Iterable[Any]:  # noqa: ANN401 - a frame or a list
     """Traces of a frame of `mlflow.search_traces`, which holds each as JSON, or of a list."""
     from mlflow.entities import Trace
 
-    rows = traces["trace"] if "trace" in getattr(traces, "columns", ()) else traces
-    if rows is traces and not isinstance(traces, list | tuple):
-        rule = "experiment must be a name, or a frame or list of mlflow.search_traces"
-        msg = f"{rule}, got {shown_value(traces)}; name the experiment."
-        raise TypeError(msg)
+    rows = traces.get("trace") if hasattr(traces, "columns") else traces
     return (Trace.from_json(row) if isinstance(row, str) else row for row in rows)
 
 

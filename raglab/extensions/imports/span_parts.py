@@ -9,9 +9,10 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-from raglab.extensions.imports.spans import LoggedSpan
+from raglab.extensions.imports.spans import LoggedSpan, objects
 from raglab.signals import ANY
 from raglab.store.csv_tables import MISSING_WORDS
 
@@ -20,6 +21,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "retrieval.documents": "retriever",
     "reranker.output_documents": "reranker",
 }
+SEARCHES = frozenset(DOCUMENTS.values())
 KIND_NAMES = (
     *("openinference.span.kind", "mlflow.spanType", "span_kind"),
     "gen_ai.operation.name",
@@ -178,7 +180,7 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         }
         if rows := _records(numbered or _stated(lists, name)):
             kind, records = kind_of_list, rows
-    is_search = kind in DOCUMENTS.values()
+    is_search = kind in SEARCHES
     if is_search:
         outputs = (_stated(attributes, name) for name in OUTPUT_KEYS)
         # an SDK keeps only so many attributes
@@ -196,20 +198,20 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         tuple(
             (name, str(value))
             for name in groups
-            if (value := _stated(attributes, name, span.resource.get(name))) is not None
+            if (value := _stated({**span.resource, **attributes}, name)) is not None
         ),
         str(_stated(attributes, DECISION) or ""),
         span.is_failed,
     )
 
 
-def _stated(attributes: Mapping[str, Any], name: str, default: Any = None) -> Any:  # noqa: ANN401
+def _stated(attributes: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
     """The value of a name, which may stand within that of its first part: `input: {value: …}`."""
     if attributes.get(name) is not None:
         return attributes[name]
     first, _, rest = name.partition(".")
     inner = attributes.get(first)
-    return _stated(inner, rest, default) if rest and isinstance(inner, dict) else default
+    return _stated(inner, rest) if rest and isinstance(inner, dict) else None
 
 
 def _kind(attributes: Mapping[str, Any]) -> Kind:
@@ -276,12 +278,9 @@ def _first(records: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> str:
 def _score(records: Iterable[Mapping[str, Any]]) -> float:
     """The first number that a signal may have, NaN where there is none. A truth value is none."""
     for value in (record.get(key) for record in records for key in SCORE_KEYS):
-        try:
-            number = float(value) if type(value) in _PLAIN else math.nan  # type: ignore[arg-type]
-        except (ValueError, OverflowError):
-            continue
-        if abs(number) <= ANY:
-            return number
+        with suppress(ValueError, OverflowError):
+            if type(value) in _PLAIN and abs(number := float(value)) <= ANY:  # type: ignore[arg-type]
+                return number
     return math.nan
 
 
@@ -320,20 +319,18 @@ def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 -
     if isinstance(value, dict) and levels:
         inner = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
         return next(filter(None, inner), "")
-    rows = value if isinstance(value, list) else []
-    messages = [row.get("message", row) for row in rows if isinstance(row, dict)]
-    for row in reversed(messages):
+    for row in reversed([row.get("message", row) for row in objects(value)]):
         if isinstance(row, dict) and row.get("role", where.role) == where.role:
             return _message_text(row.get("content", row.get("parts")))
+    rows = value if isinstance(value, list) else ()
     texts = [row.strip() for row in rows if isinstance(row, str)]
     return texts[0] if len(texts) == 1 else ""
 
 
 def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON
     """Text of a message, whose parts are joined."""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    rows = [part for part in parts if isinstance(part, dict)]
-    texts = [str(row.get("text") or row.get("content") or "").strip() for row in rows]
+    parts = objects(content) if isinstance(content, list) else [{"text": content}]
+    texts = (str(part.get("text") or part.get("content") or "").strip() for part in parts)
     return " ".join(filter(None, texts))
 
 

@@ -11,8 +11,8 @@ from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts, document_digest
-from raglab.extensions.imports.span_parts import SpanDocument, SpanFeedback, SpanPart
+from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
+from raglab.extensions.imports.span_parts import SEARCHES, SpanDocument, SpanFeedback, SpanPart
 from raglab.signals import ANY
 from raglab.values import LONGEST_QUESTION, MOST_HITS
 
@@ -97,13 +97,17 @@ def joined_requests(parts: Sequence[SpanPart], counts: ImportCounts) -> list[Spa
     name = parts[0].trace_id
     place = f"trace {name:.{SHOWN_ID}}"
     if len(name) > LONGEST_ID:
-        reason = f"traces have an id of more than {LONGEST_ID:,} characters and are left out"
-        counts.add(reason, place)
+        counts.add(
+            f"traces have an id of more than {LONGEST_ID:,} characters and are left out", place
+        )
         return []
     if all(part.span_id for part in parts):
         last = {part.span_id: part for part in parts}
-        reason = "spans have the id of a later one of their trace and are left out"
-        counts.add(reason, place, len(parts) - len(last))
+        counts.add(
+            "spans have the id of a later one of their trace and are left out",
+            place,
+            len(parts) - len(last),
+        )
         parts = list(last.values())
     ordered = sorted(parts, key=_time)
     turns = _turns(ordered)
@@ -111,9 +115,10 @@ def joined_requests(parts: Sequence[SpanPart], counts: ImportCounts) -> list[Spa
         turns = {name: ordered}
     else:
         counts.add("traces have several turns, each of which is a case of its own", place)
-        within = {id(part) for turn in turns.values() for part in turn}
-        if any(part.feedback and id(part) not in within for part in ordered):
-            counts.add("traces of several turns have feedback as a whole, which is no label", place)
+        within = chain.from_iterable(turns.values())
+        apart = sum(len(part.feedback) for part in ordered)
+        apart -= sum(len(part.feedback) for part in within)
+        counts.add("judgements are of several turns as a whole, and are no label", place, apart)
     joined = (_joined(turn, own, place, counts) for own, turn in turns.items())
     return [request for request in joined if request is not None]
 
@@ -147,63 +152,65 @@ def _turns(ordered: Sequence[SpanPart]) -> dict[str, list[SpanPart]]:
     turns = [
         sorted(turn, key=_time)
         for name, turn in spans.items()
-        if name and turn[0].query and turn[0].kind not in {"retriever", "reranker"}
+        if name and turn[0].query and turn[0].kind not in SEARCHES
         if any(part.kind == "retriever" for part in turn)
     ]
-    turns.sort(key=lambda turn: _time(turn[0]))
-    return {f"{turn[0].trace_id}/{number}": turn for number, turn in enumerate(turns, start=1)}
+    return {f"{ordered[0].trace_id}/{number}": turn for number, turn in enumerate(turns, start=1)}
 
 
 def _joined(
     ordered: Sequence[SpanPart], name: str, place: str, counts: ImportCounts
 ) -> SpanRequest | None:
     """The request of some spans in the order of their time, None where it cannot be decided."""
-    retrievers = [part for part in ordered if part.kind == "retriever"]
-    rerankers = [part for part in ordered if part.kind == "reranker"]
-    models = [part for part in ordered if part.kind == "model"]
+    by_kind: dict[str, list[SpanPart]] = defaultdict(list)
+    for part in ordered:
+        by_kind[part.kind].append(part)
+    retrievers, rerankers, models = (by_kind[kind] for kind in ("retriever", "reranker", "model"))
     levels = _levels(ordered)
     outer = list(chain.from_iterable(levels))
     others = [part for part in outer if part.kind == "other"]
     question = next((part.query for part in (*others, *retrievers, *models) if part.query), "")
-    # what cannot be decided
-    reason = ""
-    if not retrievers:
-        reason = "no retriever's span"
-    elif all(part.is_failed and not part.documents for part in retrievers):
-        reason = "a retriever that failed"
-    elif not question:
-        reason = "no question"
-    elif len(question) > LONGEST_QUESTION:
-        reason = f"a question of more than {LONGEST_QUESTION:,} characters"
-    if reason:
-        counts.add(f"traces have {reason} and are left out", place)
+    if obstacle := _obstacle(retrievers, question):
+        counts.add(f"traces have {obstacle} and are left out", place)
         return None
-    if len(retrievers) > 1:
-        reason = "traces have several retrievers' spans, whose hits are joined in their order"
-        counts.add(reason, place)
-    if len(rerankers) > 1:
-        counts.add("traces have several rerankers' spans, of which the last counts", place)
-    by_id = [_by_id(parts, place, counts) for parts in (retrievers, rerankers[-1:])]
-    for signal, parts in zip(SIGNALS, (retrievers, rerankers[-1:]), strict=True):
-        if direction := _direction(parts):
-            counts.tallies[direction][signal] += 1
+    counts.add(
+        "traces have several retrievers' spans, whose hits are joined in their order",
+        place,
+        len(retrievers) > 1,
+    )
+    counts.add(
+        "traces have several rerankers' spans, of which the last counts", place, len(rerankers) > 1
+    )
     groups: dict[str, str] = {}
     for group, value in chain.from_iterable(part.groups for part in outer):
-        if groups.setdefault(group, value) != value:
-            reason = "spans name another group than the outermost span, which counts"
-            counts.add(reason, place)
+        counts.add(
+            "spans name another group than the outermost span, which counts",
+            place,
+            groups.setdefault(group, value) != value,
+        )
     answers = (part.answer for part in (*levels[0], *reversed(models)))
-    judged = (part.feedback for part in ordered if part.kind not in {"retriever", "reranker"})
+    judged = (part.feedback for part in ordered if part.kind not in SEARCHES)
     return SpanRequest(
         name,
         min((part.start for part in levels[0] if part.start), default=0),
         question,
         next(filter(None, answers), ""),
-        _hits(*by_id, place, counts),
+        _hits((retrievers, rerankers[-1:]), place, counts),
         tuple(chain.from_iterable(judged)),
         groups,
         next((part.decision for part in outer if part.decision), ""),
     )
+
+
+def _obstacle(retrievers: Sequence[SpanPart], question: str) -> str:
+    """What a request lacks to be decided, '' where it lacks nothing."""
+    if not retrievers:
+        return "no retriever's span"
+    if all(part.is_failed and not part.documents for part in retrievers):
+        return "a retriever that failed"
+    is_long = len(question) > LONGEST_QUESTION
+    long = f"a question of more than {LONGEST_QUESTION:,} characters"
+    return long if is_long else "" if question else "no question"
 
 
 def _direction(parts: Iterable[SpanPart]) -> str:
@@ -215,22 +222,27 @@ def _direction(parts: Iterable[SpanPart]) -> str:
 
 
 def _hits(
-    retrieved: Mapping[str, SpanDocument],
-    reranked: Mapping[str, SpanDocument],
-    place: str,
-    counts: ImportCounts,
+    searches: Sequence[Sequence[SpanPart]], place: str, counts: ImportCounts
 ) -> tuple[RequestHit, ...]:
-    """Hits in their final order, a document once and with the first text that it has."""
+    """Hits of retrievers and of a reranker in their final order, with the first text of each."""
+    for signal, parts in zip(SIGNALS, searches, strict=True):
+        if direction := _direction(parts):
+            counts.tallies[direction][signal] += 1
+    retrieved, reranked = (_by_id(parts, place, counts) for parts in searches)
     order = list(dict.fromkeys(chain(reranked, retrieved)))
-    reason = f"hits beyond the first {MOST_HITS:,} of a trace are left out"
-    counts.add(reason, place, max(len(order) - MOST_HITS, 0))
+    counts.add(
+        f"hits beyond the first {MOST_HITS:,} of a trace are left out",
+        place,
+        max(len(order) - MOST_HITS, 0),
+    )
     counts.add("requests retrieved no document and are cases without hits", place, not order)
     hits = []
     for name in order[:MOST_HITS]:
         first, second = retrieved.get(name, _NO_DOCUMENT), reranked.get(name, _NO_DOCUMENT)
         document = max(first, second, key=lambda own: (own.text > "", own.id > ""))
         hits.append(RequestHit(document, first.score, second.score))
-        counts.add_document(name, document_digest(document.source, document.text))
+        content = f"{document.source}\0{document.text}".encode()
+        counts.add_document(name, hashlib.blake2b(content, digest_size=8).digest())
     for signal, field_name in SIGNALS.items():
         scores = [getattr(hit, field_name) for hit in hits]
         counts.tallies["scored"][signal] += len(scores) - sum(map(math.isnan, scores))
@@ -254,8 +266,7 @@ def _by_id(parts: Iterable[SpanPart], place: str, counts: ImportCounts) -> dict[
         if not name:
             counts.add("documents without an id or a text are left out", place)
         elif name in documents:
-            reason = "documents occur twice in a trace and count at their first place"
-            counts.add(reason, place)
+            counts.add("documents occur twice in a trace and count at their first place", place)
         else:
             documents[name] = document._replace(id=name)
     return documents
@@ -298,8 +309,9 @@ def feedback_label(
     is_good, row = read.popitem()
     is_refusal = request.decision == "refuse"
     label = "ok" if is_good != is_refusal else "refuse"
-    reason = f"labels are {label} by `{row.name:.{SHOWN_ID}}`; who gives feedback is no sample"
-    counts.add(reason, place)
+    counts.add(
+        f"labels are {label} by `{row.name:.{SHOWN_ID}}`; who gives feedback is no sample", place
+    )
     refusals = "labels are of requests that were refused: a good refusal is refuse"
     counts.add(refusals, place, is_refusal)
     return label, f"feedback {row.name}={row.value} ({row.source})"
@@ -309,8 +321,6 @@ def _is_good(row: SpanFeedback, senses: Mapping[str, str]) -> bool | None:
     """Whether a judgement is good; None where it is none that counts."""
     value = re.sub(r"\b[ -]\b", "_", row.value.strip().lower()).removesuffix(".0")
     is_unclear = _SAYS_BAD.search(row.name) or value in NUMBERS
-    if row.name not in senses if senses else is_unclear:
-        return None
-    if value not in GOOD | BAD:
+    if (row.name not in senses if senses else is_unclear) or value not in GOOD | BAD:
         return None
     return (value in GOOD) == (senses.get(row.name, "ok") == "ok")

@@ -21,7 +21,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
-from raglab.extensions.imports.span_parts import SpanPart, span_part
+from raglab.extensions.imports.span_parts import SpanDocument, SpanPart, span_part
 from raglab.extensions.imports.span_requests import (
     SHOWN_ID,
     SpanRequest,
@@ -47,7 +47,7 @@ PARTS_OF_STORE = 16  # where the size of the input is unknown
 SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
 Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
-StoredRows = Callable[[], bytes]  # JSON of rows between two steps of an import
+StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of an import
 SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 _HALF = re.compile("[\ud800-\udfff]")
@@ -81,19 +81,16 @@ def store_rows(
     """
     texts = list(map(_ENCODER.encode, rows))
     for text in filter(_HALF.search, texts):
-        reason = "spans have halves of characters (lone surrogates), which are replaced by `?`"
-        counts.add(reason, f"trace {json.loads(text)[0]:.{SHOWN_ID}}")
+        counts.add(
+            "spans have halves of characters (lone surrogates), which are replaced by `?`",
+            f"trace {json.loads(text)[0]:.{SHOWN_ID}}",
+        )
     content = f"[{','.join(texts)}]".encode("utf-8", "replace")
     if folder is None:
         return partial(zlib.decompress, zlib.compress(content, 1))
     path = folder / name
-    return partial(_file_part, path, append_bytes(content, path), len(content))
-
-
-def _file_part(path: Path, start: int, size: int) -> bytes:
-    with path.open("rb") as stream:
-        stream.seek(start)
-        return stream.read(size)
+    start = append_bytes(content, path)
+    return partial(np.fromfile, path, np.uint8, count=len(content), offset=start)
 
 
 def trace_from_spans(
@@ -144,8 +141,8 @@ def trace_from_spans(
       MissingExtensionError: `out` without the room `scale`.
 
     Warns:
-      UserWarning: counts of what is left out, merged, mapped or guessed; the directions of scores; the gates
-        that are off.
+      UserWarning: counts of what is left out, merged, mapped or guessed; the directions of scores;
+        the gates that are off.
     """
     settings = import_settings(cases, feedback, higher, groups, name, out)
     counts = ImportCounts()
@@ -201,11 +198,8 @@ def _check(rule: str, values: Iterable[object], choices: Iterable[str], remedy: 
 # as `trace_from_spans`
 def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401
     """Trace of spans from anywhere; see `trace_from_spans`."""
-
-    def sort(folder: Path | None) -> Iterable[SortedSpans]:
-        yield _sort(spans, folder, "spans", PARTS_OF_STORE, settings.groups, ImportCounts())
-
-    return _traced(sort, ImportCounts(), settings)
+    sort = partial(_sort, spans, "spans", PARTS_OF_STORE, settings.groups, ImportCounts())
+    return _traced(lambda folder: [sort(folder)], ImportCounts(), settings)
 
 
 # --- spans sorted by the hash of their trace's id
@@ -218,16 +212,16 @@ def sort_piece(
     number, piece = numbered
     counts = ImportCounts()
     spans = read_spans(piece, counts)
-    return _sort(spans, folder, f"spans-{number:05d}", n_parts, groups, counts)
+    return _sort(spans, f"spans-{number:05d}", n_parts, groups, counts, folder)
 
 
 def _sort(
     spans: Iterable[LoggedSpan],
-    folder: Path | None,
     name: str,
     n_parts: int,
     groups: Sequence[str],
     counts: ImportCounts,
+    folder: Path | None,
 ) -> SortedSpans:
     stored: dict[int, list[StoredRows]] = defaultdict(list)
     remaining = iter(spans)
@@ -254,7 +248,7 @@ def join_requests(
     number, stored = numbered
     counts = ImportCounts()
     by_trace: dict[str, list[SpanPart]] = defaultdict(list)
-    for part in chain.from_iterable(_PARTS.validate_json(rows()) for rows in stored):
+    for part in chain.from_iterable(_PARTS.validate_json(bytes(rows())) for rows in stored):
         by_trace[part.trace_id].append(part)
     requests = [
         _labelled(request, settings, counts)
@@ -270,9 +264,7 @@ def _time(request: SpanRequest) -> tuple[int, str]:
     return request.start, request.id
 
 
-def _labelled(
-    request: SpanRequest, settings: ImportSettings, counts: ImportCounts
-) -> SpanRequest:
+def _labelled(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> SpanRequest:
     """A request with the label of its feedback, where no case labels it; both are counted."""
     place = f"trace {request.id:.{SHOWN_ID}}"
     for group in settings.groups:
@@ -280,8 +272,11 @@ def _labelled(
     label, notes = None, ""
     if known := settings.label(request):
         counts.tallies["matched"][known.id] += 1
-        reason = "requests have the label of a case with the same question"
-        counts.add(reason, place, known.id != request.id)
+        counts.add(
+            "requests have the label of a case with the same question",
+            place,
+            known.id != request.id,
+        )
     elif settings.feedback is not None:
         label, notes = feedback_label(request, settings.feedback, counts)
     return request._replace(feedback=(), label=label, notes=notes)
@@ -365,16 +360,17 @@ def trace_of_files(
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
-    rows = chain.from_iterable(_REQUESTS.validate_json(file()) for file in files)
+    rows = chain.from_iterable(_REQUESTS.validate_json(bytes(file())) for file in files)
     requests = sorted(rows, key=_time)
     cases = tuple(_case(request, settings) for request in requests)
-    chunks: dict[str, Chunk] = {}
+    documents: dict[str, SpanDocument] = {}
     for hit in chain.from_iterable(request.hits for request in requests):
-        document = hit.document
-        if document.id not in chunks:
-            source = document.source or flat_name(document.id)
-            chunks[document.id] = Chunk(document.id, document.text, source, document.page)
-    number = {chunk_id: place for place, chunk_id in enumerate(chunks)}
+        documents.setdefault(hit.document.id, hit.document)
+    chunks = tuple(
+        Chunk(own.id, own.text, own.source or flat_name(own.id), own.page)
+        for own in documents.values()
+    )
+    number = {name: place for place, name in enumerate(documents)}
     # the hits of a case stand in their final order: [Q, A, D, K] of one arm and one depth
     lengths = np.array([len(request.hits) for request in requests])
     places = np.arange(max(*lengths, 1), dtype=np.int32)
@@ -391,13 +387,13 @@ def trace_of_files(
     }
     fields: dict[str, Any] = {
         "cases": cases,
-        "chunks": tuple(chunks.values()),
+        "chunks": chunks,
         "arms": (settings.name,),
         "hits": Hits(chunk=chunk, rank=rank, n_reranked=n_reranked, **floats),
         "meta": meta,
     }
     meta["fingerprint"] = content_hash(TraceData(**fields))[:16]
-    patterns = pattern_hits(cases, fields["chunks"], PolicyData.from_mapping().pattern_lists)
+    patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
     trace = Trace(**fields, pattern_hits=patterns)
     for signal, higher in directions.items():
         first = (request.hits[:1] for request in requests)
@@ -411,19 +407,24 @@ def trace_of_files(
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
     """Say what an import left out, merged and mapped, score directions, and which gates are off."""
     changed = +counts.tallies["changed"]
-    reason = "documents have several texts or sources, of which the first counts"
-    counts.add(reason, min(changed, default=""), len(changed))
-    notes = [counts.sentence()]
-    known = settings.by_id.keys()
-    if missing := len(known - counts.tallies["matched"].keys()):
-        notes.append(f"{missing:,} of {len(known):,} cases are of no request and are left out")
-    notes += [
+    counts.add(
+        "documents have several texts or sources, of which the first counts",
+        min(changed, default=""),
+        len(changed),
+    )
+    missing = settings.by_id.keys() - counts.tallies["matched"].keys()
+    counts.add(
+        f"of {len(settings.by_id):,} cases are of no request and are left out",
+        min(missing, default=""),
+        len(missing),
+    )
+    guesses = [
         counts.direction_sentence(signal) for signal in directions if signal not in settings.higher
     ]
     gates = ", ".join(f"signals.{signal}" for signal in directions) or "none, no score was logged"
-    notes.append(
+    off = (
         f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; the gates of "
         f"signals are {gates}"
     )
-    for note in filter(None, notes):
+    for note in filter(None, (counts.sentence(), *guesses, off)):
         warn_user(f"{settings.name}: {note}.")

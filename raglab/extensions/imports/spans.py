@@ -117,8 +117,11 @@ def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - wh
         rule = f"source must be a file of spans, or a folder of {', '.join(SUFFIXES)}"
         raise input_error(Where(str(place)), rule, "correct the path", "no such file")
     unread = sorted({*within} - {*files})
-    reason = "files of a folder have another ending and are not read"
-    counts.add(reason, "".join(path.name for path in unread[:1]), len(unread))
+    counts.add(
+        "files of a folder have another ending and are not read",
+        "".join(path.name for path in unread[:1]),
+        len(unread),
+    )
     return files
 
 
@@ -166,8 +169,10 @@ def _blocks(piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
             try:
                 content = stream.read1(size)  # type: ignore[attr-defined]
             except _DAMAGES:
-                reason = "gzipped files are cut off or damaged, and what follows is left out"
-                counts.add(reason, piece.path.name)
+                counts.add(
+                    "gzipped files are cut off or damaged, and what follows is left out",
+                    piece.path.name,
+                )
                 return
             if text := decode(content, not content):
                 yield text
@@ -194,52 +199,61 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
     blocks, text, start, line, size = _blocks(piece, counts), "", 0, piece.line, 0
     while True:
         begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]
-        line, start = line + text.count("\n", start, begin), begin
-        stop, length = text.find("\n", start + size), len(text) - start
-        limit = LONGEST_VALUE if size else LONGEST_LINE
-        if stop < 0 and length <= limit and (
-            more := _more(blocks, min(length, limit - length) or 1)
-        ):
-            text, start = text[start:] + more, 0
+        line += text.count("\n", start, begin)
+        if begin == len(text):
+            text, start = _more(blocks, 1), 0
+            if not text:
+                return
             continue
-        if not length:
-            return
-        if stop < 0 and length > limit:
-            if size:
-                rule = f"a JSON document must have at most {limit >> 20} MiB"
-                remedy = "export JSON lines, a span or batch a line"
-                raise input_error(Where(str(piece.path)), rule, remedy, "more")
+        limit = LONGEST_VALUE if size else LONGEST_LINE
+        text, start, stop = _with_lines(text, begin, size, limit, blocks)
+        window, offset = text[start:stop], 0
+        if len(window) > limit:
+            _check_line(piece.path, is_line=not size)
             reason = f"lines of more than {limit >> 20} MiB are left out"
             counts.add(reason, f"{piece.path.name}, line {line}")
-            while (text := _more(blocks, 1)) and "\n" not in text:
-                pass
-            start = max(text.find("\n"), 0)
+            start = stop
+            while start == len(text) and (text := _more(blocks, 1)):
+                start = text.find("\n") % (len(text) + 1)  # its end, where there is no line feed
             continue
-        # whole lines that may hold the value
-        window, offset, size = text[start:stop] if stop >= 0 else text[start:], 0, 0
         try:
             while offset < len(window):
                 value, end = _DECODER.raw_decode(window, offset)
                 yield value, f"{piece.path.name}, line {line}"
                 end = _BLANK.match(window, end).end()  # type: ignore[union-attr]
                 line, offset = line + window.count("\n", offset, end), end
-            resume = offset
-        except RecursionError:  # too many brackets within brackets
-            resume = len(window)
-        except ValueError as error:
-            fault = getattr(error, "pos", offset)  # none of a number with too many digits
-            is_cut = fault == len(window)
-            resume = offset if is_cut else max(offset, window.rfind("\n", offset, fault))
-            if is_cut and stop >= 0:
+        except (ValueError, RecursionError) as error:
+            # the last character of what is too deep, or a number with too many digits
+            fault = getattr(error, "pos", -1)
+            if fault == len(window) and stop < len(text):
                 start, size = start + offset, 2 * (len(window) - offset)
                 continue
-        if offset < len(window):
+            resume = max(offset, window.rfind("\n", offset, fault % len(window)))
             end = window.find("\n", resume) % (len(window) + 1)
             lines = window.count("\n", offset, end)
             reason = "lines are no JSON and are left out"
             counts.add(reason, f"{piece.path.name}, line {line}", lines + 1)
             line, offset = line + lines, end
-        start += offset
+        start, size = start + offset, 0
+
+
+def _with_lines(
+    text: str, start: int, size: int, limit: int, blocks: Iterator[str]
+) -> tuple[str, int, int]:
+    """Text with lines of at least so many characters from a place on; the place, and their end."""
+    while (stop := text.find("\n", start + size)) < 0:
+        length = len(text) - start
+        if length > limit or not (more := _more(blocks, min(length, limit + 1 - length))):
+            return text, start, len(text)
+        text, start = text[start:] + more, 0
+    return text, start, stop
+
+
+def _check_line(path: Path, *, is_line: bool) -> None:
+    if not is_line:
+        rule = f"a JSON document must have at most {LONGEST_VALUE >> 20} MiB"
+        remedy = "export JSON lines, a span or batch a line"
+        raise input_error(Where(str(path)), rule, remedy, "more")
 
 
 # --- spans
@@ -312,8 +326,6 @@ def _span(
     }
     if "spankind" in fields:
         attributes = {**attributes, "span_kind": fields["spankind"]}
-    events = fields.get("events")
-    rows = [row for row in events if isinstance(row, dict)] if isinstance(events, list) else []
     status = fields.get("statuscode", fields.get("status"))
     if isinstance(status, dict):
         status = status.get("code") or status.get("status_code")
@@ -326,7 +338,7 @@ def _span(
         attributes,
         tuple(
             plain_attributes(row.get("attributes"), place, counts)
-            for row in rows
+            for row in objects(fields.get("events"))
             if row.get("name") == EVALUATION
         ),
         resource,
@@ -374,17 +386,23 @@ def plain_attributes(attributes: Any, place: str, counts: ImportCounts) -> dict[
     """
     if isinstance(attributes, dict):
         return attributes
-    rows = attributes if isinstance(attributes, list) else ()
     values = {
         str(row["key"]): _plain_value(row.get("value"))
-        for row in rows
-        if isinstance(row, dict) and "key" in row
+        for row in objects(attributes)
+        if "key" in row
     }
-    lost = len(rows) - len(values) if attributes is None or isinstance(attributes, list) else 1
-    if lost:
-        reason = "attributes have no name, or one that stands twice, and are left out"
-        counts.add(reason, place, lost)
+    number = len(attributes) if isinstance(attributes, list) else attributes is not None
+    counts.add(
+        "attributes have no name, or one that stands twice, and are left out",
+        place,
+        number - len(values),
+    )
     return values
+
+
+def objects(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
+    """Objects of a list, none where it is no list."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
@@ -397,7 +415,6 @@ def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
     if kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
         return content
     entries = content.get("values") if isinstance(content, dict) else None
-    rows = entries if isinstance(entries, list) else []
-    if kind.startswith("array"):
-        return [_plain_value(entry) for entry in rows]
-    return plain_attributes(rows, "", ImportCounts())
+    if kind.startswith("kvlist"):
+        return plain_attributes(entries, "", ImportCounts())
+    return [_plain_value(entry) for entry in entries] if isinstance(entries, list) else []
