@@ -53,10 +53,6 @@ class ImportCounts:
         for name, digest in more.documents.items():
             self.add_document(name, digest)
 
-    def signals(self) -> list[str]:
-        """Signals of which there is a score."""
-        return sorted(+self.tallies["scored"])
-
     def direction(self, signal: str) -> str:
         """Direction of a score: `ask`, as of a distance, where it rises down nearly all rankings.
 

@@ -83,8 +83,12 @@ def _store_spans(experiment: str, uri: str) -> Iterator[LoggedSpan]:
 
     for file in sqlite_files(uri):
         if not file.is_file():  # MLflow would make a new store
-            rule, remedy = "a store of MLflow must be there", "correct tracking_uri"
-            raise input_error(Where(uri), rule, remedy, "no such file")
+            raise input_error(
+                Where(uri),
+                "a store of MLflow must be there",
+                "correct tracking_uri",
+                "no such file",
+            )
     check_database(uri)
     if uri.startswith("http"):
         check_server(uri)
@@ -92,9 +96,13 @@ def _store_spans(experiment: str, uri: str) -> Iterator[LoggedSpan]:
     known = client.get_experiment_by_name(experiment)
     if known is None:
         names = ", ".join(sorted(row.name for row in client.search_experiments())[:10])
-        rule, remedy = "an experiment of MLflow must be there", "name one, or pass tracking_uri"
-        raise input_error(Where(experiment), rule, remedy, f"none; there are {names}")
-    token = ""
+        raise input_error(
+            Where(experiment),
+            "an experiment of MLflow must be there",
+            "name one, or pass tracking_uri",
+            f"none; there are {names}",
+        )
+    token: str | None = ""
     while token is not None:
         page = client.search_traces(
             locations=[known.experiment_id], max_results=PAGE, page_token=token or None

@@ -198,7 +198,7 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
         tuple(
             (name, str(value))
             for name in groups
-            if (value := _stated({**span.resource, **attributes}, name)) is not None
+            if (value := _stated(attributes, name)) is not None
         ),
         str(_stated(attributes, DECISION) or ""),
         span.is_failed,
@@ -238,7 +238,7 @@ def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
             if number.isdecimal() and len(number) <= _MOST_DIGITS:
                 numbered[int(number)] |= {name: field} if name else _fields(field)
         lists = (value[key] for key in LIST_KEYS if isinstance(value.get(key), list))
-        value = [numbered[number] for number in sorted(numbered)] or next(lists, None)
+        value = [numbered[number] for number in sorted(numbered)] or next(lists, [])
     rows = value if isinstance(value, list | tuple) else ()
     return [_fields(row) for row in rows if isinstance(row, str | dict)]
 

@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -35,6 +36,9 @@ _SAYS_BAD = re.compile(
     r"hallucinat|toxic|pii|harm|bias|refus|error|unsafe|fail|wrong|incorrect|violat|leak",
     re.IGNORECASE,
 )
+
+
+_time = attrgetter("start", "span_id")
 
 
 class RequestHit(NamedTuple):
@@ -101,15 +105,13 @@ def joined_requests(parts: Sequence[SpanPart], counts: ImportCounts) -> list[Spa
             f"traces have an id of more than {LONGEST_ID:,} characters and are left out", place
         )
         return []
-    if all(part.span_id for part in parts):
-        last = {part.span_id: part for part in parts}
-        counts.add(
-            "spans have the id of a later one of their trace and are left out",
-            place,
-            len(parts) - len(last),
-        )
-        parts = list(last.values())
-    ordered = sorted(parts, key=_time)
+    last = {part.span_id or number: part for number, part in enumerate(parts)}
+    counts.add(
+        "spans have the id of a later one of their trace and are left out",
+        place,
+        len(parts) - len(last),
+    )
+    ordered = sorted(last.values(), key=_time)
     turns = _turns(ordered)
     if len(turns) < 2:
         turns = {name: ordered}
@@ -121,10 +123,6 @@ def joined_requests(parts: Sequence[SpanPart], counts: ImportCounts) -> list[Spa
         counts.add("judgements are of several turns as a whole, and are no label", place, apart)
     joined = (_joined(turn, own, place, counts) for own, turn in turns.items())
     return [request for request in joined if request is not None]
-
-
-def _time(part: SpanPart) -> tuple[int, str]:
-    return part.start, part.span_id
 
 
 def _levels(ordered: Sequence[SpanPart]) -> list[list[SpanPart]]:
@@ -208,17 +206,17 @@ def _obstacle(retrievers: Sequence[SpanPart], question: str) -> str:
         return "no retriever's span"
     if all(part.is_failed and not part.documents for part in retrievers):
         return "a retriever that failed"
-    is_long = len(question) > LONGEST_QUESTION
-    long = f"a question of more than {LONGEST_QUESTION:,} characters"
-    return long if is_long else "" if question else "no question"
+    if len(question) > LONGEST_QUESTION:
+        return f"a question of more than {LONGEST_QUESTION:,} characters"
+    return "" if question else "no question"
 
 
 def _direction(parts: Iterable[SpanPart]) -> str:
-    """Whether the scores of spans all fall or all rise down their own rankings, '' if neither."""
+    """Whether the scores of spans all fall or all rise down their own rankings, or are mixed."""
     lists = ([row.score for row in part.documents if row.score == row.score] for part in parts)
     steps = chain.from_iterable(map(pairwise, lists))
     signs = {first > second for first, second in steps if first != second}
-    return "" if len(signs) != 1 else "falls" if signs.pop() else "rises"
+    return "mixed" if len(signs) != 1 else "falls" if signs.pop() else "rises"
 
 
 def _hits(
@@ -226,8 +224,7 @@ def _hits(
 ) -> tuple[RequestHit, ...]:
     """Hits of retrievers and of a reranker in their final order, with the first text of each."""
     for signal, parts in zip(SIGNALS, searches, strict=True):
-        if direction := _direction(parts):
-            counts.tallies[direction][signal] += 1
+        counts.tallies[_direction(parts)][signal] += 1
     retrieved, reranked = (_by_id(parts, place, counts) for parts in searches)
     order = list(dict.fromkeys(chain(reranked, retrieved)))
     counts.add(
@@ -261,8 +258,7 @@ def _by_id(parts: Iterable[SpanPart], place: str, counts: ImportCounts) -> dict[
         name = document.id if len(document.id) <= LONGEST_ID else ""
         if document.text and not name:
             name = "text-" + hashlib.sha256(document.text.encode()).hexdigest()[:16]
-            reason = f"documents without an id of at most {LONGEST_ID:,} characters are named by a"
-            counts.add(f"{reason} hash of their text", place)
+            counts.add("documents without an id are named by a hash of their text", place)
         if not name:
             counts.add("documents without an id or a text are left out", place)
         elif name in documents:
@@ -298,12 +294,16 @@ def feedback_label(
     for row in request.feedback:
         is_good = _is_good(row, senses)
         if is_good is None or request.decision == "ambiguous":
-            reason = f"judgements `{row.name:.{SHOWN_ID}}` are no label"
-            counts.add(f"{reason}; state what a yes means by feedback=", place)
+            counts.add(
+                f"judgements `{row.name:.{SHOWN_ID}}` are no label; state what a yes means by "
+                "feedback=",
+                place,
+            )
         else:
             read[is_good] = row
-    contradiction = "requests have feedback that contradicts itself and is no label"
-    counts.add(contradiction, place, len(read) > 1)
+    counts.add(
+        "requests have feedback that contradicts itself and is no label", place, len(read) > 1
+    )
     if len(read) != 1:
         return None, ""
     is_good, row = read.popitem()
@@ -312,8 +312,9 @@ def feedback_label(
     counts.add(
         f"labels are {label} by `{row.name:.{SHOWN_ID}}`; who gives feedback is no sample", place
     )
-    refusals = "labels are of requests that were refused: a good refusal is refuse"
-    counts.add(refusals, place, is_refusal)
+    counts.add(
+        "labels are of requests that were refused: a good refusal is refuse", place, is_refusal
+    )
     return label, f"feedback {row.name}={row.value} ({row.source})"
 
 

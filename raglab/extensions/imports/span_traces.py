@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
 StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of an import
 SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
+_time = attrgetter("start", "id")
 _HALF = re.compile("[\ud800-\udfff]")
 _PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
 
@@ -176,10 +178,9 @@ def import_settings(
     _check("higher must be", directions.values(), DIRECTIONS, remedy)
     remedy = 'write feedback={"toxicity": "refuse"}'
     _check("what a yes means must be", (senses or {}).values(), ("ok", "refuse"), remedy)
-    own = list(cases or ())
     return ImportSettings(
-        {case.id: case for case in own},
-        {plain_question(case.query): case for case in own},
+        {case.id: case for case in cases or ()},
+        {plain_question(case.query): case for case in cases or ()},
         senses,
         directions,
         (groups,) if isinstance(groups, str) else tuple(groups),
@@ -188,7 +189,7 @@ def import_settings(
     )
 
 
-def _check(rule: str, values: Iterable[object], choices: Iterable[str], remedy: str) -> None:
+def _check(rule: str, values: Iterable[str], choices: Iterable[str], remedy: str) -> None:
     for value in values:
         if value not in choices:
             msg = f"{rule} {' or '.join(choices)}, got {shown_value(value)}; {remedy}."
@@ -211,8 +212,7 @@ def sort_piece(
     """Spans of a piece, written by part; and what was left out of it."""
     number, piece = numbered
     counts = ImportCounts()
-    spans = read_spans(piece, counts)
-    return _sort(spans, f"spans-{number:05d}", n_parts, groups, counts, folder)
+    return _sort(read_spans(piece, counts), f"spans-{number:05d}", n_parts, groups, counts, folder)
 
 
 def _sort(
@@ -255,13 +255,10 @@ def join_requests(
         for parts in by_trace.values()
         for request in joined_requests(parts, counts)
     ]
+    if not requests:
+        return [], counts
     requests.sort(key=_time)
-    name = f"requests-{number:05d}"
-    return [store_rows(requests, folder, name, counts)] if requests else [], counts
-
-
-def _time(request: SpanRequest) -> tuple[int, str]:
-    return request.start, request.id
+    return [store_rows(requests, folder, f"requests-{number:05d}", counts)], counts
 
 
 def _labelled(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> SpanRequest:
@@ -321,13 +318,15 @@ def _traced(
             counts.merge(more)
             shards += [requests] if requests else []
         if not shards:
-            rule = "an import must have at least one request: a trace with a retriever's span"
-            remedy = "log the retrieval as a span with its documents"
-            value = counts.sentence() or "no span"
-            raise input_error(Where(settings.name), rule, remedy, value)
+            raise input_error(
+                Where(settings.name),
+                "an import must have at least one request: a trace with a retriever's span",
+                "log the retrieval as a span with its documents",
+                counts.sentence() or "no span",
+            )
         directions = {
             signal: settings.higher.get(signal) or counts.direction(signal)
-            for signal in counts.signals()
+            for signal in sorted(+counts.tallies["scored"])
         }
         shared = (_shared_meta(settings.name, counts), directions, settings)
         if out is None:
@@ -377,9 +376,12 @@ def trace_of_files(
     is_hit = (places < lengths[:, None])[:, None, None]
     chunk = np.full(is_hit.shape, -1, np.int32)
     chunk[is_hit] = [number[hit.document.id] for request in requests for hit in request.hits]
-    rank = np.where(is_hit, places, np.int32(-1))
-    floats = {field_name: np.full(is_hit.shape, np.nan) for field_name in FLOAT_FIELDS}
-    n_reranked = np.zeros(is_hit.shape[:3], np.int32)
+    hits = Hits(
+        chunk=chunk,
+        rank=np.where(is_hit, places, np.int32(-1)),
+        n_reranked=np.zeros(is_hit.shape[:3], np.int32),
+        **{field_name: np.full(is_hit.shape, np.nan) for field_name in FLOAT_FIELDS},
+    )
     meta = {
         **shared,
         "cases_hash": hash_cases(cases),
@@ -389,15 +391,17 @@ def trace_of_files(
         "cases": cases,
         "chunks": chunks,
         "arms": (settings.name,),
-        "hits": Hits(chunk=chunk, rank=rank, n_reranked=n_reranked, **floats),
+        "hits": hits,
         "meta": meta,
     }
     meta["fingerprint"] = content_hash(TraceData(**fields))[:16]
     patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
     trace = Trace(**fields, pattern_hits=patterns)
     for signal, higher in directions.items():
-        first = (request.hits[:1] for request in requests)
-        scores = [getattr(hits[0], SIGNALS[signal]) if hits else np.nan for hits in first]
+        scores = [
+            getattr(request.hits[0], SIGNALS[signal]) if request.hits else np.nan
+            for request in requests
+        ]
         trace = trace.with_signal(
             signal, np.array(scores), higher=higher, unit="score", source="spans"
         )
@@ -418,13 +422,8 @@ def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[st
         min(missing, default=""),
         len(missing),
     )
-    guesses = [
-        counts.direction_sentence(signal) for signal in directions if signal not in settings.higher
-    ]
+    guesses = map(counts.direction_sentence, directions.keys() - settings.higher.keys())
     gates = ", ".join(f"signals.{signal}" for signal in directions) or "none, no score was logged"
-    off = (
-        f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; the gates of "
-        f"signals are {gates}"
-    )
-    for note in filter(None, (counts.sentence(), *guesses, off)):
+    off = f"no distance is logged, so {', '.join(CAN_BE_OFF)} are off; gates of signals: {gates}"
+    for note in filter(None, (counts.sentence(), *sorted(guesses), off)):
         warn_user(f"{settings.name}: {note}.")

@@ -6,12 +6,12 @@ import codecs
 import gzip
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from raglab.extensions.imports.import_counts import ImportCounts
@@ -54,9 +54,8 @@ class LoggedSpan(NamedTuple):
       span_id: its own.
       parent_id: of the operation that it is a part of; "" of the first.
       start: nanoseconds since 1970, 0 where it is not stated.
-      attributes: by name, as plain values.
+      attributes: by name, as plain values; its own, and those of what logged it, such as a service.
       evaluations: attributes of each event that judges the answer.
-      resource: attributes of what logged it, such as a service or a tenant's deployment.
       is_failed: whether its status is an error.
     """
 
@@ -66,7 +65,6 @@ class LoggedSpan(NamedTuple):
     start: int
     attributes: Mapping[str, Any]
     evaluations: tuple[Mapping[str, Any], ...] = ()
-    resource: Mapping[str, Any] = MappingProxyType({})
     is_failed: bool = False
 
 
@@ -76,13 +74,13 @@ class FilePiece(NamedTuple):
     Attributes:
       path: of the file.
       start: its first byte, at the beginning of a line.
-      end: the byte behind its last line; None at the end of the file.
+      end: the byte behind its last line, or one beyond the file.
       line: number of its first line.
     """
 
     path: Path
     start: int = 0
-    end: int | None = None
+    end: int = sys.maxsize
     line: int = 1
 
 
@@ -114,8 +112,12 @@ def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - wh
     within = [path for path in paths if path.is_file() and path.name[0] != "."]
     files = sorted(path for path in within if path.suffix.lower() in SUFFIXES)
     if not files:
-        rule = f"source must be a file of spans, or a folder of {', '.join(SUFFIXES)}"
-        raise input_error(Where(str(place)), rule, "correct the path", "no such file")
+        raise input_error(
+            Where(str(place)),
+            f"source must be a file of spans, or a folder of {', '.join(SUFFIXES)}",
+            "correct the path",
+            "no such file",
+        )
     unread = sorted({*within} - {*files})
     counts.add(
         "files of a folder have another ending and are not read",
@@ -133,27 +135,17 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _pieces_of(path: Path) -> Iterator[FilePiece]:
-    """Pieces of a file. A first line that is JSON tells that each value has its line."""
+    """Pieces of a file. A first line that ends as a value tells that each value has its line."""
     with _open(path) as stream:
-        if isinstance(stream, gzip.GzipFile) or not _is_json(stream.readline(PIECE_BYTES)):
+        if isinstance(stream, gzip.GzipFile) or not (
+            stream.readline(PIECE_BYTES).rstrip().endswith((b"}", b"]"))
+        ):
             yield FilePiece(path)
             return
-        stream.seek(0)
-        start, line = 0, 1
-        while block := stream.read(PIECE_BYTES):
-            lines = block.count(b"\n")
-            while not block.endswith(b"\n") and (block := stream.readline(PIECE_BYTES)):
-                lines += block.endswith(b"\n")
+        start, line = stream.seek(0), 1
+        while block := stream.read(PIECE_BYTES) + stream.readline(LONGEST_LINE):
             yield FilePiece(path, start, stream.tell(), line)
-            start, line = stream.tell(), line + lines
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+            start, line = stream.tell(), line + block.count(b"\n")
 
 
 # --- JSON values
@@ -165,7 +157,7 @@ def _blocks(piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
     with _open(piece.path) as stream:
         stream.seek(piece.start)
         while True:
-            size = _BLOCK if piece.end is None else min(_BLOCK, piece.end - stream.tell())
+            size = min(_BLOCK, piece.end - stream.tell())
             try:
                 content = stream.read1(size)  # type: ignore[attr-defined]
             except _DAMAGES:
@@ -205,13 +197,13 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
             if not text:
                 return
             continue
-        limit = LONGEST_VALUE if size else LONGEST_LINE
-        text, start, stop = _with_lines(text, begin, size, limit, blocks)
+        text, start, stop = _with_lines(text, begin, size, blocks, piece.path)
         window, offset = text[start:stop], 0
-        if len(window) > limit:
-            _check_line(piece.path, is_line=not size)
-            reason = f"lines of more than {limit >> 20} MiB are left out"
-            counts.add(reason, f"{piece.path.name}, line {line}")
+        if len(window) > LONGEST_LINE and not size:
+            counts.add(
+                f"lines of more than {LONGEST_LINE >> 20} MiB are left out",
+                f"{piece.path.name}, line {line}",
+            )
             start = stop
             while start == len(text) and (text := _more(blocks, 1)):
                 start = text.find("\n") % (len(text) + 1)  # its end, where there is no line feed
@@ -231,29 +223,31 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
             resume = max(offset, window.rfind("\n", offset, fault % len(window)))
             end = window.find("\n", resume) % (len(window) + 1)
             lines = window.count("\n", offset, end)
-            reason = "lines are no JSON and are left out"
-            counts.add(reason, f"{piece.path.name}, line {line}", lines + 1)
+            counts.add(
+                "lines are no JSON and are left out", f"{piece.path.name}, line {line}", lines + 1
+            )
             line, offset = line + lines, end
         start, size = start + offset, 0
 
 
 def _with_lines(
-    text: str, start: int, size: int, limit: int, blocks: Iterator[str]
+    text: str, start: int, size: int, blocks: Iterator[str], path: Path
 ) -> tuple[str, int, int]:
     """Text with lines of at least so many characters from a place on; the place, and their end."""
+    limit = LONGEST_VALUE if size else LONGEST_LINE
     while (stop := text.find("\n", start + size)) < 0:
         length = len(text) - start
+        if size and length > limit:
+            raise input_error(
+                Where(str(path)),
+                f"a JSON document must have at most {limit >> 20} MiB",
+                "export JSON lines, a span or batch a line",
+                "more",
+            )
         if length > limit or not (more := _more(blocks, min(length, limit + 1 - length))):
             return text, start, len(text)
         text, start = text[start:] + more, 0
     return text, start, stop
-
-
-def _check_line(path: Path, *, is_line: bool) -> None:
-    if not is_line:
-        rule = f"a JSON document must have at most {LONGEST_VALUE >> 20} MiB"
-        remedy = "export JSON lines, a span or batch a line"
-        raise input_error(Where(str(path)), rule, remedy, "more")
 
 
 # --- spans
@@ -314,18 +308,15 @@ def _span(
     counts: ImportCounts,
 ) -> LoggedSpan | None:
     """A span of OTLP, of an SDK's JSON or of a row of Phoenix; None where it has no trace id."""
-    parent = fields.get("parentspanid") or fields.get("parentid")
-    ids = (fields.get("traceid"), fields.get("spanid"), parent)
-    texts = [str(own or "").removeprefix("0x") if isinstance(own, str | int) else "" for own in ids]
-    if not texts[0]:
+    trace_id = _id(fields.get("traceid"))
+    if not trace_id:
         return None
     attributes = plain_attributes(fields.get("attributes"), place, counts) or {
         name.removeprefix("attributes."): value
         for name, value in record.items()
         if name.startswith("attributes.")
     }
-    if "spankind" in fields:
-        attributes = {**attributes, "span_kind": fields["spankind"]}
+    attributes = {**resource, "span_kind": fields.get("spankind"), **attributes}
     status = fields.get("statuscode", fields.get("status"))
     if isinstance(status, dict):
         status = status.get("code") or status.get("status_code")
@@ -333,7 +324,9 @@ def _span(
     if remark:
         counts.add(remark, place)
     return LoggedSpan(
-        *texts,
+        trace_id,
+        _id(fields.get("spanid")),
+        _id(fields.get("parentspanid") or fields.get("parentid")),
         start,
         attributes,
         tuple(
@@ -341,9 +334,12 @@ def _span(
             for row in objects(fields.get("events"))
             if row.get("name") == EVALUATION
         ),
-        resource,
         str(status).upper().endswith(("2", "ERROR")),
     )
+
+
+def _id(value: Any) -> str:  # noqa: ANN401 - of JSON
+    return str(value or "").removeprefix("0x") if isinstance(value, str | int) else ""
 
 
 def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
@@ -411,7 +407,7 @@ def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
         return value
     kind, content = next(iter(value.items()), ("", None))
     if kind in {"intValue", "int_value"}:
-        return int(content) if _INTEGER.fullmatch(str(content)) else None
+        return int(str(content)) if _INTEGER.fullmatch(str(content)) else None
     if kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
         return content
     entries = content.get("values") if isinstance(content, dict) else None
