@@ -77,5 +77,5 @@ class ImportCounts:
             f"{number:,} {reason} (the first: {self.first[reason]})"
             for reason, number in self.reasons.items()
         ]
-        more = f"; {len(rows) - MOST_REASONS:,} more kinds" if len(rows) > MOST_REASONS else ""
-        return "; ".join(rows[:MOST_REASONS]) + more
+        rows[MOST_REASONS:] = [f"{len(rows) - MOST_REASONS:,} more"] * (len(rows) > MOST_REASONS)
+        return "; ".join(rows)

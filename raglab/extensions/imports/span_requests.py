@@ -160,10 +160,10 @@ def _joined(
     ordered: Sequence[SpanPart], name: str, place: str, counts: ImportCounts
 ) -> SpanRequest | None:
     """The request of some spans in the order of their time, None where it cannot be decided."""
-    by_kind: dict[str, list[SpanPart]] = defaultdict(list)
-    for part in ordered:
-        by_kind[part.kind].append(part)
-    retrievers, rerankers, models = (by_kind[kind] for kind in ("retriever", "reranker", "model"))
+    retrievers, rerankers, models = (
+        [part for part in ordered if part.kind == kind]
+        for kind in ("retriever", "reranker", "model")
+    )
     levels = _levels(ordered)
     outer = list(chain.from_iterable(levels))
     others = [part for part in outer if part.kind == "other"]
@@ -186,15 +186,13 @@ def _joined(
             place,
             groups.setdefault(group, value) != value,
         )
-    answers = (part.answer for part in (*levels[0], *reversed(models)))
-    judged = (part.feedback for part in ordered if part.kind not in SEARCHES)
     return SpanRequest(
         name,
         min((part.start for part in levels[0] if part.start), default=0),
         question,
-        next(filter(None, answers), ""),
+        next((part.answer for part in (*levels[0], *reversed(models)) if part.answer), ""),
         _hits((retrievers, rerankers[-1:]), place, counts),
-        tuple(chain.from_iterable(judged)),
+        tuple(row for part in ordered if part.kind not in SEARCHES for row in part.feedback),
         groups,
         next((part.decision for part in outer if part.decision), ""),
     )

@@ -50,7 +50,6 @@ DIRECTIONS = ("surer", "ask")
 Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
 StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of an import
 SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _time = attrgetter("start", "id")
 _HALF = re.compile("[\ud800-\udfff]")
 _PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
@@ -81,18 +80,17 @@ def store_rows(
     Halves of characters, which no file can hold, are replaced and counted. The result is called for
     the rows as JSON.
     """
-    texts = list(map(_ENCODER.encode, rows))
-    for text in filter(_HALF.search, texts):
-        counts.add(
-            "spans have halves of characters (lone surrogates), which are replaced by `?`",
-            f"trace {json.loads(text)[0]:.{SHOWN_ID}}",
-        )
-    content = f"[{','.join(texts)}]".encode("utf-8", "replace")
+    text = json.dumps(rows, ensure_ascii=False)
+    counts.add(
+        "halves of characters (lone surrogates) are replaced by `?`",
+        f"among the spans from trace {rows[0][0]:.{SHOWN_ID}} on",
+        len(_HALF.findall(text)),
+    )
+    content = text.encode("utf-8", "replace")
     if folder is None:
         return partial(zlib.decompress, zlib.compress(content, 1))
-    path = folder / name
-    start = append_bytes(content, path)
-    return partial(np.fromfile, path, np.uint8, count=len(content), offset=start)
+    start = append_bytes(content, folder / name)
+    return partial(np.fromfile, folder / name, np.uint8, count=len(content), offset=start)
 
 
 def trace_from_spans(
@@ -359,8 +357,9 @@ def trace_of_files(
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
-    rows = chain.from_iterable(_REQUESTS.validate_json(bytes(file())) for file in files)
-    requests = sorted(rows, key=_time)
+    requests = sorted(
+        chain.from_iterable(_REQUESTS.validate_json(bytes(file())) for file in files), key=_time
+    )
     cases = tuple(_case(request, settings) for request in requests)
     documents: dict[str, SpanDocument] = {}
     for hit in chain.from_iterable(request.hits for request in requests):
