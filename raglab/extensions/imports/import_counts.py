@@ -77,5 +77,6 @@ class ImportCounts:
             f"{number:,} {reason} (the first: {self.first[reason]})"
             for reason, number in self.reasons.items()
         ]
-        rows[MOST_REASONS:] = [f"{len(rows) - MOST_REASONS:,} more"] * (len(rows) > MOST_REASONS)
+        if len(rows) > MOST_REASONS:
+            rows[MOST_REASONS:] = [f"{len(rows) - MOST_REASONS:,} more kinds"]
         return "; ".join(rows)

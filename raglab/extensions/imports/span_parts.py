@@ -23,7 +23,9 @@ DOCUMENTS: Mapping[str, Kind] = {
 }
 SEARCHES = frozenset(DOCUMENTS.values())
 KIND_NAMES = (
-    *("openinference.span.kind", "mlflow.spanType", "span_kind"),
+    "openinference.span.kind",
+    "mlflow.spanType",
+    "span_kind",
     "gen_ai.operation.name",
 )
 KINDS: Mapping[Kind, frozenset[str]] = {
@@ -65,12 +67,23 @@ class TextKeys(NamedTuple):
 
 QUESTION = TextKeys(
     (
-        *("gen_ai.retrieval.query.text", "reranker.query"),
-        *("input.value", "mlflow.spanInputs", "gen_ai.input.messages"),
+        "gen_ai.retrieval.query.text",
+        "reranker.query",
+        "input.value",
+        "mlflow.spanInputs",
+        "gen_ai.input.messages",
     ),
     (
-        *("messages", "question", "query", "input", "text", "prompt", "query_str"),
-        *("kwargs", "inputs", "args"),
+        "messages",
+        "question",
+        "query",
+        "input",
+        "text",
+        "prompt",
+        "query_str",
+        "kwargs",
+        "inputs",
+        "args",
     ),
     "user",
     MISSING_WORDS,
@@ -78,8 +91,16 @@ QUESTION = TextKeys(
 ANSWER = TextKeys(
     ("output.value", "gen_ai.output.messages", "mlflow.spanOutputs"),
     (
-        *("messages", "choices", "answer", "output", "result", "response", "text", "content"),
-        *("kwargs", "outputs"),
+        "messages",
+        "choices",
+        "answer",
+        "output",
+        "result",
+        "response",
+        "text",
+        "content",
+        "kwargs",
+        "outputs",
     ),
     "assistant",
     frozenset({"", "null"}),

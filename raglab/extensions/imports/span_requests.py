@@ -26,8 +26,19 @@ GOOD = frozenset(
 )
 BAD = frozenset(
     (
-        *("false", "no", "down", "thumbs_down", "negative", "bad", "incorrect", "wrong"),
-        *("fail", "failed", "👎", "0", "-1"),
+        "false",
+        "no",
+        "down",
+        "thumbs_down",
+        "negative",
+        "bad",
+        "incorrect",
+        "wrong",
+        "fail",
+        "failed",
+        "👎",
+        "0",
+        "-1",
     )
 )
 NUMBERS = frozenset(("1", "0", "-1"))  # of which a name must say the scale
@@ -117,12 +128,14 @@ def joined_requests(parts: Sequence[SpanPart], counts: ImportCounts) -> list[Spa
         turns = {name: ordered}
     else:
         counts.add("traces have several turns, each of which is a case of its own", place)
-        within = chain.from_iterable(turns.values())
-        apart = sum(len(part.feedback) for part in ordered)
-        apart -= sum(len(part.feedback) for part in within)
-        counts.add("judgements are of several turns as a whole, and are no label", place, apart)
+        counts.add(
+            "judgements are of several turns as a whole, and are no label",
+            place,
+            sum(len(part.feedback) for part in ordered)
+            - sum(len(part.feedback) for turn in turns.values() for part in turn),
+        )
     joined = (_joined(turn, own, place, counts) for own, turn in turns.items())
-    return [request for request in joined if request is not None]
+    return [request for request in joined if request]
 
 
 def _levels(ordered: Sequence[SpanPart]) -> list[list[SpanPart]]:
@@ -241,8 +254,11 @@ def _hits(
     for signal, field_name in SIGNALS.items():
         scores = [getattr(hit, field_name) for hit in hits]
         counts.tallies["scored"][signal] += len(scores) - sum(map(math.isnan, scores))
-    bare = sum(math.isnan(hit.retrieved) and math.isnan(hit.reranked) for hit in hits)
-    counts.add(f"hits have no score, or none within ±{ANY:.0e}", place, bare)
+    counts.add(
+        f"hits have no score, or none within ±{ANY:.0e}",
+        place,
+        sum(math.isnan(hit.retrieved) and math.isnan(hit.reranked) for hit in hits),
+    )
     return tuple(hits)
 
 

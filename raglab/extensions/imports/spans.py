@@ -30,8 +30,14 @@ _DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile)
 _NO_TIME = "spans have no time that can be read"
 _GUESSED_UNIT = "times are in seconds, milliseconds or microseconds, as their size tells"
 _LISTS = (
-    *("resourcespans", "scopespans", "instrumentationlibraryspans", "spans"),
-    *("batches", "trace", "traces", "data"),
+    "resourcespans",
+    "scopespans",
+    "instrumentationlibraryspans",
+    "spans",
+    "batches",
+    "trace",
+    "traces",
+    "data",
 )
 # what other tools write, by a name that it alone has, and the way in
 _FORMS = {
