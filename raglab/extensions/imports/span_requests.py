@@ -179,8 +179,8 @@ def _joined(
     )
     levels = _levels(ordered)
     outer = list(chain.from_iterable(levels))
-    others = [part for part in outer if part.kind == "other"]
-    question = next((part.query for part in (*others, *retrievers, *models) if part.query), "")
+    steps = [part for part in outer if part.kind == "other"]
+    question = next((part.query for part in (*steps, *retrievers, *models) if part.query), "")
     if obstacle := _obstacle(retrievers, question):
         counts.add(f"traces have {obstacle} and are left out", place)
         return None

@@ -173,7 +173,7 @@ def import_settings(
     senses = names if isinstance(names, Mapping | None) else dict.fromkeys(names, "ok")
     remedy = 'write higher={"retriever_score": "ask"} for a distance'
     _check("higher must name", directions, SIGNALS, remedy)
-    _check("higher must be", directions.values(), DIRECTIONS, remedy)
+    _check("higher must name", directions.values(), DIRECTIONS, remedy)
     remedy = 'write feedback={"toxicity": "refuse"}'
     _check("what a yes means must be", (senses or {}).values(), ("ok", "refuse"), remedy)
     return ImportSettings(
