@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from raglab.extensions.imports.span_parts import EVALUATION
-from raglab.extensions.imports.span_traces import import_settings, trace_of_spans
+from raglab.extensions.imports.span_traces import Feedback, import_settings, trace_of_spans
 from raglab.extensions.imports.spans import LoggedSpan
 from raglab.lab.artifact_places import check_database
 from raglab.lab.store_errors import (
@@ -19,7 +17,7 @@ from raglab.lab.store_errors import (
     sqlite_files,
     store_error,
 )
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error
 from raglab.values import Case
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def trace_from_mlflow(
     cases: Sequence[Case] | None = None,
     *,
     tracking_uri: str | None = None,
-    feedback: Sequence[str] | Mapping[str, str] | None = (),
+    feedback: Feedback = (),
     higher: Mapping[str, str] | None = None,
     groups: Sequence[str] = (),
     name: str = "mlflow",
@@ -59,22 +57,18 @@ def trace_from_mlflow(
       TypeError: an experiment that is none of these.
       InputError: no such store or experiment, a server that does not answer, or no request.
     """
-    settings = import_settings(
-        cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out
-    )
-    spans = (
-        _stored(experiment, tracking_uri)
-        if isinstance(experiment, str)
-        else chain.from_iterable(map(_spans, _listed(experiment)))
-    )
+    from mlflow import get_tracking_uri
+
+    settings = import_settings(cases, feedback, higher, groups, name, out)
+    if isinstance(experiment, str):
+        spans = _stored(experiment, tracking_uri or get_tracking_uri())
+    else:
+        spans = chain.from_iterable(map(_spans, _listed(experiment)))
     return trace_of_spans(spans, settings)
 
 
-def _stored(experiment: str, tracking_uri: str | None) -> Iterator[LoggedSpan]:
+def _stored(experiment: str, uri: str) -> Iterator[LoggedSpan]:
     """Spans of an experiment, a page of traces at a time."""
-    from mlflow import get_tracking_uri
-
-    uri = tracking_uri or get_tracking_uri()
     try:
         yield from _store_spans(experiment, uri)
     except InputError:
@@ -89,8 +83,12 @@ def _store_spans(experiment: str, uri: str) -> Iterator[LoggedSpan]:
 
     for file in sqlite_files(uri):
         if not file.is_file():  # MLflow would make a new store
-            rule, remedy = "a store of MLflow must be there", "correct tracking_uri"
-            raise input_error(Where(uri), rule, remedy, "no such file")
+            raise input_error(
+                Where(uri),
+                "a store of MLflow must be there",
+                "correct tracking_uri",
+                "no such file",
+            )
     check_database(uri)
     if uri.startswith("http"):
         check_server(uri)
@@ -98,77 +96,50 @@ def _store_spans(experiment: str, uri: str) -> Iterator[LoggedSpan]:
     known = client.get_experiment_by_name(experiment)
     if known is None:
         names = ", ".join(sorted(row.name for row in client.search_experiments())[:10])
-        rule = "an experiment of MLflow must be there"
         raise input_error(
             Where(experiment),
-            rule,
-            "name one of it, or pass tracking_uri",
+            "an experiment of MLflow must be there",
+            "name one, or pass tracking_uri",
             f"none; there are {names}",
         )
-    token = None
-    while True:
+    token: str | None = ""
+    while token is not None:
         page = client.search_traces(
-            locations=[known.experiment_id], max_results=PAGE, page_token=token
+            locations=[known.experiment_id], max_results=PAGE, page_token=token or None
         )
         yield from chain.from_iterable(map(_spans, page))
-        token = page.token
-        if not token:
-            return
+        token = page.token or None
 
 
 def _listed(traces: Any) -> Iterable[Any]:  # noqa: ANN401 - a frame or a list
     """Traces of a frame of `mlflow.search_traces`, which holds each as JSON, or of a list."""
     from mlflow.entities import Trace
 
-    is_frame = hasattr(traces, "columns")
-    if not isinstance(traces, list | tuple) and not (is_frame and "trace" in traces.columns):
-        what = f"columns {', '.join(map(str, traces.columns))}" if is_frame else shown_value(traces)
-        rule = "experiment must be a name, or a frame or list of mlflow.search_traces"
-        msg = f"{rule}, got {what}; name the experiment."
-        raise TypeError(msg)
-    rows = traces["trace"] if is_frame else traces
+    rows = traces.get("trace") if hasattr(traces, "columns") else traces
     return (Trace.from_json(row) if isinstance(row, str) else row for row in rows)
 
 
 def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
     """Spans of a trace of MLflow; the first holds the tags and the assessments of the trace."""
     info = trace.info
-    more: dict[str, Any] = {**(info.trace_metadata or {}), **(info.tags or {})}
-    events = tuple(
-        (EVALUATION, _assessment(row))
+    attributes: dict[str, Any] = {**(info.trace_metadata or {}), **(info.tags or {})}
+    evaluations = tuple(
+        _assessment(row)
         for row in info.assessments or ()
         # an expectation is a gold value, and says nothing of the answer
         if getattr(row, "feedback", None) is not None and row.value is not None
     )
-    for number, span in enumerate(trace.data.spans):
-        attributes = {
-            **({} if number else more),
-            **(span.attributes or {}),
-            "openinference.span.kind": span.span_type or "",
-            "input.value": _text(span.inputs),
-            "output.value": _text(span.outputs),
-            "mlflow.spanOutputs": span.outputs,
-        }
-        start, parent = int(span.start_time_ns or 0), span.parent_id or ""
+    for span in trace.data.spans:
         yield LoggedSpan(
             info.trace_id,
             span.span_id,
-            parent,
-            span.name,
-            start,
-            attributes,
-            () if number else events,
+            span.parent_id or "",
+            int(span.start_time_ns or 0),
+            {**attributes, **(span.attributes or {})},
+            evaluations,
             is_failed=span.status.status_code == "ERROR",
         )
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - whatever a span was given
-    if value is None or isinstance(value, str):
-        return value or ""
-    try:
-        return json.dumps(value, default=str)
-    except (TypeError, ValueError):
-        return str(value)
+        attributes, evaluations = {}, ()
 
 
 def _assessment(row: Any) -> dict[str, Any]:  # noqa: ANN401 - MLflow's

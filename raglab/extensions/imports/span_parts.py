@@ -7,30 +7,104 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-from raglab.extensions.imports.spans import LoggedSpan
+from raglab.extensions.imports.spans import LoggedSpan, objects
 from raglab.signals import ANY
+from raglab.store.csv_tables import MISSING_WORDS
 
 Kind = Literal["retriever", "reranker", "model", "other"]
-DOCUMENTS: Mapping[str, str] = {
+DOCUMENTS: Mapping[str, Kind] = {
     "retrieval.documents": "retriever",
     "reranker.output_documents": "reranker",
 }
-MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content"})
-QUESTION_KEYS = ("question", "query", "input", "text", "prompt", "query_str")
-ANSWER_KEYS = ("answer", "output", "result", "response", "text", "content")
+SEARCHES = frozenset(DOCUMENTS.values())
+KIND_NAMES = (
+    "openinference.span.kind",
+    "mlflow.spanType",
+    "span_kind",
+    "gen_ai.operation.name",
+)
+KINDS: Mapping[Kind, frozenset[str]] = {
+    "reranker": frozenset(("reranker", "rerank")),
+    "retriever": frozenset(("retriever", "retrieval", "retrieve")),
+    "model": frozenset(("llm", "chat_model", "chat", "text_completion", "generate_content")),
+}
 SOURCE_KEYS = ("source", "doc_uri", "file_path", "file_name", "filename", "path", "url", "uri")
-ID_KEYS = ("id", "document_id", "doc_id", "chunk_id", "node_id")
+ID_KEYS = ("id", "document_id", "doc_id", "chunk_id", "node_id", "id_")
 SCORE_KEYS = ("score", "relevance_score")
 PAGE_KEYS = ("page", "page_number")
 TEXT_KEYS = ("content", "text", "page_content")
+LIST_KEYS = ("documents", "nodes", "results")  # of an output that is an object
+INNER_KEYS = ("document", "node", "kwargs")  # of a document: the object that holds its fields
 # of a retriever, the first
 OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")
-EVALUATION, DECISION = "gen_ai.evaluation.result", "raglab.decision"
-_DOCUMENT_STARTS = tuple(prefix.partition(".")[0] for prefix in DOCUMENTS)
+DECISION = "raglab.decision"
+_STARTS = tuple(name.partition(".")[0] for name in DOCUMENTS)
 _MOST_DIGITS = 6  # of the number of a document
+_PLAIN = frozenset((str, int, float))
+_LEVELS = 6  # of objects in which a text may lie
+
+
+class TextKeys(NamedTuple):
+    """Where the question or the answer of a span stands.
+
+    Attributes:
+      names: of attributes, the first that holds a text counts.
+      keys: of an object, in their order.
+      role: of a message.
+      missing: texts that stand for none, in small letters.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    role: str
+    missing: frozenset[str]
+
+
+QUESTION = TextKeys(
+    (
+        "gen_ai.retrieval.query.text",
+        "reranker.query",
+        "input.value",
+        "mlflow.spanInputs",
+        "gen_ai.input.messages",
+    ),
+    (
+        "messages",
+        "question",
+        "query",
+        "input",
+        "text",
+        "prompt",
+        "query_str",
+        "kwargs",
+        "inputs",
+        "args",
+    ),
+    "user",
+    MISSING_WORDS,
+)
+ANSWER = TextKeys(
+    ("output.value", "gen_ai.output.messages", "mlflow.spanOutputs"),
+    (
+        "messages",
+        "choices",
+        "answer",
+        "output",
+        "result",
+        "response",
+        "text",
+        "content",
+        "kwargs",
+        "outputs",
+    ),
+    "assistant",
+    frozenset({"", "null"}),
+)
 
 
 class SpanDocument(NamedTuple):
@@ -98,16 +172,6 @@ class SpanPart(NamedTuple):
     is_failed: bool = False
 
 
-def part_of_row(row: Sequence[Any]) -> SpanPart:
-    """A part that was written as JSON."""
-    part = SpanPart(*row)
-    return part._replace(
-        documents=tuple(SpanDocument(*fields) for fields in part.documents),
-        feedback=tuple(SpanFeedback(*fields) for fields in part.feedback),
-        groups=tuple((name, value) for name, value in part.groups),
-    )
-
-
 def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
     """What a span says of its request.
 
@@ -122,132 +186,121 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
       ...     "retrieval.documents.0.document.id": "a",
       ...     "retrieval.documents.0.document.score": 0.9,
       ... }
-      >>> part = span_part(LoggedSpan("t", "s", "", "search", 0, attributes))
+      >>> part = span_part(LoggedSpan("t", "s", "", 0, attributes))
       >>> part.kind, part.query, [(document.id, document.score) for document in part.documents]
       ('retriever', 'the excess?', [('a', 0.9)])
     """
     attributes = span.attributes
-    kind = _kind(attributes)
-    documents: tuple[SpanDocument, ...] = ()
-    names = [name for name in attributes if name.startswith(_DOCUMENT_STARTS)]
-    for prefix, of_kind in DOCUMENTS.items() if names else ():
-        if records := _numbered(attributes, prefix):
-            # of `DOCUMENTS`
-            kind, documents = of_kind, tuple(map(_document, records))  # type: ignore[assignment]
-    if kind in {"retriever", "reranker"}:
-        output = next((attributes[key] for key in OUTPUT_KEYS if attributes.get(key)), ())
-        listed = tuple(_document(record) for record in _records(output))
+    kind, records = _kind(attributes), []
+    lists = {name: value for name, value in attributes.items() if name.startswith(_STARTS)}
+    for name, kind_of_list in DOCUMENTS.items() if lists else ():
+        numbered = {
+            key.removeprefix(f"{name}."): value
+            for key, value in lists.items()
+            if key.startswith(f"{name}.")
+        }
+        if rows := _records(numbered or _stated(lists, name)):
+            kind, records = kind_of_list, rows
+    is_search = kind in SEARCHES
+    if is_search:
+        outputs = (_stated(attributes, name) for name in OUTPUT_KEYS)
         # an SDK keeps only so many attributes
-        documents = listed if len(listed) > len(documents) else documents
-    stated = {name: attributes.get(name, span.resource.get(name)) for name in groups}
+        records = max(records, _records(next(filter(None, outputs), None)), key=len)
     return SpanPart(
         span.trace_id,
         span.span_id,
         span.parent_id,
         span.start,
         kind,
-        _query(attributes),
-        "" if kind in {"retriever", "reranker"} else _answer(attributes),
-        documents,
-        tuple(_feedback(event) for name, event in span.events if name == EVALUATION),
-        tuple((name, str(value)) for name, value in stated.items() if value is not None),
-        str(attributes.get(DECISION) or ""),
+        _text(attributes, QUESTION),
+        "" if is_search else _text(attributes, ANSWER),
+        tuple(map(_document, records)),
+        tuple(map(_feedback, span.evaluations)),
+        tuple(
+            (name, str(value))
+            for name in groups
+            if (value := _stated(attributes, name)) is not None
+        ),
+        str(_stated(attributes, DECISION) or ""),
         span.is_failed,
     )
 
 
+def _stated(attributes: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+    """The value of a name, which may stand within that of its first part: `input: {value: …}`."""
+    if attributes.get(name) is not None:
+        return attributes[name]
+    first, _, rest = name.partition(".")
+    inner = attributes.get(first)
+    return _stated(inner, rest) if rest and isinstance(inner, dict) else None
+
+
 def _kind(attributes: Mapping[str, Any]) -> Kind:
-    stated = attributes.get("openinference.span.kind") or attributes.get("mlflow.spanType") or ""
-    name = str(stated).strip('"').lower()
-    operation = str(attributes.get("gen_ai.operation.name", "")).lower()
-    if name == "reranker" or operation == "rerank":
-        return "reranker"
-    if (
-        name == "retriever"
-        or operation in {"retrieval", "retrieve"}
-        or "gen_ai.retrieval.documents" in attributes
-    ):
-        return "retriever"
-    return "model" if name in {"llm", "chat_model"} or operation in MODEL_OPERATIONS else "other"
+    """Kind of a span: of those that its attributes state, the first of `KINDS`."""
+    stated = {str(_stated(attributes, name)).strip('"').lower() for name in KIND_NAMES}
+    if _stated(attributes, OUTPUT_KEYS[0]) is not None:
+        stated.add("retriever")
+    return next((kind for kind, names in KINDS.items() if names & stated), "other")
 
 
-def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Records of numbered attributes, `retrieval.documents.0.document.id`, or of an object.
-
-    The object has the same names.
-    """
-    records: dict[int, dict[str, Any]] = {}
-    for name in [name for name in attributes if name.startswith(prefix)]:
-        number, _, key = name[len(prefix) + 1 :].partition(".")
-        if key and number.isdecimal() and len(number) <= _MOST_DIGITS and name[len(prefix)] == ".":
-            records.setdefault(int(number), {})[key.removeprefix("document.")] = attributes[name]
-    if records:
-        return [records[number] for number in sorted(records)]
-    first, _, last = prefix.partition(".")
-    whole = attributes.get(prefix)
-    nested = attributes.get(first)
-    if whole is None and isinstance(nested, Mapping):
-        whole = nested.get(last)
-    return _records(() if whole is None else whole)
+# --- documents
 
 
 def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
-    """Objects of a list, or of the JSON text of one.
+    """Fields of each document of a list, of an object that holds one, or of numbered fields.
 
-    Each within its `document` where it has one.
+    Numbered are `0.document.id` and `{"0": {"id": …}}`; all may be JSON texts.
     """
     value = _parsed(value)
+    if isinstance(value, dict):
+        numbered: dict[int, Any] = defaultdict(dict)
+        for key, field in value.items():
+            number, _, name = key.partition(".")
+            if number.isdecimal() and len(number) <= _MOST_DIGITS:
+                numbered[int(number)] |= {name: field} if name else _fields(field)
+        lists = (value[key] for key in LIST_KEYS if isinstance(value.get(key), list))
+        value = [numbered[number] for number in sorted(numbered)] or next(lists, [])
     rows = value if isinstance(value, list | tuple) else ()
-    records: list[Any] = [{"content": row} if isinstance(row, str) else row for row in rows]
-    records = [
-        {key.removeprefix("document."): field for key, field in record.items()}
-        if isinstance(record, dict)
-        else record
-        for record in records
-    ]
-    return [
-        {**record, **record["document"]} if isinstance(record.get("document"), Mapping) else record
-        for record in records
-        if isinstance(record, dict)
-    ]
+    return [_fields(row) for row in rows if isinstance(row, str | dict)]
 
 
-def _document(record: Mapping[str, Any]) -> SpanDocument:
-    metadata = _parsed(record.get("metadata"))
-    more: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
-    page = _first(record, PAGE_KEYS) or _first(more, PAGE_KEYS)
-    score = _first_number(record, SCORE_KEYS)
+def _fields(row: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
+    """Fields of a document, which may lie within its `document`."""
+    if not isinstance(row, dict):
+        return {"content": row}
+    fields = {key.removeprefix("document."): field for key, field in row.items()}
+    for inner in (_parsed(fields[key]) for key in INNER_KEYS if key in fields):
+        fields |= inner if isinstance(inner, dict) else {}
+    return fields
+
+
+def _document(fields: Mapping[str, Any]) -> SpanDocument:
+    metadata = _parsed(fields.get("metadata") or fields.get("meta"))
+    both = (fields, metadata if isinstance(metadata, dict) else {})
+    page = _first(both, PAGE_KEYS)
     return SpanDocument(
-        _first(record, ID_KEYS) or _first(more, ID_KEYS),
-        _first_number(more, SCORE_KEYS) if math.isnan(score) else score,
-        _first(record, TEXT_KEYS),
-        _first(record, SOURCE_KEYS) or _first(more, SOURCE_KEYS),
-        int(page) if page.isdecimal() and 0 < len(page) <= _MOST_DIGITS and int(page) > 0 else None,
+        _first(both, ID_KEYS),
+        _score(both),
+        _first(both[:1], TEXT_KEYS),
+        _first(both, SOURCE_KEYS),
+        int(page) or None if page.isdecimal() and len(page) <= _MOST_DIGITS else None,
     )
 
 
-def _first(record: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Text of the first key that a record has, '' where it has none."""
-    for key in keys:
-        value = record.get(key)
-        if value is not None and value != "":
-            return value if isinstance(value, str) else str(value)
+def _first(records: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> str:
+    """Text of the first key that one of some records has, '' where none has one."""
+    for record in records:
+        for key in keys:
+            if type(value := record.get(key)) in _PLAIN and value != "":
+                return str(value)
     return ""
 
 
-def _first_number(record: Mapping[str, Any], keys: Iterable[str]) -> float:
-    """The first number of some keys that a signal may have, NaN where there is none.
-
-    A truth value is no number.
-    """
-    for key in keys:
-        value = record.get(key)
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            try:
-                number = float(value)
-            except (ValueError, OverflowError):
-                continue
-            if abs(number) <= ANY:
+def _score(records: Iterable[Mapping[str, Any]]) -> float:
+    """The first number that a signal may have, NaN where there is none. A truth value is none."""
+    for value in (record.get(key) for record in records for key in SCORE_KEYS):
+        with suppress(ValueError, OverflowError):
+            if type(value) in _PLAIN and abs(number := float(value)) <= ANY:  # type: ignore[arg-type]
                 return number
     return math.nan
 
@@ -262,65 +315,44 @@ def _parsed(value: Any) -> Any:  # noqa: ANN401 - of JSON
     return value
 
 
-def _query(attributes: Mapping[str, Any]) -> str:
-    for name in (
-        "gen_ai.retrieval.query.text",
-        "reranker.query",
-        "input.value",
-        "mlflow.spanInputs",
-    ):
-        if name in attributes and (
-            text := _text_of(_parsed(attributes[name]), QUESTION_KEYS, "user")
-        ):
-            return text
-    return _text_of(_parsed(attributes.get("gen_ai.input.messages")), QUESTION_KEYS, "user")
+# --- texts
 
 
-def _answer(attributes: Mapping[str, Any]) -> str:
-    for name in ("output.value", "gen_ai.output.messages", "mlflow.spanOutputs"):
-        if name in attributes and (
-            text := _text_of(_parsed(attributes[name]), ANSWER_KEYS, "assistant")
-        ):
+def _text(attributes: Mapping[str, Any], where: TextKeys) -> str:
+    """The question or answer of a span, '' where it has none."""
+    for name in where.names:
+        text = _text_of(_parsed(_stated(attributes, name)), where, _LEVELS)
+        if text.lower() not in where.missing:
             return text
     return ""
 
 
-def _text_of(value: Any, keys: Sequence[str], role: str) -> str:  # noqa: ANN401 - of JSON
-    """The text of an input or output.
+def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 - of JSON
+    """A text itself, that of a known key, of the last message of a role, or the one text of a list.
 
-    Itself, that of a known key, or that of the last message of a role.
+    Args:
+      value: of JSON.
+      where: the keys and the role.
+      levels: of objects that are still looked into.
     """
     if isinstance(value, str):
-        return "" if value == "null" else value.strip()
-    if isinstance(value, Mapping):
-        messages = value.get("messages") or value.get("choices")
-        if isinstance(messages, list):
-            return _text_of(messages, keys, role)
-        known = next(
-            (value[key] for key in keys if isinstance(value.get(key), str | list | Mapping)), None
-        )
-        return "" if known is None else _text_of(known, keys, role)
-    if isinstance(value, list):
-        messages = [row.get("message", row) for row in value if isinstance(row, Mapping)]
-        own = [
-            row for row in messages if isinstance(row, Mapping) and row.get("role", role) == role
-        ]
-        return _message_text(own[-1]) if own else ""
-    return ""
+        return value.strip()
+    if isinstance(value, dict) and levels:
+        inner = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
+        return next(filter(None, inner), "")
+    for row in reversed([row.get("message", row) for row in objects(value)]):
+        if isinstance(row, dict) and row.get("role", where.role) == where.role:
+            return _message_text(row.get("content", row.get("parts")))
+    rows = value if isinstance(value, list) else ()
+    texts = [row.strip() for row in rows if isinstance(row, str)]
+    return texts[0] if len(texts) == 1 else ""
 
 
-def _message_text(message: Mapping[str, Any]) -> str:
+def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON
     """Text of a message, whose parts are joined."""
-    content = message.get("content", message.get("parts", ""))
-    if isinstance(content, str):
-        return content.strip()
-    parts = content if isinstance(content, list) else ()
-    texts = [
-        str(part.get("text") or part.get("content") or "")
-        for part in parts
-        if isinstance(part, Mapping)
-    ]
-    return " ".join(text.strip() for text in texts if text.strip())
+    parts = objects(content) if isinstance(content, list) else [{"text": content}]
+    texts = (str(part.get("text") or part.get("content") or "").strip() for part in parts)
+    return " ".join(filter(None, texts))
 
 
 def _feedback(event: Mapping[str, Any]) -> SpanFeedback:

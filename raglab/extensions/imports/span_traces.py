@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.extension_points import extension
-from raglab.extensions.imports.import_counts import ImportCounts
-from raglab.extensions.imports.span_parts import SpanPart, part_of_row, span_part
+from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
+from raglab.extensions.imports.span_parts import SpanDocument, SpanPart, span_part
 from raglab.extensions.imports.span_requests import (
-    SIGNALS,
+    SHOWN_ID,
     SpanRequest,
     feedback_label,
     joined_requests,
-    request_of_row,
 )
-from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, pieces, read_spans
+from raglab.extensions.imports.spans import FilePiece, LoggedSpan, pieces, read_spans
 from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
@@ -43,63 +46,57 @@ MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id
 PARTS_OF_STORE = 16  # where the size of the input is unknown
 SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
-_KINDS = {
-    "higher": "a mapping of signals to directions",
-    "groups": "names of attributes",
-    "feedback": "names of judgements, a mapping of them to what a yes means, or None",
-}
+Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
+StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of an import
+SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
+_time = attrgetter("start", "id")
+_HALF = re.compile("[\ud800-\udfff]")
+_PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
 
 
 class ImportSettings(NamedTuple):
     """What an import is to make of spans; see `trace_from_spans`."""
 
-    labels: Mapping[str, Case]
+    by_id: Mapping[str, Case]
+    by_question: Mapping[str, Case]
     feedback: Mapping[str, str] | None
     higher: Mapping[str, str]
     groups: tuple[str, ...]
     name: str
     out: str | Path | None
 
+    def label(self, request: SpanRequest) -> Case | None:
+        """The case that labels a request: that of its id, else that of its question."""
+        question = plain_question(request.question)
+        return self.by_id.get(request.id) or self.by_question.get(question)
 
-class SortedRows(NamedTuple):
-    """Rows between two steps of an import: in a file, or compressed in memory without `out`.
 
-    n: number of rows. content: compressed, empty where they lie in the file `path` from `start` on,
-    so many bytes.
+def store_rows(
+    rows: Sequence[NamedTuple], folder: Path | None, name: str, counts: ImportCounts
+) -> StoredRows:
+    """Rows put into a file of a folder, behind those that are there; into memory without one.
+
+    Halves of characters, which no file can hold, are replaced and counted. The result is called for
+    the rows as JSON.
     """
-
-    n: int
-    content: bytes
-    path: str = ""
-    start: int = 0
-    size: int = 0
-
-    def rows(self) -> list[Any]:
-        """The rows, as JSON has them."""
-        if self.path:
-            with Path(self.path).open("rb") as stream:
-                stream.seek(self.start)
-                content = stream.read(self.size)
-        else:
-            content = zlib.decompress(self.content)
-        rows: list[Any] = json.loads(content)
-        return rows
-
-
-def store_rows(rows: Sequence[Any], folder: Path | None, name: str) -> SortedRows:
-    """Rows put into a file of a folder, behind those that are there; into memory without one."""
-    content = json.dumps(rows).encode()
+    text = json.dumps(rows, ensure_ascii=False)
+    counts.add(
+        "halves of characters (lone surrogates) are replaced by `?`",
+        f"among the spans from trace {rows[0][0]:.{SHOWN_ID}} on",
+        len(_HALF.findall(text)),
+    )
+    content = text.encode("utf-8", "replace")
     if folder is None:
-        return SortedRows(len(rows), zlib.compress(content, 1))
-    path = folder / name
-    return SortedRows(len(rows), b"", str(path), append_bytes(content, path), len(content))
+        return partial(zlib.decompress, zlib.compress(content, 1))
+    start = append_bytes(content, folder / name)
+    return partial(np.fromfile, folder / name, np.uint8, count=len(content), offset=start)
 
 
 def trace_from_spans(
     source: str | Path | Iterable[str | Path],
     cases: Sequence[Case] | None = None,
     *,
-    feedback: Sequence[str] | Mapping[str, str] | None = (),
+    feedback: Feedback = (),
     higher: Mapping[str, str] | None = None,
     groups: Sequence[str] = (),
     name: str = "spans",
@@ -107,8 +104,9 @@ def trace_from_spans(
 ) -> Any:  # noqa: ANN401 - a trace, or one of shards
     """Trace of the requests that an application logged as spans.
 
-    A file is OTLP JSON (whole, or a batch a line), or JSON lines of an SDK's spans; plain or
-    gzipped. Spans are read by the conventions of OpenInference, OpenTelemetry GenAI and MLflow. A
+    A file is JSON, plain or gzipped, a value a line or over several: OTLP (of a collector or of
+    Tempo), spans as an SDK's `to_json` writes them, or rows of Phoenix. Spans are read by the
+    conventions of OpenInference, OpenTelemetry GenAI and MLflow. A
     request is a trace with a retriever's span, or a turn of one that holds a conversation: a span
     with a question below a first one that has none. Its hits stand in the order of the last
     reranker, then in that of the retrievers. Scores keep their own meaning: the score of the first
@@ -138,31 +136,25 @@ def trace_from_spans(
     Raises:
       ValueError: a direction that is none.
       InputError: no file, no request, or a JSON document of more than 256 MiB.
+      TypeError: an argument of another type.
       MissingExtensionError: `out` without the room `scale`.
 
     Warns:
-      UserWarning: counts of what is left out, merged or mapped; the directions of scores; the gates
-        that are off.
+      UserWarning: counts of what is left out, merged, mapped or guessed; the directions of scores;
+        the gates that are off.
     """
-    settings = import_settings(
-        cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out
-    )
-    losses = Losses()
-    parts = pieces(source, losses)
-    size = sum(
-        piece.path.stat().st_size for piece in {piece.path: piece for piece in parts}.values()
-    )
-    number = min(MOST_PARTS, size // PART_BYTES + 1)
-    with _scratch(settings) as folder:
-        numbered = list(enumerate(parts))
-        rows = run_each(sort_piece, numbered, folder, number, settings.groups, what="read")
-        return _traced(chain([({}, losses)], rows), folder, settings)
+    settings = import_settings(cases, feedback, higher, groups, name, out)
+    counts = ImportCounts()
+    parts = pieces(source, counts)
+    size = sum(path.stat().st_size for path in {piece.path for piece in parts})
+    n_parts = min(MOST_PARTS, size // PART_BYTES + 1)
+    sort = partial(run_each, sort_piece, list(enumerate(parts)), what="read")
+    return _traced(lambda folder: sort(folder, n_parts, settings.groups), counts, settings)
 
 
 def import_settings(
     cases: Sequence[Case] | None,
-    *,
-    feedback: Sequence[str] | Mapping[str, str] | None,
+    feedback: Feedback,
     higher: Mapping[str, str] | None,
     groups: Sequence[str],
     name: str,
@@ -175,52 +167,37 @@ def import_settings(
         not give.
       TypeError: an argument of another type.
     """
-    for argument, value, kinds in (
-        ("higher", higher, (Mapping, type(None))),
-        ("groups", groups, (str, list, tuple)),
-        ("feedback", feedback, (str, list, tuple, Mapping, type(None))),
-    ):
-        if not isinstance(value, kinds):
-            msg = f"{argument} must be {_KINDS[argument]}, got {shown_value(value)}; write it so."
-            raise TypeError(msg)
-    for signal, direction in (higher or {}).items():
-        if signal not in SIGNALS or direction not in DIRECTIONS:
-            rule = f"higher must name {', '.join(SIGNALS)} with {' or '.join(DIRECTIONS)}"
-            msg = (
-                f'{rule}, got {signal!r}: {direction!r}; write higher={{"retriever_score": '
-                f'"ask"}} for a distance.'
-            )
-            raise ValueError(msg)
-    labels = {plain_question(case.query): case for case in cases or ()} | {
-        case.id: case for case in cases or ()
-    }
-    named = dict.fromkeys([feedback], "ok") if isinstance(feedback, str) else feedback
-    senses = (
-        None
-        if named is None
-        else dict(named)
-        if isinstance(named, Mapping)
-        else dict.fromkeys(named, "ok")
+    directions = dict(higher or {})
+    names = [feedback] if isinstance(feedback, str) else feedback
+    senses = names if isinstance(names, Mapping | None) else dict.fromkeys(names, "ok")
+    remedy = 'write higher={"retriever_score": "ask"} for a distance'
+    _check("higher must name", directions, SIGNALS, remedy)
+    _check("higher must name", directions.values(), DIRECTIONS, remedy)
+    remedy = 'write feedback={"toxicity": "refuse"}'
+    _check("what a yes means must be", (senses or {}).values(), ("ok", "refuse"), remedy)
+    return ImportSettings(
+        {case.id: case for case in cases or ()},
+        {plain_question(case.query): case for case in cases or ()},
+        senses,
+        directions,
+        (groups,) if isinstance(groups, str) else tuple(groups),
+        name,
+        out,
     )
-    if odd := set((senses or {}).values()) - {"ok", "refuse"}:
-        rule = "feedback must say what a yes means, ok or refuse"
-        msg = f'{rule}, got {min(map(str, odd))!r}; write feedback={{"toxicity": "refuse"}}.'
-        raise ValueError(msg)
-    listed = tuple([groups] if isinstance(groups, str) else groups)
-    return ImportSettings(labels, senses, dict(higher or {}), listed, name, out)
+
+
+def _check(rule: str, values: Iterable[str], choices: Iterable[str], remedy: str) -> None:
+    for value in values:
+        if value not in choices:
+            msg = f"{rule} {' or '.join(choices)}, got {shown_value(value)}; {remedy}."
+            raise ValueError(msg)
 
 
 # as `trace_from_spans`
 def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401
     """Trace of spans from anywhere; see `trace_from_spans`."""
-    with _scratch(settings) as folder:
-        rows = _sort(spans, folder, "spans", PARTS_OF_STORE, settings.groups)
-        return _traced([(rows, Losses())], folder, settings)
-
-
-def _scratch(settings: ImportSettings) -> AbstractContextManager[Path | None]:
-    """Folder for spans while they are sorted; None, where they stay in memory, without `out`."""
-    return nullcontext() if settings.out is None else scratch_folder(Path(settings.out))
+    sort = partial(_sort, spans, "spans", PARTS_OF_STORE, settings.groups, ImportCounts())
+    return _traced(lambda folder: [sort(folder)], ImportCounts(), settings)
 
 
 # --- spans sorted by the hash of their trace's id
@@ -228,115 +205,134 @@ def _scratch(settings: ImportSettings) -> AbstractContextManager[Path | None]:
 
 def sort_piece(
     numbered: tuple[int, FilePiece], folder: Path | None, n_parts: int, groups: Sequence[str]
-) -> tuple[dict[int, list[SortedRows]], Losses]:
+) -> SortedSpans:
     """Spans of a piece, written by part; and what was left out of it."""
     number, piece = numbered
-    losses = Losses()
-    rows = _sort(read_spans(piece, losses), folder, f"spans-{number:05d}", n_parts, groups)
-    return rows, losses
+    counts = ImportCounts()
+    return _sort(read_spans(piece, counts), f"spans-{number:05d}", n_parts, groups, counts, folder)
 
 
 def _sort(
     spans: Iterable[LoggedSpan],
-    folder: Path | None,
     name: str,
     n_parts: int,
     groups: Sequence[str],
-) -> dict[int, list[SortedRows]]:
-    stored: dict[int, list[SortedRows]] = defaultdict(list)
-    rest = iter(spans)
-    while ahead := list(islice(rest, SPANS_AHEAD)):
+    counts: ImportCounts,
+    folder: Path | None,
+) -> SortedSpans:
+    stored: dict[int, list[StoredRows]] = defaultdict(list)
+    remaining = iter(spans)
+    while ahead := list(islice(remaining, SPANS_AHEAD)):
         waiting: dict[int, list[SpanPart]] = defaultdict(list)
         for span in ahead:
             part = zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts
             waiting[part].append(span_part(span, groups))
         for part, rows in sorted(waiting.items()):
-            stored[part].append(store_rows(rows, folder, name))
-    return dict(stored)
+            stored[part].append(store_rows(rows, folder, name, counts))
+    return stored, counts
 
 
 # --- requests of a part
 
 
 def join_requests(
-    numbered: tuple[int, list[SortedRows]], folder: Path | None, settings: ImportSettings
-) -> tuple[SortedRows, ImportCounts]:
+    numbered: tuple[int, list[StoredRows]], folder: Path | None, settings: ImportSettings
+) -> tuple[list[StoredRows], ImportCounts]:
     """Requests of a part with their labels, stored in the order of their time.
 
     And what was counted.
     """
     number, stored = numbered
     counts = ImportCounts()
-    by_trace: dict[str, list[SpanPart]] = {}
-    for part in (part_of_row(row) for piece in stored for row in piece.rows()):
-        by_trace.setdefault(part.trace_id, []).append(part)
-    requests = (
-        request for parts in by_trace.values() for request in joined_requests(parts, counts.losses)
-    )
-    listed = sorted(requests, key=lambda row: (row.start, row.id))
-    for request in listed:
-        counts.add_request(request)
-        _case(request, settings, counts)
-    return store_rows(listed, folder, f"requests-{number:05d}"), counts
+    by_trace: dict[str, list[SpanPart]] = defaultdict(list)
+    for part in chain.from_iterable(_PARTS.validate_json(bytes(rows())) for rows in stored):
+        by_trace[part.trace_id].append(part)
+    requests = [
+        _labelled(request, settings, counts)
+        for parts in by_trace.values()
+        for request in joined_requests(parts, counts)
+    ]
+    if not requests:
+        return [], counts
+    requests.sort(key=_time)
+    return [store_rows(requests, folder, f"requests-{number:05d}", counts)], counts
 
 
-def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> Case:
+def _labelled(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> SpanRequest:
+    """A request with the label of its feedback, where no case labels it; both are counted."""
+    place = f"trace {request.id:.{SHOWN_ID}}"
+    for group in settings.groups:
+        counts.add(f"requests state no group {group}", place, group not in request.groups)
+    label, notes = None, ""
+    if known := settings.label(request):
+        counts.tallies["matched"][known.id] += 1
+        counts.add(
+            "requests have the label of a case with the same question",
+            place,
+            known.id != request.id,
+        )
+    elif settings.feedback is not None:
+        label, notes = feedback_label(request, settings.feedback, counts)
+    return request._replace(feedback=(), label=label, notes=notes)
+
+
+def _case(request: SpanRequest, settings: ImportSettings) -> Case:
     """A request as a case, with its label where there is one."""
-    at = datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else None
-    extra: dict[str, Any] = {"at": at} if at else {}
-    extra |= {"logged_answer": request.answer} if request.answer else {}
-    extra |= {"groups": dict(request.groups)} if request.groups else {}
-    known = settings.labels.get(request.id) or settings.labels.get(plain_question(request.question))
-    counts.missing_groups.update(name for name in settings.groups if name not in request.groups)
-    if known is not None:
-        counts.by_question += known.id != request.id
-        counts.matched.add(known.id)
+    at = datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
+    fields = {"at": at, "logged_answer": request.answer, "groups": request.groups}
+    extra = {name: value for name, value in fields.items() if value}
+    if known := settings.label(request):
         return known._replace(id=request.id, query=request.question, extra={**known.extra, **extra})
-    label, why = None, ""
-    if settings.feedback is not None:
-        label, why = feedback_label(request.feedback, settings.feedback, request.decision)
-        counts.add_feedback(label, why, request)
-    return Case(request.id, request.question, label, notes=why or None, extra=extra)
+    notes = request.notes or None
+    return Case(request.id, request.question, request.label, notes=notes, extra=extra)
 
 
 # --- traces
 
 
 def _traced(
-    sorted_pieces: Iterable[tuple[dict[int, list[SortedRows]], Losses]],
-    folder: Path | None,
+    sort: Callable[[Path | None], Iterable[SortedSpans]],
+    counts: ImportCounts,
     settings: ImportSettings,
 ) -> Any:  # noqa: ANN401 - as `trace_from_spans`
-    """Trace of sorted spans, or shards, and what is said of them."""
-    counts = ImportCounts()
-    by_part: dict[int, list[SortedRows]] = defaultdict(list)
-    for pieces_by_part, losses in sorted_pieces:
-        counts.losses.merge(losses)
-        for part, stored in pieces_by_part.items():
-            by_part[part] += stored
-    files = []
-    for file, more in run_each(
-        join_requests, sorted(by_part.items()), folder, settings, what="join"
-    ):
-        counts.merge(more)
-        files += [file] if file.n else []
-    if not files:
-        rule = "an import must have at least one request: a trace with a retriever's span"
-        remedy = "log the retrieval as a span with its documents"
-        raise input_error(Where(settings.name), rule, remedy, counts.losses.sentence() or "no span")
-    directions = {
-        signal: settings.higher.get(signal) or counts.direction(signal)
-        for signal in counts.signals()
-    }
-    shared = _shared_meta(settings.name, counts)
-    if settings.out is None:
-        result = trace_of_files(files, shared, directions, settings)
-    else:
-        traces = run_each(trace_of_file, files, shared, directions, settings, what="build")
-        result = extension("save_shards", "scale", "a trace of shards (out=)")(
-            traces, settings.out, shard=None
-        )
-    _warn(settings, counts, directions)
+    """Trace of spans, or shards, and what is said of them.
+
+    Args:
+      sort: the spans by part, written to a folder, or kept in memory without one.
+      counts: of the import, as far as it has come.
+      settings: of the import.
+    """
+    by_part: dict[int, list[StoredRows]] = defaultdict(list)
+    out = settings.out
+    with nullcontext() if out is None else scratch_folder(Path(out)) as folder:
+        for stored, more in sort(folder):
+            counts.merge(more)
+            for part, rows in stored.items():
+                by_part[part] += rows
+        shards = []
+        parts = sorted(by_part.items())
+        for requests, more in run_each(join_requests, parts, folder, settings, what="join"):
+            counts.merge(more)
+            shards += [requests] if requests else []
+        if not shards:
+            raise input_error(
+                Where(settings.name),
+                "an import must have at least one request: a trace with a retriever's span",
+                "log the retrieval as a span with its documents",
+                counts.sentence() or "no span",
+            )
+        directions = {
+            signal: settings.higher.get(signal) or counts.direction(signal)
+            for signal in sorted(+counts.tallies["scored"])
+        }
+        shared = (_shared_meta(settings.name, counts), directions, settings)
+        if out is None:
+            result = trace_of_files(list(chain(*shards)), *shared)
+        else:
+            traces = run_each(trace_of_files, shards, *shared, what="build")
+            save_shards = extension("save_shards", "scale", "a trace of shards (out=)")
+            result = save_shards(traces, out, shard=None)
+        _warn(settings, counts, directions)
     return result
 
 
@@ -353,55 +349,57 @@ def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
     }
 
 
-def trace_of_file(
-    file: SortedRows,
-    shared: Mapping[str, Any],
-    directions: Mapping[str, str],
-    settings: ImportSettings,
-) -> Trace:
-    """Trace of the requests of a file."""
-    return trace_of_files([file], shared, directions, settings)
-
-
 def trace_of_files(
-    files: Sequence[SortedRows],
+    files: Sequence[StoredRows],
     shared: Mapping[str, Any],
     directions: Mapping[str, str],
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
-    rows = (row for file in files for row in file.rows())
-    requests = sorted(map(request_of_row, rows), key=lambda request: (request.start, request.id))
-    name, counted = settings.name, ImportCounts()  # they were counted when they were written
-    cases = tuple(_case(request, settings, counted) for request in requests)
-    hits_of = [request.hits for request in requests]
-    chunks: dict[str, Chunk] = {}
-    for hit in (hit for hits in hits_of for hit in hits):
-        document = hit.document
-        if document.id not in chunks:
-            source = document.source or flat_name(document.id)
-            chunks[document.id] = Chunk(document.id, document.text, source, document.page)
-    number = {chunk_id: place for place, chunk_id in enumerate(chunks)}
-    shape = (len(cases), 1, 1, max(map(len, hits_of)) or 1)
-    chunk = np.full(shape, -1, np.int32)
-    for row, own in enumerate(hits_of):
-        chunk[row, 0, 0, : len(own)] = [number[hit.document.id] for hit in own]
-    rank = np.where(chunk >= 0, np.arange(shape[-1], dtype=np.int32), np.int32(-1))
-    floats = {field_name: np.full(shape, np.nan) for field_name in FLOAT_FIELDS}
-    hits = Hits(chunk=chunk, rank=rank, n_reranked=np.zeros(shape[:3], np.int32), **floats)
+    requests = sorted(
+        chain.from_iterable(_REQUESTS.validate_json(bytes(file())) for file in files), key=_time
+    )
+    cases = tuple(_case(request, settings) for request in requests)
+    documents: dict[str, SpanDocument] = {}
+    for hit in chain.from_iterable(request.hits for request in requests):
+        documents.setdefault(hit.document.id, hit.document)
+    chunks = tuple(
+        Chunk(own.id, own.text, own.source or flat_name(own.id), own.page)
+        for own in documents.values()
+    )
+    number = {name: place for place, name in enumerate(documents)}
+    # the hits of a case stand in their final order: [Q, A, D, K] of one arm and one depth
+    lengths = np.array([len(request.hits) for request in requests])
+    places = np.arange(max(*lengths, 1), dtype=np.int32)
+    is_hit = (places < lengths[:, None])[:, None, None]
+    chunk = np.full(is_hit.shape, -1, np.int32)
+    chunk[is_hit] = [number[hit.document.id] for request in requests for hit in request.hits]
+    hits = Hits(
+        chunk=chunk,
+        rank=np.where(is_hit, places, np.int32(-1)),
+        n_reranked=np.zeros(is_hit.shape[:3], np.int32),
+        **{field_name: np.full(is_hit.shape, np.nan) for field_name in FLOAT_FIELDS},
+    )
     meta = {
         **shared,
         "cases_hash": hash_cases(cases),
-        "command": f"trace_from_spans(…, name={name!r})",
+        "command": f"trace_from_spans(…, name={settings.name!r})",
     }
-    bare = TraceData(cases=cases, chunks=tuple(chunks.values()), arms=(name,), hits=hits, meta=meta)
-    meta["fingerprint"] = content_hash(bare)[:16]
-    patterns = pattern_hits(cases, bare.chunks, PolicyData.from_mapping().pattern_lists)
-    trace = Trace(
-        cases=cases, chunks=bare.chunks, arms=(name,), hits=hits, pattern_hits=patterns, meta=meta
-    )
+    fields: dict[str, Any] = {
+        "cases": cases,
+        "chunks": chunks,
+        "arms": (settings.name,),
+        "hits": hits,
+        "meta": meta,
+    }
+    meta["fingerprint"] = content_hash(TraceData(**fields))[:16]
+    patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
+    trace = Trace(**fields, pattern_hits=patterns)
     for signal, higher in directions.items():
-        scores = [getattr(own[0], SIGNALS[signal]) if own else np.nan for own in hits_of]
+        scores = [
+            getattr(request.hits[0], SIGNALS[signal]) if request.hits else np.nan
+            for request in requests
+        ]
         trace = trace.with_signal(
             signal, np.array(scores), higher=higher, unit="score", source="spans"
         )
@@ -410,22 +408,20 @@ def trace_of_files(
 
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
     """Say what an import left out, merged and mapped, score directions, and which gates are off."""
-    notes = counts.sentences()
-    known = {case.id for case in settings.labels.values()}
-    if missing := len(known - counts.matched):
-        notes.append(f"{missing:,} of {len(known):,} cases are of no request and are left out")
-    notes += [
-        counts.direction_sentence(signal) for signal in directions if signal not in settings.higher
-    ]
-    bounds = [
-        f"signals.{signal}.{'max' if higher == 'ask' else 'min'}"
-        for signal, higher in directions.items()
-    ]
-    how = (
-        f'gate a signal instead: policy.replace("{bounds[0]}", …)'
-        if bounds
-        else "no score was logged"
+    changed = +counts.tallies["changed"]
+    counts.add(
+        "documents have several texts or sources, of which the first counts",
+        min(changed, default=""),
+        len(changed),
     )
-    notes.append(f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; {how}")
-    for note in notes:
+    missing = settings.by_id.keys() - counts.tallies["matched"].keys()
+    counts.add(
+        f"of {len(settings.by_id):,} cases are of no request and are left out",
+        min(missing, default=""),
+        len(missing),
+    )
+    guesses = map(counts.direction_sentence, directions.keys() - settings.higher.keys())
+    gates = ", ".join(f"signals.{signal}" for signal in directions) or "none, no score was logged"
+    off = f"no distance is logged, so {', '.join(CAN_BE_OFF)} are off; gates of signals: {gates}"
+    for note in filter(None, (counts.sentence(), *sorted(guesses), off)):
         warn_user(f"{settings.name}: {note}.")

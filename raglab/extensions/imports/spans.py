@@ -1,28 +1,55 @@
-"""Spans (shore): read one by one from OTLP JSON files and SDK JSON lines, in bounded memory."""
+"""Spans (shore): read one by one from files of JSON, however it is laid out, in bounded memory."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import json
+import re
+import sys
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from raglab.store.files import Where, input_error, shown_value
+from raglab.extensions.imports.import_counts import ImportCounts
+from raglab.store.files import Where, input_error
 
-LONGEST_LINE = 64 << 20  # bytes of a line; a longer one is left out and counted
-MOST_WHOLE = 256 << 20  # bytes of a file that is one JSON document over several lines
+LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
+LONGEST_VALUE = 256 << 20  # characters of a value over several lines
 PIECE_BYTES = 16 << 20  # of a file that one worker reads at a time
+EVALUATION = "gen_ai.evaluation.result"  # name of an event
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
-_GZIP = b"\x1f\x8b"
-_LATEST = 253_402_300_799 * 10**9  # the end of the year 9999, in nanoseconds
-_LISTS = ("resourceSpans", "resource_spans", "scopeSpans", "scope_spans", "spans")
+_BLOCK = 1 << 20  # bytes that are read at once
+_BLANK = re.compile(r"[ \t\r\n]*")
+_INTEGER = re.compile(r"-?[0-9]{1,4000}")
+_DECODER = json.JSONDecoder()
+_DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile)
+_NO_TIME = "spans have no time that can be read"
+_GUESSED_UNIT = "times are in seconds, milliseconds or microseconds, as their size tells"
+_LISTS = (
+    "resourcespans",
+    "scopespans",
+    "instrumentationlibraryspans",
+    "spans",
+    "batches",
+    "trace",
+    "traces",
+    "data",
+)
+# what other tools write, by a name that it alone has, and the way in
+_FORMS = {
+    "info": "traces of MLflow; read them by trace_from_mlflow",
+    "operationname": "spans of Jaeger; export OTLP JSON",
+    "localendpoint": "spans of Zipkin; export OTLP JSON",
+    "runtype": "runs of LangSmith; export OpenTelemetry spans",
+    "parentobservationid": "observations of Langfuse; see Langfuse in docs/recipes.md",
+    "columns": "columns of a data frame; write frame.to_json(orient='records')",
+    "resourcelogs": "logs; export the spans",
+    "resourcemetrics": "metrics; export the spans",
+}
 
 
 class LoggedSpan(NamedTuple):
@@ -32,60 +59,19 @@ class LoggedSpan(NamedTuple):
       trace_id: of the request.
       span_id: its own.
       parent_id: of the operation that it is a part of; "" of the first.
-      name: of the operation.
       start: nanoseconds since 1970, 0 where it is not stated.
-      attributes: by name, as plain values.
-      events: name and attributes of each event.
-      resource: attributes of what logged it, such as a service or a tenant's deployment.
+      attributes: by name, as plain values; its own, and those of what logged it, such as a service.
+      evaluations: attributes of each event that judges the answer.
       is_failed: whether its status is an error.
     """
 
     trace_id: str
     span_id: str
     parent_id: str
-    name: str
     start: int
     attributes: Mapping[str, Any]
-    events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    resource: Mapping[str, Any] = MappingProxyType({})
+    evaluations: tuple[Mapping[str, Any], ...] = ()
     is_failed: bool = False
-
-
-@dataclass(slots=True)
-class Losses:
-    """What an import leaves out or merges: counts by reason, and the place of the first of each.
-
-    Attributes:
-      counts: by reason, in words that follow a number: "lines are no JSON".
-      first: place of the first, by reason.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
-
-    def add(self, reason: str, place: str, number: int = 1) -> None:
-        """Count what is left out or merged.
-
-        Args:
-          reason: in words that follow a number.
-          place: of the first of them.
-          number: of them.
-        """
-        self.counts[reason] += number
-        self.first.setdefault(reason, place)
-
-    def merge(self, more: Losses) -> None:
-        """Add the counts of another part of the import."""
-        for reason, number in more.counts.items():
-            self.add(reason, more.first[reason], number)
-
-    def sentence(self) -> str:
-        """All counts in a line, '' where nothing was left out."""
-        rows = [
-            f"{number:,} {reason} (the first: {self.first[reason]})"
-            for reason, number in self.counts.items()
-        ]
-        return "; ".join(rows)
 
 
 class FilePiece(NamedTuple):
@@ -94,340 +80,343 @@ class FilePiece(NamedTuple):
     Attributes:
       path: of the file.
       start: its first byte, at the beginning of a line.
-      end: lines that begin before this byte belong to it; None up to the end of the file.
-      line: number of its first line; 0 where the file is one JSON document.
+      end: the byte behind its last line, or one beyond the file.
+      line: number of its first line.
     """
 
     path: Path
     start: int = 0
-    end: int | None = None
+    end: int = sys.maxsize
     line: int = 1
 
 
-def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[FilePiece]:
-    """Pieces of files in their order, each of about 16 MiB of whole lines; a gzipped file is one.
+def pieces(source: str | Path | Iterable[str | Path], counts: ImportCounts) -> list[FilePiece]:
+    """Pieces of files in their order, each of about 16 MiB of whole lines.
 
-    A file is OTLP JSON, whole or a batch a line as a collector's file exporter writes it, or JSON
-    lines of spans as `to_json` of the Python SDK writes them; plain or gzipped.
+    A gzipped file is one piece, and so is one whose values are written over several lines.
 
     Args:
       source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files with its folders, or
         several of them.
-      losses: gets the count of a folder's other files.
+      counts: gets the count of a folder's other files.
 
     Raises:
       InputError: no such file, or a folder without files.
       TypeError: a source that is no path.
     """
-    return [piece for path in _files(source, losses) for piece in _pieces_of(path)]
+    listed = [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
+    return [
+        piece for entry in listed for path in _files(entry, counts) for piece in _pieces_of(path)
+    ]
 
 
-def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
-    """Spans of a piece of a file, one line in memory at a time.
-
-    Args:
-      piece: to read.
-      losses: gets the count of lines and values that cannot be read.
-
-    Raises:
-      InputError: a file of one JSON document of more than 256 MiB.
-    """
-    for value, place in _values(piece, losses):
-        yield from _spans_of(value, place, losses)
-
-
-def _files(source: str | Path | Iterable[str | Path], losses: Losses) -> Iterator[Path]:
-    listed = (
-        [source]
-        if isinstance(source, str | Path)
-        else list(source)
-        if isinstance(source, Iterable)
-        else [source]
+def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
+    place = Path(entry)
+    if place.is_file():
+        return [place]
+    paths = place.rglob("*") if entry != "" else ()
+    within = [path for path in paths if path.is_file() and path.name[0] != "."]
+    files = sorted(path for path in within if path.suffix.lower() in SUFFIXES)
+    if not files:
+        raise input_error(
+            Where(str(place)),
+            f"source must be a file of spans, or a folder of {', '.join(SUFFIXES)}",
+            "correct the path",
+            "no such file",
+        )
+    unread = sorted({*within} - {*files})
+    counts.add(
+        "files of a folder have another ending and are not read",
+        "".join(path.name for path in unread[:1]),
+        len(unread),
     )
-    for entry in listed:
-        if not isinstance(entry, str | Path) or entry == "":
-            msg = (
-                f"source must be a file, a folder or a list of files, got {shown_value(entry)}; "
-                "name the file."
-            )
-            raise TypeError(msg)
-        place = Path(entry)
-        if place.is_dir():
-            within = sorted(
-                path
-                for path in place.rglob("*")
-                if path.is_file() and not path.name.startswith(".")
-            )
-            files = [path for path in within if path.suffix.lower() in SUFFIXES]
-            if unread := [path for path in within if path not in files]:
-                losses.add(
-                    "files of a folder have another ending and are not read",
-                    unread[0].name,
-                    len(unread),
-                )
-            if not files:
-                rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
-                raise input_error(Where(str(place)), rule, "name the files", "none")
-            yield from files
-        elif place.is_file():
-            yield place
-        else:
-            raise input_error(
-                Where(str(place)),
-                "a file of spans must be there",
-                "correct the path",
-                "no such file",
-            )
-
-
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(2) == _GZIP
+    return files
 
 
 def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as stream:
+        is_gzip = stream.read(2) == b"\x1f\x8b"
     # reads as a file
-    return gzip.open(path) if _is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path) if is_gzip else path.open("rb")  # type: ignore[return-value]
 
 
 def _pieces_of(path: Path) -> Iterator[FilePiece]:
-    """Pieces of a file. Whether it is one document over several lines is told by its first line."""
+    """Pieces of a file. A first line that ends as a value tells that each value has its line."""
     with _open(path) as stream:
-        first = _next_line(stream, FilePiece(path), Losses()).removeprefix(codecs.BOM_UTF8).strip()
-    if (
-        first[:1] in {b"{", b"["}
-        and not _is_json(first)
-        and len(first) <= LONGEST_LINE
-        and _is_document(path)
-    ):
-        yield FilePiece(path, line=0)
-        return
-    if _is_gzip(path):
-        yield FilePiece(path)
-        return
-    with path.open("rb") as stream:
-        start, line = 0, 1
-        while block := stream.read(PIECE_BYTES):
-            lines = block.count(b"\n")
-            while not block.endswith(b"\n") and (block := stream.readline(PIECE_BYTES)):
-                lines += block.endswith(b"\n")
-            yield FilePiece(path, start, stream.tell(), line)
-            start, line = stream.tell(), line + lines
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_document(path: Path) -> bool:
-    """Whether a file whose first line is no JSON is one JSON document; one of lines is not."""
-    try:
-        with _open(path) as stream:
-            content = stream.read(MOST_WHOLE + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return False
-    if len(content) <= MOST_WHOLE:
-        return _is_json(content)
-    # more lines that are JSON: the first one is broken
-    lines = content[:LONGEST_LINE].splitlines()[1:4]
-    if any(line[:1] == b"{" and _is_json(line) for line in lines):
-        return False
-    rule = f"a file that is one JSON document must have at most {MOST_WHOLE >> 20} MiB"
-    raise input_error(Where(str(path)), rule, "export JSON lines, a span or batch a line", "more")
-
-
-def _values(piece: FilePiece, losses: Losses) -> Iterator[tuple[Any, str]]:
-    """JSON values of a piece, each with its place: one a line, or the file as one."""
-    with _open(piece.path) as stream:
-        if piece.line == 0:
-            yield json.loads(stream.read()), piece.path.name
+        if isinstance(stream, gzip.GzipFile) or not (
+            stream.readline(PIECE_BYTES).rstrip().endswith((b"}", b"]"))
+        ):
+            yield FilePiece(path)
             return
+        start, line = stream.seek(0), 1
+        while block := stream.read(PIECE_BYTES) + stream.readline(LONGEST_LINE):
+            yield FilePiece(path, start, stream.tell(), line)
+            start, line = stream.tell(), line + block.count(b"\n")
+
+
+# --- JSON values
+
+
+def _blocks(piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
+    """Text of a piece, as much at once as is read at once."""
+    decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
+    with _open(piece.path) as stream:
         stream.seek(piece.start)
-        for number, line in enumerate(_lines(stream, piece, losses), start=piece.line):
-            text = line.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else line.strip()
-            if not text:
-                continue
-            place = f"{piece.path.name}, line {number}"
+        while True:
+            size = min(_BLOCK, piece.end - stream.tell())
             try:
-                value = json.loads(text)
-            except (ValueError, RecursionError):
-                losses.add("lines are no JSON and are left out", place)
+                content = stream.read1(size)  # type: ignore[attr-defined]
+            except _DAMAGES:
+                counts.add(
+                    "gzipped files are cut off or damaged, and what follows is left out",
+                    piece.path.name,
+                )
+                return
+            if text := decode(content, not content):
+                yield text
+            if not content:
+                return
+
+
+def _more(blocks: Iterator[str], size: int) -> str:
+    """At least so many characters of the next blocks, or all that are left."""
+    texts = []
+    while size > 0 and (block := next(blocks, "")):
+        texts.append(block)
+        size -= len(block)
+    return "".join(texts)
+
+
+def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]:
+    """JSON values of a piece, each with its place; text that is none is counted by its lines.
+
+    A value that its line does not end is read again with twice as many characters, up to the end of
+    a line, so the time is linear. Behind an error reading goes on with the line of the error, or
+    with the next one where the value began on that line.
+    """
+    blocks, text, start, line, size = _blocks(piece, counts), "", 0, piece.line, 0
+    while True:
+        begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]
+        line += text.count("\n", start, begin)
+        if begin == len(text):
+            text, start = _more(blocks, 1), 0
+            if not text:
+                return
+            continue
+        text, start, stop = _with_lines(text, begin, size, blocks, piece.path)
+        window, offset = text[start:stop], 0
+        if len(window) > LONGEST_LINE and not size:
+            counts.add(
+                f"lines of more than {LONGEST_LINE >> 20} MiB are left out",
+                f"{piece.path.name}, line {line}",
+            )
+            start = stop
+            while start == len(text) and (text := _more(blocks, 1)):
+                start = text.find("\n") % (len(text) + 1)  # its end, where there is no line feed
+            continue
+        try:
+            while offset < len(window):
+                value, end = _DECODER.raw_decode(window, offset)
+                yield value, f"{piece.path.name}, line {line}"
+                end = _BLANK.match(window, end).end()  # type: ignore[union-attr]
+                line, offset = line + window.count("\n", offset, end), end
+        except (ValueError, RecursionError) as error:
+            # the last character of what is too deep, or a number with too many digits
+            fault = getattr(error, "pos", -1)
+            if fault == len(window) and stop < len(text):
+                start, size = start + offset, 2 * (len(window) - offset)
                 continue
-            yield value, place
+            resume = max(offset, window.rfind("\n", offset, fault % len(window)))
+            end = window.find("\n", resume) % (len(window) + 1)
+            lines = window.count("\n", offset, end)
+            counts.add(
+                "lines are no JSON and are left out", f"{piece.path.name}, line {line}", lines + 1
+            )
+            line, offset = line + lines, end
+        start, size = start + offset, 0
 
 
-def _lines(stream: IO[bytes], piece: FilePiece, losses: Losses) -> Iterator[bytes]:
-    """Lines of a piece; b"" for one that is too long, which is never in memory as a whole."""
-    number, at = piece.line, piece.start
-    while (piece.end is None or at < piece.end) and (line := _next_line(stream, piece, losses)):
-        at += len(line)
-        if len(line) > LONGEST_LINE:
-            reason = f"lines of more than {LONGEST_LINE >> 20} MiB are left out"
-            losses.add(reason, f"{piece.path.name}, line {number}")
-            while line and not line.endswith(b"\n"):
-                line = _next_line(stream, piece, losses)
-                at += len(line)
-            line = b""
-        yield line
-        number += 1
+def _with_lines(
+    text: str, start: int, size: int, blocks: Iterator[str], path: Path
+) -> tuple[str, int, int]:
+    """Text with lines of at least so many characters from a place on; the place, and their end."""
+    limit = LONGEST_VALUE if size else LONGEST_LINE
+    while (stop := text.find("\n", start + size)) < 0:
+        length = len(text) - start
+        if size and length > limit:
+            raise input_error(
+                Where(str(path)),
+                f"a JSON document must have at most {limit >> 20} MiB",
+                "export JSON lines, a span or batch a line",
+                "more",
+            )
+        if length > limit or not (more := _more(blocks, min(length, limit + 1 - length))):
+            return text, start, len(text)
+        text, start = text[start:] + more, 0
+    return text, start, stop
 
 
-def _next_line(stream: IO[bytes], piece: FilePiece, losses: Losses) -> bytes:
-    try:
-        return stream.readline(LONGEST_LINE + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        losses.add(
-            "gzipped files are cut off or damaged, and what follows is left out", piece.path.name
-        )
-        return b""
+# --- spans
 
 
-# any JSON
-def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  # noqa: ANN401
-    """Spans of a JSON value: a batch, a list, or a span.
+def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by the letters of their names: `traceId`, `trace_id`, `context.trace_id` are one."""
+    context = record.get("context")
+    named = {**record, **context} if isinstance(context, dict) else record
+    return {
+        name.removeprefix("context.").replace("_", "").lower(): value
+        for name, value in named.items()
+    }
+
+
+def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
+    """Spans of a piece of a file: of its batches, lists and spans, one value in memory at a time.
 
     Lists within lists are walked without recursion.
+
+    Args:
+      piece: to read.
+      counts: gets what cannot be read.
+
+    Raises:
+      InputError: a value over several lines of more than 256 MiB.
     """
-    none: Mapping[str, Any] = MappingProxyType({})
-    waiting = [(value, none)]
-    while waiting:
-        entry, resource = waiting.pop()
-        if isinstance(entry, list):
-            waiting.extend((part, resource) for part in reversed(entry))
-            continue
-        is_span = isinstance(entry, dict) and (
-            "traceId" in entry or "trace_id" in entry or "context" in entry
-        )
-        lists = (
-            []
-            if is_span or not isinstance(entry, dict)
-            else [entry[key] for key in _LISTS if key in entry]
-        )
-        if lists:
-            about = entry.get("resource")
+    for value, place in _values(piece, counts):
+        waiting: list[tuple[Any, dict[str, Any]]] = [(value, {})]
+        while waiting:
+            entry, resource = waiting.pop()
+            if isinstance(entry, list):
+                waiting.extend((part, resource) for part in reversed(entry))
+                continue
+            fields = _fields(entry) if isinstance(entry, dict) else {}
+            form = "columns" if isinstance(fields.get("traceid"), dict) else ""
+            form = next((name for name in _FORMS if name in fields), form)
+            about = fields.get("resource")
             if isinstance(about, dict) and "attributes" in about:
-                resource = plain_attributes(about["attributes"], place, losses)
-            waiting.extend((part, resource) for part in reversed(lists))
-            continue
-        span = _span(entry, resource, place, losses) if isinstance(entry, dict) else None
-        if span is None:
-            losses.add("values are no spans with a trace id and are left out", place)
-        else:
-            yield span
+                resource = plain_attributes(about["attributes"], place, counts)
+            is_span = "traceid" in fields and "spans" not in fields
+            lists = [] if is_span else [fields[name] for name in _LISTS if name in fields]
+            if form:
+                counts.add(f"values are {_FORMS[form]}", place)
+            elif lists:
+                waiting.extend((part, resource) for part in reversed(lists))
+            elif span := _span(fields, entry, resource, place, counts):
+                yield span
+            else:
+                counts.add("values are no spans with a trace id and are left out", place)
 
 
 def _span(
-    record: Mapping[str, Any], resource: Mapping[str, Any], place: str, losses: Losses
+    fields: Mapping[str, Any],
+    record: Any,  # noqa: ANN401 - of JSON
+    resource: Mapping[str, Any],
+    place: str,
+    counts: ImportCounts,
 ) -> LoggedSpan | None:
-    """A span of OTLP or of an SDK's JSON; None where it has no trace id."""
-    context = record.get("context")
-    ids = context if isinstance(context, dict) else record
-    trace_id = ids.get("traceId") or ids.get("trace_id")
+    """A span of OTLP, of an SDK's JSON or of a row of Phoenix; None where it has no trace id."""
+    trace_id = _id(fields.get("traceid"))
     if not trace_id:
         return None
-    parent = (
-        record.get("parentSpanId") or record.get("parent_span_id") or record.get("parent_id") or ""
-    )
-    events = record.get("events")
+    attributes = plain_attributes(fields.get("attributes"), place, counts) or {
+        name.removeprefix("attributes."): value
+        for name, value in record.items()
+        if name.startswith("attributes.")
+    }
+    attributes = {**resource, "span_kind": fields.get("spankind"), **attributes}
+    status = fields.get("statuscode", fields.get("status"))
+    if isinstance(status, dict):
+        status = status.get("code") or status.get("status_code")
+    start, remark = time_of(fields.get("starttimeunixnano") or fields.get("starttime"))
+    if remark:
+        counts.add(remark, place)
     return LoggedSpan(
-        str(trace_id).removeprefix("0x"),
-        str(ids.get("spanId") or ids.get("span_id") or "").removeprefix("0x"),
-        str(parent).removeprefix("0x"),
-        str(record.get("name") or ""),
-        nanoseconds(record.get("startTimeUnixNano") or record.get("start_time") or 0),
-        plain_attributes(record.get("attributes"), place, losses),
+        trace_id,
+        _id(fields.get("spanid")),
+        _id(fields.get("parentspanid") or fields.get("parentid")),
+        start,
+        attributes,
         tuple(
-            (str(event.get("name") or ""), plain_attributes(event.get("attributes"), place, losses))
-            for event in (events if isinstance(events, list) else ())
-            if isinstance(event, dict)
+            plain_attributes(row.get("attributes"), place, counts)
+            for row in objects(fields.get("events"))
+            if row.get("name") == EVALUATION
         ),
-        resource,
-        _is_failed(record.get("status")),
+        str(status).upper().endswith(("2", "ERROR")),
     )
 
 
-def _is_failed(status: Any) -> bool:  # noqa: ANN401 - of JSON
-    code = (status.get("code") or status.get("status_code")) if isinstance(status, dict) else None
-    return code in {2, "2", "STATUS_CODE_ERROR", "ERROR"}
+def _id(value: Any) -> str:  # noqa: ANN401 - of JSON
+    return str(value or "").removeprefix("0x") if isinstance(value, str | int) else ""
 
 
-def nanoseconds(value: Any) -> int:  # noqa: ANN401 - of JSON
-    """Nanoseconds since 1970 of a number of OTLP or of an ISO time, in UTC where it names no zone.
+def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
+    """Nanoseconds since 1970, in UTC where no zone is named, and what is counted of a time.
 
-    0 of anything else.
+    A number is read in the unit by which it lies between the years 1973 and 5138.
 
     Example:
-      >>> (
-      ...     nanoseconds("1764000000000000000"),
-      ...     nanoseconds("2025-11-24T16:00:00Z"),
-      ...     nanoseconds("soon"),
-      ... )
-      (1764000000000000000, 1764000000000000000, 0)
+      >>> time_of("1764000000000000000"), time_of("2025-11-24T16:00:00Z"), time_of("soon")[0]
+      ((1764000000000000000, ''), (1764000000000000000, ''), 0)
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if 0 <= value < _LATEST else 0
-    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_LATEST)):
-        return nanoseconds(int(value))
+    try:
+        number = Decimal(str(value))
+        power = next(power for power in (9, 6, 3, 0) if 10**8 <= number < 10 ** (20 - power))
+        return int(number.scaleb(power)), _GUESSED_UNIT if power else ""
+    except (ValueError, ArithmeticError, StopIteration):
+        pass
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
-        return 0
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(
-        1970, 1, 1, tzinfo=UTC
-    )
-    return nanoseconds(since // timedelta(microseconds=1) * 1_000)
+        return 0, _NO_TIME
+    seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    return (round(seconds * 10**6) * 10**3, "") if seconds > 0 else (0, _NO_TIME)
 
 
 # of JSON
-def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, Any]:  # noqa: ANN401
+def plain_attributes(attributes: Any, place: str, counts: ImportCounts) -> dict[str, Any]:  # noqa: ANN401
     """Attributes by name: of OTLP's list of keys and typed values, or of an object.
 
     Args:
       attributes: of JSON.
       place: of the span.
-      losses: gets the count of those that cannot be read.
+      counts: gets the count of those that cannot be read.
 
     Example:
       >>> plain_attributes(
-      ...     [{"key": "top_k", "value": {"intValue": "5"}}], "a.jsonl, line 1", Losses()
+      ...     [{"key": "top_k", "value": {"int_value": "5"}}], "a.jsonl, line 1", ImportCounts()
       ... )
       {'top_k': 5}
     """
     if isinstance(attributes, dict):
         return attributes
-    rows = attributes if isinstance(attributes, list) else ()
     values = {
         str(row["key"]): _plain_value(row.get("value"))
-        for row in rows
-        if isinstance(row, dict) and "key" in row
+        for row in objects(attributes)
+        if "key" in row
     }
-    lost = len(rows) - len(values) if attributes is None or isinstance(attributes, list) else 1
-    if lost:
-        losses.add(
-            "attributes have no name, or one that stands twice, and are left out", place, lost
-        )
+    number = len(attributes) if isinstance(attributes, list) else attributes is not None
+    counts.add(
+        "attributes have no name, or one that stands twice, and are left out",
+        place,
+        number - len(values),
+    )
     return values
+
+
+def objects(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
+    """Objects of a list, none where it is no list."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
     """A value of OTLP's `AnyValue` as a plain one; None where it is none."""
-    if not isinstance(value, dict) or not value:
-        return None
-    kind, content = next(iter(value.items()))
-    if kind == "intValue":
-        try:
-            return int(content)
-        except (TypeError, ValueError, OverflowError):
-            return None
-    if kind in {"arrayValue", "kvlistValue"}:
-        entries = content.get("values") if isinstance(content, dict) else None
-        rows = entries if isinstance(entries, list) else []
-        if kind == "arrayValue":
-            return [_plain_value(entry) for entry in rows]
-        named = [row for row in rows if isinstance(row, dict) and "key" in row]
-        return {str(row["key"]): _plain_value(row.get("value")) for row in named}
-    return content
+    if not isinstance(value, dict):
+        return value
+    kind, content = next(iter(value.items()), ("", None))
+    if kind in {"intValue", "int_value"}:
+        return int(str(content)) if _INTEGER.fullmatch(str(content)) else None
+    if kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
+        return content
+    entries = content.get("values") if isinstance(content, dict) else None
+    if kind.startswith("kvlist"):
+        return plain_attributes(entries, "", ImportCounts())
+    return [_plain_value(entry) for entry in entries] if isinstance(entries, list) else []
