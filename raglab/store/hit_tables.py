@@ -26,9 +26,9 @@ from raglab.store.records import (
     CASE_NAMES,
     CaseFields,
     Faults,
+    OptionalText,
     PassageFields,
     Tags,
-    Text,
     flat_name,
     read_record,
 )
@@ -94,12 +94,12 @@ class _CaseRow(CaseFields):
 class _PassageRow(PassageFields):
     """What a row of hits says of its passage."""
 
-    text: Text | None = None
-    domain: Text | None = None
-    doc_type: Text | None = None
-    product: Text | None = None
-    vendor: Text | None = None
-    version: Text | None = None
+    text: OptionalText = None
+    domain: OptionalText = None
+    doc_type: OptionalText = None
+    product: OptionalText = None
+    vendor: OptionalText = None
+    version: OptionalText = None
 
 
 class Numbering(NamedTuple):
@@ -324,7 +324,12 @@ def hit_cases(
         extra |= {"groups": {**(record.groups or {}), **by_group}} if by_group else {}
         extra |= dict(_further_facts(hits, rows[number]))
         known = {key: value for key, value in extra.items() if value is not None}
-        placed.append((line.where._replace(id=case_id), record.case(case_id, known)))
+        placed.append(
+            (
+                line.where._replace(id=case_id),
+                Case(case_id, **record.stated(CASE_FIELDS), extra=known),
+            )
+        )
     return labelled_set(placed, hits.table.name, faults=hits.faults), numbering
 
 
@@ -360,7 +365,7 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         record = read_record(line, _PassageRow, hits.faults, hits.places.heads)
         if record is not None:
             tags = {key: tag for key in TAG_KEYS if (tag := getattr(record, key)) is not None}
-            fields = {"source": flat_name(name)} | record.passage()
+            fields = {"source": flat_name(name)} | record.stated(PassageFields.model_fields)
             chunks.append(Chunk(name, record.text or "", tags=tags, **fields))
     return tuple(chunks), numbering
 

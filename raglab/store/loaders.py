@@ -143,6 +143,7 @@ class Format(NamedTuple):
 
     endings: tuple[str, ...]
     corpus: Callable[[Any, Path, Limits], PlacedChunks] | None = None
+    is_long: bool = False
     cases: Callable[[Any, Path, Limits], PlacedCases] | None = None
     matches: Callable[[Any], bool] = lambda _: True
     mark: str = ""
@@ -458,6 +459,8 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
     form, content, stated = _read(path, limits, "corpus")
     placed = () if form.corpus is None else form.corpus(content, path, limits)
+    if form.is_long:
+        placed = _cut_long(placed, limits)
     return _unique_chunks(stated or name, placed, str(path))
 
 
@@ -761,8 +764,9 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
 FORMATS: dict[str, Format] = {
     "MT-RAG": Format(
         _LINES,
-        corpus=lambda lines, _, limits: _cut_long(mtrag_chunks(lines), limits),
-        cases=lambda lines, *_: mtrag_cases(lines),
+        corpus=mtrag_chunks,
+        is_long=True,
+        cases=mtrag_cases,
         matches=is_mtrag,
         search=mtrag_file,
         pattern="reference*.jsonl",
@@ -792,7 +796,8 @@ FORMATS: dict[str, Format] = {
     ),
     "BEIR": Format(
         _LINES,
-        corpus=lambda lines, _, limits: _cut_long(beir_chunks(lines), limits),
+        corpus=beir_chunks,
+        is_long=True,
         matches=lambda record: "_id" in record,
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
@@ -801,8 +806,9 @@ FORMATS: dict[str, Format] = {
     ),
     "SQuAD": Format(
         _JSON,
-        corpus=lambda document, path, limits: _cut_long(squad_chunks(document, str(path)), limits),
-        cases=lambda document, path, _: squad_cases(document, str(path)),
+        corpus=squad_chunks,
+        is_long=True,
+        cases=squad_cases,
         matches=is_squad,
         mark="SQuAD 2.0 (key data)",
     ),
