@@ -81,7 +81,7 @@ class TestNames:
             lambda: load_cases(path),
             (
                 "gold.csv … 'sources' … expect_sources … "
-                'columns={"expect_sources": "sources"} … {"sources": "sources"}'
+                'columns={"expect_sources": "sources"} … map a name to itself'
             ),
         )
         assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == (
@@ -216,8 +216,8 @@ class TestNames:
 
     def test_other_names_are_of_fields(self) -> None:
         """The table proposes fields of a case alone, and none of our own names."""
-        assert {field for fields in NEAR_NAMES.values() for field in fields} <= set(Case._fields)
-        assert not NEAR_NAMES.keys() & set(Case._fields)
+        assert NEAR_NAMES.keys() <= {*Case._fields}
+        assert {*Case._fields}.isdisjoint(name for names in NEAR_NAMES.values() for name in names)
         names = {name: name for name in Case._fields}
         assert not [name for name in ("team", "notes_of_mine") if near_fields(name, names, names)]
 

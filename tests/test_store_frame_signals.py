@@ -472,7 +472,7 @@ class TestHostile:
             ({"node_score": {}}, "must state higher and unit"),
             ({"node_score": "probability"}, "must state higher and unit"),
             ({"node_score": {**SCORE, "low": "0"}}, "must state higher and unit"),
-            ({"node_score": {**SCORE, "column": 3}}, "column must name a column, got 3"),
+            ({"node_score": {**SCORE, "column": 3}}, "the column 3 is required"),
             (
                 {"node_score": {**SCORE, "higher": "better"}},
                 "higher of signal node_score must be one of surer, ask",
@@ -505,14 +505,3 @@ class TestHostile:
             "mine",
             "node_score",
         )
-
-
-@pytest.mark.parametrize("signals", [["score"], "score"])
-def test_signals_are_stated_by_name(signals: Any) -> None:
-    """A list of columns states neither direction nor unit."""
-    frame = pd.DataFrame({"query": ["a"], "hit_id": ["x"], "score": [0.5]})
-    with pytest.raises(
-        InputError,
-        match=r'^frame: signals must state each signal by its name, got .*; write \{"my_',
-    ):
-        trace_from_frame(frame, signals=signals)

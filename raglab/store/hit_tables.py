@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, ConfigDict
 
 from raglab.arguments.plain_arrays import ROUNDING, within_range
 from raglab.arguments.user_warnings import warn_user
@@ -25,6 +25,7 @@ from raglab.store.records import (
     CASE_FIELDS,
     CASE_NAMES,
     CaseFields,
+    Columns,
     Faults,
     OptionalText,
     PassageFields,
@@ -32,7 +33,15 @@ from raglab.store.records import (
     flat_name,
     read_record,
 )
-from raglab.store.tables import NEAR_NAMES, Places, Table, place_columns, read_cells, read_table
+from raglab.store.tables import (
+    NEAR_NAMES,
+    NearNames,
+    Places,
+    Table,
+    place_columns,
+    read_cells,
+    read_table,
+)
 from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.values import TAG_KEYS, Case, Chunk
 from raglab.words.characters import visible
@@ -66,18 +75,25 @@ _OF_HIT = (*_PASSAGE, "rank", "score", *MEASURES)
 HIT_NAMES = {name: field for name, field in CASE_NAMES.items() if field != "id"} | {
     name: name for name in (ANSWERS, *_LOGGED, *_OF_HIT, "case_id", "hit_id", "arm", "depth")
 }
-# What other systems call the columns of hits, before what they call fields of cases.
-_NEAR_NAMES: Mapping[str, tuple[str, ...]] = {
-    **{name: fields for name, fields in NEAR_NAMES.items() if name not in HIT_NAMES},
-    **dict.fromkeys(("path", "file_path", "url", "file", "document", "doc_id"), ("source",)),
-    **dict.fromkeys(("chunk", "chunk_id", "passage_id", "node_id"), ("hit_id",)),
-    **dict.fromkeys(("passage", "content", "page_content", "context"), ("text",)),
-    **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
-    **dict.fromkeys(("similarity", "relevance"), ("score",)),
-    "timestamp": ("at",),
-    "distance": ("score", "l2"),
-    "id": ("case_id", "hit_id"),
+_OF_HITS: NearNames = {
+    "source": ("path", "file_path", "url", "file", "document", "doc_id"),
+    "hit_id": ("chunk", "chunk_id", "passage_id", "node_id", "id"),
+    "text": ("passage", "content", "page_content", "context"),
+    "case_id": ("query_id", "question_id", "qid", "id"),
+    "score": ("similarity", "relevance", "distance"),
+    "l2": ("distance",),
+    "at": ("timestamp",),
 }
+# What other systems call the columns of hits, before what they call fields of cases.
+_NEAR_NAMES: NearNames = {
+    **_OF_HITS,
+    **{
+        field: [name for name in names if name not in {*HIT_NAMES}.union(*_OF_HITS.values())]
+        for field, names in NEAR_NAMES.items()
+    },
+}
+Numbers = NDArray[np.float64]
+Positions = NDArray[np.int64]
 _NAME = 40  # characters of a column in a message
 Json = Annotated[Any, BeforeValidator(json_value)]
 
@@ -92,14 +108,11 @@ class _CaseRow(CaseFields):
 
 
 class _PassageRow(PassageFields):
-    """What a row of hits says of its passage."""
+    """What a row of hits says of its passage; all else are tags."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, OptionalText]
     text: OptionalText = None
-    domain: OptionalText = None
-    doc_type: OptionalText = None
-    product: OptionalText = None
-    vendor: OptionalText = None
-    version: OptionalText = None
 
 
 class Numbering(NamedTuple):
@@ -109,8 +122,8 @@ class Numbering(NamedTuple):
     """
 
     names: tuple[str, ...]
-    of_row: NDArray[np.int64]
-    first: NDArray[np.int64]
+    of_row: Positions
+    first: Positions
 
 
 class HitTable(NamedTuple):
@@ -138,29 +151,25 @@ class HitTable(NamedTuple):
 
     def numbered(self, field: str) -> Numbering:
         """Names of a column, numbered."""
-        kinds: dict[bool, int] = {}
         numbers: dict[str, int] = {}
         first: list[int] = []
         of_row = []
+        kinds: dict[bool, int] = {}
         raw = self.table.columns[self.places.heads[field]]
         for row, name in enumerate(self.cells[field]):
             if name is None:
                 of_row.append(-1)
                 continue
             # a text 1 beside an integer 1 would be one name
-            kinds.setdefault(field == "query" or isinstance(raw[row], str | UUID), row)
-            if not isinstance(name, str) and field != "query":
-                self.add(row, field, f"{field} must be a string or integer", "convert the column")
+            is_text = field == "query" or isinstance(raw[row], str | UUID)
+            kinds.setdefault(is_text, row)
+            is_other = is_text != next(iter(kinds))
+            if is_other or not (isinstance(name, str) or field == "query"):
+                rule = f"{field} must be all strings or all integers"
+                self.add(row, field, rule, "convert the column")
             if numbers.setdefault(str(name), len(first)) == len(first):
                 first.append(row)
             of_row.append(numbers[str(name)])
-        if len(kinds) > 1:
-            self.add(
-                max(kinds.values()),
-                field,
-                f"{field} must be all strings or all integers",
-                "convert the column",
-            )
         return Numbering(tuple(numbers), np.array(of_row), np.array(first, dtype=np.int64))
 
     def check_same(
@@ -193,7 +202,7 @@ class HitTable(NamedTuple):
         cells: Sequence[Any] | None,
         bounds: tuple[float, float, str],
         kinds: Any = int | float | Decimal,  # noqa: ANN401 - a union of types
-    ) -> NDArray[np.float64]:
+    ) -> Numbers:
         """Numbers of a column, NaN where a cell is missing or there is no such column.
 
         Args:
@@ -223,7 +232,7 @@ class HitTable(NamedTuple):
 
 def read_hits(
     frame: pd.DataFrame,
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     score: Score | None,
     stated: Sequence[str],
     name: str,
@@ -239,7 +248,7 @@ def read_hits(
     Warns:
       UserWarning: columns are left out, or read as missing.
     """
-    where, faults = Where(name), Faults()
+    where, faults, measure = Where(name), Faults(), MEASURE_OF_SCORE.get(score or "")
     if score not in (*get_args(Score), None):
         raise input_error(
             where,
@@ -271,10 +280,10 @@ def read_hits(
             "say what it holds by score or signals, or drop it",
             "one",
         )
-    if score and MEASURE_OF_SCORE[score] in heads:
+    if measure in heads:
         faults.add(
             where,
-            f"score={score!r} is the {MEASURE_OF_SCORE[score]}, which must be given once",
+            f"score={score!r} is the {measure}, which must be given once",
             "say what the score is, or drop a column",
             "both",
         )
@@ -364,13 +373,14 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         line = hits.record(row, columns)
         record = read_record(line, _PassageRow, hits.faults, hits.places.heads)
         if record is not None:
-            tags = {key: tag for key in TAG_KEYS if (tag := getattr(record, key)) is not None}
+            stated = (record.model_extra or {}).items()
+            tags = {key: tag for key, tag in stated if tag is not None}
             fields = {"source": flat_name(name)} | record.stated(PassageFields.model_fields)
             chunks.append(Chunk(name, record.text or "", tags=tags, **fields))
     return tuple(chunks), numbering
 
 
-def hit_places(hits: HitTable) -> tuple[Numbering, NDArray[np.int64]]:
+def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
     """Arms and depths of the rows."""
     rows = np.zeros(hits.table.size, dtype=np.int64)
     arms = Numbering((hits.table.name,), rows, rows[:1])

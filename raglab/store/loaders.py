@@ -1,6 +1,6 @@
 """Loaders (shore): corpora and cases from files and DataFrames (S6.1).
 
-Tables are read by `store.case_frames`.
+Tables are read by `store.tables`.
 
 A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an
 optional first line `{"corpus": "name"}`::
@@ -101,6 +101,7 @@ from raglab.store.records import (
     LINE_NAMES,
     MAX_NAME,
     CaseRecord,
+    Columns,
     Faults,
     LabelledRecord,
     case_record,
@@ -157,7 +158,7 @@ class Format(NamedTuple):
 def load_corpus(
     source: str | Path | pd.DataFrame,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns = None,
     encoder: str | None = None,
     max_tokens: int | None = None,
     overlap: int | None = None,
@@ -194,7 +195,7 @@ def load_corpus(
     Required is `text`; `id` (without it the chunks are c1, c2, …), `source` (without it each chunk
     is a document of its own), `page`, `page_label`, `entities`, `section` (headings) and `tags` (a
     mapping) may be there; any other column is a tag. How cells are read:
-    `raglab.store.case_frames`, and files: `raglab.store.csv_tables`.
+    `raglab.store.tables`, and files: `raglab.store.csv_tables`.
 
     Args:
       source: folder, file or DataFrame.
@@ -536,7 +537,7 @@ def _unique_chunks(
     return Corpus(name, tuple(chunks), pictures)
 
 
-def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | None) -> Corpus:
+def _table_corpus(table: tables.Table, name: str, columns: Columns) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
     faults, required = Faults(), ("text",)
     places = tables.place_columns(
@@ -559,7 +560,7 @@ def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | N
 def load_cases(
     source: str | Path | pd.DataFrame,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
     follow_links: bool = False,
@@ -576,7 +577,7 @@ def load_cases(
     are `query` (or `question`) and `expect_status` (or `label`); without `id` they are q1, q2, …,
     unless the index is named `id`; any other column goes to `extra`, unless it looks like a field
     that the table lacks. Several gold answers are `answers`: a list of texts, or Hugging Face's
-    `{"text": [...]}`. `raglab.store.case_frames` describes how cells are read.
+    `{"text": [...]}`. `raglab.store.tables` describes how cells are read.
 
     Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read
     as these.
@@ -639,7 +640,7 @@ def load_cases(
     return with_earlier_turns(_cases_of(place, limits, columns), turns)
 
 
-def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+def _table_cases(table: tables.Table, columns: Columns) -> tuple[Case, ...]:
     """Cases of a table with a row a case; further columns go to `extra`."""
     faults, required = Faults(), ("query", "expect_status")
     places = tables.place_columns(
@@ -652,9 +653,7 @@ def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tupl
     return _own_cases(lines, table.name, places, places.heads, columns, faults)
 
 
-def _line_cases(
-    lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
-) -> tuple[Case, ...]:
+def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form, whose query may be called question."""
     faults, every = Faults("cases"), []
     for line in lines:
@@ -673,8 +672,8 @@ def _own_cases(
     lines: Iterable[JsonLine],
     name: str,
     places: tables.Places,
-    heads: Mapping[str, str] | None,
-    columns: Mapping[str, str] | None,
+    heads: Columns,
+    columns: Columns,
     faults: Faults,
 ) -> tuple[Case, ...]:
     """Cases of records with our names; all of them have a label."""
@@ -697,7 +696,7 @@ def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
 
 
 def _is_chunk_table(
-    path: Path, columns: Mapping[str, str] | None, max_file_bytes: int, encoding: str | None
+    path: Path, columns: Columns, max_file_bytes: int, encoding: str | None
 ) -> bool:
     """Whether a file is a table with a row a chunk, and no document.
 
@@ -709,7 +708,7 @@ def _is_chunk_table(
     return "text" in map(str.strip, csv_records(text, path)[0].cells)
 
 
-def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
+def _check_no_columns(columns: Columns, place: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
         raise input_error(
@@ -720,7 +719,7 @@ def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
         )
 
 
-def _cases_of(place: Path, limits: Limits, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+def _cases_of(place: Path, limits: Limits, columns: Columns) -> tuple[Case, ...]:
     """Cases of a file of JSON or lines of it, or of a folder."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     readers = [

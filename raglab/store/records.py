@@ -217,6 +217,7 @@ class DocumentRecord(Fields):
 
 
 Heads = Mapping[str, str]  # columns of a table by field
+Columns = Heads | None  # our names -> those of a table, as its owner states them
 CASE_FIELDS = tuple(name for name in Case._fields if name not in {"id", "extra"})
 LINE_NAMES = {name: name for name in ("id", *CASE_FIELDS)}  # of a case as a line of JSON
 CASE_NAMES = LINE_NAMES | {"case_id": "id", "question": "query", "label": "expect_status"}

@@ -11,6 +11,7 @@ left out, and one warning names all of these.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
@@ -26,7 +27,7 @@ from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, ta
 from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
 from raglab.store.folders import is_folder
-from raglab.store.records import Faults
+from raglab.store.records import Columns, Faults
 from raglab.store.trace_files import damage_errors, parquet_frame
 from raglab.words.characters import visible
 
@@ -38,35 +39,32 @@ ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 NEAR = 0.8  # of difflib, from which a name is a slip of another
 _SHOWN = 10  # names that a message lists
+NearNames = Mapping[str, Sequence[str]]  # what others call our fields, by field
 _IDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
-LOOSE_NAMES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("input", "text", "prompt", "utterance", "claim", "message"), ("query",)),
-    **dict.fromkeys(("status", "outcome", "expected_outcome"), ("expect_status",)),
-    **dict.fromkeys(("gold", "expected"), ("expect_sources", "expect_status", "answer")),
-    **dict.fromkeys(
-        ("source", "sources", "evidence", "citations", "references"), ("expect_sources",)
+LOOSE_NAMES: NearNames = {
+    "query": ("input", "text", "prompt", "utterance", "claim", "message"),
+    "expect_sources": (
+        *("gold", "expected", "source", "sources", "evidence", "citations", "references"),
+        *("file", "files", "doc", "docs", "document", "documents"),
     ),
-    **dict.fromkeys(("file", "files", "doc", "docs", "document", "documents"), ("expect_sources",)),
-    "reference": ("answer",),
+    "expect_status": ("status", "outcome", "expected_outcome", "gold", "expected"),
+    "answer": ("gold", "expected", "reference"),
 }
-NEAR_NAMES: Mapping[str, tuple[str, ...]] = {
-    **LOOSE_NAMES,
-    **dict.fromkeys(("user_input", "user_query", "query_text"), ("query",)),
-    **dict.fromkeys(("gold_label", "answerable"), ("expect_status",)),
-    **dict.fromkeys(
-        (
-            *("gold_source", "gold_sources", "gold_document", "gold_documents", "gold_doc"),
-            *("gold_docs", "relevant_docs", "doc_id", "doc_ids"),
-        ),
-        ("expect_sources",),
+NEAR_NAMES: NearNames = {
+    "query": (*LOOSE_NAMES["query"], "user_input", "user_query", "query_text"),
+    "expect_sources": (
+        *LOOSE_NAMES["expect_sources"],
+        *("gold_source", "gold_sources", "gold_document", "gold_documents", "gold_doc"),
+        *("gold_docs", "relevant_docs", "doc_id", "doc_ids"),
     ),
-    **dict.fromkeys(
-        ("ground_truth", "reference_answer", "gold_answer", "expected_answer"), ("answer",)
+    "expect_status": (*LOOSE_NAMES["expect_status"], "gold_label", "answerable", "label"),
+    "answer": (
+        *LOOSE_NAMES["answer"],
+        *("ground_truth", "reference_answer", "gold_answer", "expected_answer"),
     ),
-    **dict.fromkeys(("fold", "subset", "partition"), ("split",)),
-    "label": ("expect_status",),
-    "case_id": ("id",),
+    "split": ("fold", "subset", "partition"),
+    "id": ("case_id",),
 }
 
 
@@ -81,16 +79,15 @@ class Table(NamedTuple):
     name: str
     size: int
     columns: Mapping[str, Sequence[Any]]
-    labels: Sequence[Any] = ()
+    labels: Sequence[Any]
     label: str = "index"
     left_out: Sequence[str] = ()
 
     def where(self, row: int, column: str = "") -> Where:
         """Place of a row or cell."""
-        value = self.labels[row] if len(self.labels) else row
-        whole = int(value) if isinstance(value, int | np.integer) else None
-        shown = shown_value(value) if whole is None else whole
-        label = "" if whole == row and self.label == "index" else f" ({self.label} {shown})"
+        value = self.labels[row]
+        is_position = type(value) is int and value == row and self.label == "index"
+        label = "" if is_position else f" ({self.label} {shown_value(value)})"
         return Where(f"{self.name}, row {row}{label}{f', column {column}' if column else ''}")
 
 
@@ -110,7 +107,7 @@ def is_table(path: Path) -> bool:
 def read_table(
     source: pd.DataFrame | str | Path,
     names: Mapping[str, str],
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     *,
     name: str = FRAME,
     max_file_bytes: int = MAX_FILE_BYTES,
@@ -130,7 +127,7 @@ def read_table(
     Raises:
       InputError: it is no table.
     """
-    mapped = dict(columns) if isinstance(columns, Mapping) else {}
+    mapped = columns or {}
     if not isinstance(source, str | Path):
         return _frame_table(source, names, mapped, name)
     path = Path(source)
@@ -170,13 +167,6 @@ def _frame_table(
             f"{len(frame):,}",
         )
     heads = [str(column) for column in frame.columns]
-    if len(heads) == 1 and any(mark in heads[0] for mark in ";\t|"):
-        raise input_error(
-            where,
-            "a frame must have a column a field",
-            "read its file with sep=",
-            f"only {shown_value(heads[0])}",
-        )
     check_heads(heads, where)
     columns = {head: _frame_cells(frame.iloc[:, place]) for place, head in enumerate(heads)}
     held = {names.get(head) for head in (*heads, *mapped)}
@@ -189,8 +179,7 @@ def _frame_table(
             columns[known] = _frame_cells(pd.Series(cells))
         elif (head is not None or isinstance(cells[0], str)) and held.isdisjoint(_IDS):
             left_out.append(f"the index {shown_value(head)}")
-    labels: Any = frame.index  # as long as the frame, read where an error asks
-    return Table(name, len(frame), columns, labels, left_out=left_out)
+    return Table(name, len(frame), columns, frame.index.tolist(), left_out=left_out)
 
 
 def _frame_cells(series: pd.Series[Any]) -> list[Any]:
@@ -200,20 +189,22 @@ def _frame_cells(series: pd.Series[Any]) -> list[Any]:
     except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared
         values = [... if isinstance(of, Decimal) and of.is_snan() else of for of in values]
         gone = list(map(is_missing, values))
-    plain = (None if missing else value for value, missing in zip(values, gone, strict=True))
-    return [value.item() if isinstance(value, np.generic) else value for value in plain]
+    return [
+        None if missing else value.item() if isinstance(value, np.generic) else value
+        for value, missing in zip(values, gone, strict=True)
+    ]
 
 
 def place_columns(
     name: str,
     heads: Collection[str],
     names: Mapping[str, str],
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     faults: Faults,
     *,
     required: Collection[str] = (),
     stated: Collection[str] = (),
-    near_names: Mapping[str, tuple[str, ...]] = NEAR_NAMES,
+    near_names: NearNames = NEAR_NAMES,
 ) -> Places:
     """Which column of a table each field is.
 
@@ -231,23 +222,21 @@ def place_columns(
     Raises:
       InputError: `columns` is no map of our names to columns of the table.
     """
-    where, mapped = Where(name), columns or {}
-    rule, remedy = "columns must map our names to those of the table", 'write {"query": "question"}'
-    if not isinstance(mapped, Mapping) or not all(map(_is_text, (*mapped, *mapped.values()))):
-        raise input_error(where, rule, remedy, shown_value(columns))
-    wrong = [ours for ours, head in mapped.items() if ours not in names and ours != head]
+    where, mapped, heads = Where(name), columns or {}, [*heads]
+    wrong = [field for field, head in mapped.items() if field not in names and field != head]
     if wrong := wrong or [head for head in mapped.values() if head not in heads]:
         raise input_error(
             where,
-            f"{rule}, ours first",
-            remedy,
-            f"{_named(wrong)}, where the table has {_named([*heads])}",
+            "columns must map our names to those of the table, ours first",
+            'write {"query": "question"}',
+            f"{_shown(wrong)}, where the table has {_shown(heads)}",
         )
-    fields = {head: names[ours] for ours, head in mapped.items() if ours in names}
-    held = {*fields.values()}
-    for head in heads:
-        if head in names and head not in mapped.values() and names[head] not in held:
-            fields[head] = names[head]
+    fields = {head: names[field] for field, head in mapped.items() if field in names}
+    fields |= {
+        head: names[head]
+        for head in heads
+        if head in names and head not in mapped.values() and names[head] not in fields.values()
+    }
     places: dict[str, str] = {}
     for head, field in fields.items():
         if places.setdefault(field, head) != head:
@@ -259,9 +248,11 @@ def place_columns(
             )
     others = [head for head in heads if head not in fields and head not in stated]
     left_out = [
-        head for head in others if not head.strip() or head.startswith("Unnamed: ") or head in names
+        head
+        for head in others
+        if head not in mapped.values()
+        and (not head.strip() or head.startswith("Unnamed: ") or head in names)
     ]
-    left_out = [head for head in left_out if head not in mapped.values()]
     further = [head for head in others if head not in left_out]
     lacking = {*names.values()} - places.keys()
     near = {
@@ -270,19 +261,28 @@ def place_columns(
         if head not in mapped.values() and (meant := near_fields(head, names, lacking, near_names))
     }
     missing = [field for field in required if field in lacking]
-    _note_missing(where, near, missing, heads, faults)
+    pairs: dict[str, str] = {}  # a map that would do
+    for head, meant in sorted(near.items(), key=lambda pair: len(pair[1])):
+        wanted = [field for field in meant if field in missing and field not in pairs]
+        pairs.setdefault((wanted or meant)[0], head)
+    absent = [field for field in missing if field not in pairs]
+    stated = json.dumps(pairs | dict.fromkeys(absent, "…"), ensure_ascii=False)
+    remedy = f"pass columns={stated} (--columns ours=yours)"
+    if near:
+        shown = [f"{head!r}, which looks like {' or '.join(meant)}" for head, meant in near.items()]
+        remedy += ", or map a name to itself to keep it"
+        faults.add(where, "columns must have our names", remedy, _listed(shown))
+    if absent:
+        rule = f"a table must have columns {', '.join(absent)}"
+        faults.add(where, rule, remedy, f"only {_shown(heads)}")
     return Places(places, further, left_out)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def near_fields(
     head: str,
     names: Mapping[str, str],
     lacking: Collection[str],
-    near_names: Mapping[str, tuple[str, ...]] = NEAR_NAMES,
+    near_names: NearNames = NEAR_NAMES,
 ) -> tuple[str, ...]:
     """Fields that a table lacks and a column may be, by its name.
 
@@ -290,14 +290,17 @@ def near_fields(
       >>> near_fields("Sources", {}, ["expect_sources", "expect_sources_any"])
       ('expect_sources',)
     """
-    known = {name: (field,) for name, field in names.items()} | dict(near_names)
+    known = {*names}.union(*near_names.values())
     plain = plain_name(head)
-    close = [plain] if plain in known or head in KNOWN_EXTRAS else []
-    close = close or get_close_matches(plain, known, n=1, cutoff=NEAR)
+    is_known = plain in known or head in KNOWN_EXTRAS
+    close = [plain] if is_known else get_close_matches(plain, known, n=1, cutoff=NEAR)
+    meant = [field for field, others in near_names.items() if not {*close}.isdisjoint(others)]
+    meant += [names[name] for name in close if name in names]
     # sources are there by another name
     elsewhere = {"expect_sources"} if "expect_sources_any" not in lacking else set()
-    meant = [field for name in close for field in known.get(name, ())]
-    return tuple(field for field in meant if field in lacking and field not in elsewhere)
+    return tuple(
+        field for field in dict.fromkeys(meant) if field in lacking and field not in elsewhere
+    )
 
 
 def plain_name(name: str) -> str:
@@ -308,36 +311,6 @@ def plain_name(name: str) -> str:
       'gold_source'
     """
     return "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
-
-
-def _note_missing(
-    where: Where,
-    near: Mapping[str, tuple[str, ...]],
-    missing: Sequence[str],
-    heads: Collection[str],
-    faults: Faults,
-) -> None:
-    """Note fields that are missing, and columns that look like one, with a map for all of them."""
-    pairs: dict[str, str] = {}
-    for head, fields in sorted(near.items(), key=lambda pair: len(pair[1])):
-        wanted = [field for field in fields if field in missing and field not in pairs]
-        pairs.setdefault((wanted or fields)[0], head)
-    absent = [field for field in missing if field not in pairs]
-    stated = ", ".join(f'"{field}": "{head}"' for field, head in pairs.items())
-    stated += "".join(f'{", " * bool(stated or n)}"{field}": "…"' for n, field in enumerate(absent))
-    remedy = f"pass columns={{{stated}}} (--columns ours=yours)"
-    if near:
-        looks = [f"{head!r}, which looks like {' or '.join(of)}" for head, of in near.items()]
-        head = next(iter(near))
-        keep = f'{remedy}, or {{"{head}": "{head}"}} to keep it as it is'
-        faults.add(where, "columns must have our names", keep, _listed(looks))
-    if absent:
-        faults.add(
-            where,
-            f"a table must have columns {', '.join(absent)}",
-            remedy,
-            f"only {_named([*heads])}",
-        )
 
 
 def read_cells(
@@ -376,15 +349,14 @@ def read_cells(
                 cells.append(None)
     empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
     texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]
-    left_out = [*table.left_out, *(_named([head]) for head in places.left_out)]
     notes = {
-        "left out": _listed(left_out),
-        "without a value": empty and _named(empty),
+        "left out": _listed([*table.left_out, *map(shown_value, places.left_out)]),
+        "without a value": _shown(empty),
         "cells such as nan or None read as missing": _listed(texts),
     }
-    if any(notes.values()):
-        told = "; ".join(f"{what}: {shown}" for what, shown in notes.items() if shown)
-        warn_user(visible(f"{table.name}: {told}."))
+    shown = "; ".join(f"{what}: {names}" for what, names in notes.items() if names)
+    if shown:
+        warn_user(visible(f"{table.name}: {shown}."))
     return columns
 
 
@@ -413,8 +385,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _named(names: Sequence[str]) -> str:
-    return _listed([shown_value(name) if name.strip() else "one without a name" for name in names])
+def _shown(names: Iterable[object]) -> str:
+    return _listed([*map(shown_value, names)])
 
 
 def holds_labels(heads: Iterable[str]) -> bool:
@@ -436,5 +408,5 @@ def holds_labels(heads: Iterable[str]) -> bool:
     questions = {name for name, of in meant.items() if "query" in of}
     answers = {name for name, of in meant.items() if {*of}.intersection(labels)}
     own = not {"label", *fields}.isdisjoint(questions | answers)
-    loose = questions <= LOOSE_NAMES.keys() or answers <= LOOSE_NAMES.keys()
-    return bool(questions and answers) and (own or not loose)
+    loose = {name for names in LOOSE_NAMES.values() for name in names}
+    return bool(questions and answers) and (own or not (questions <= loose or answers <= loose))
