@@ -875,7 +875,7 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
         (
             "a,b\n1,2\n\n1,2,3\n",
             (
-                ", line 4: a row must have as many cells as there are heads, got 3 instead "
+                ", line 4: … must have as many cells as there are heads, got 3 instead "
                 "of 2 … quote"
             ),
         ),

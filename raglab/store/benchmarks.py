@@ -46,7 +46,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import SPLITS, PlacedCases
 from raglab.store.csv_tables import table_text
 from raglab.store.document_files import Limits, PlacedChunks
-from raglab.store.files import JsonLine, Where, input_error, json_lines, read_json, shown_value
+from raglab.store.files import JsonLine, Where, input_error, read_json, shown_value
 from raglab.store.folders import check_link
 from raglab.store.left_out import counted
 from raglab.store.records import (
@@ -231,6 +231,11 @@ _JUDGEMENT = re.compile(r"(\S+)(?: Q?\d+)? (\S+) ([+-]?\d{1,9})(?:\.0*)?")
 _HEADS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
 
 
+def is_beir(record: Record) -> bool:
+    """Whether a line is a document or query of BEIR, and no case of ours that has an `_id` too."""
+    return "_id" in record and record.keys().isdisjoint(("query", "question"))
+
+
 def beir_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
     """Chunks of corpus.jsonl: the title is the heading of the text, id and source are `_id`.
 
@@ -257,7 +262,7 @@ def beir_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
     return _finished(chunks, path, faults, LeftOut(list, {"keys of documents": [*keys][1:]}))
 
 
-def beir_cases(folder: Path, limits: Limits) -> PlacedCases:
+def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
     """One case a judged query, in the order of queries.jsonl.
 
     `ok`, any of its relevant documents will do.
@@ -272,11 +277,9 @@ def beir_cases(folder: Path, limits: Limits) -> PlacedCases:
       UserWarning: queries were judged and have no relevant document, or no text, or stand in no
         file of qrels. It counts them.
     """
-    judged = _judgements(folder, limits)
+    judged = _judgements(path.parent, limits)
     faults, left_out, cases, names = Faults("queries"), LeftOut(list), [], set()
-    for line in json_lines(
-        folder / "queries.jsonl", limits.max_line_bytes, follow_links=limits.follow_links
-    ):
+    for line in lines:
         query = read_record(line, _BeirText, faults)
         if query is None:
             continue
@@ -299,7 +302,7 @@ def beir_cases(folder: Path, limits: Limits) -> PlacedCases:
             )
             cases.append((line.where._replace(id=query.name), case))
     left_out["judged queries without a text"] += [name for name in judged if name not in names]
-    return _finished(cases, folder, faults, left_out)
+    return _finished(cases, path.parent, faults, left_out)
 
 
 def query_split(query_id: str, qrels_name: str) -> str:
@@ -415,25 +418,6 @@ class _Task(_Passages):
 def is_mtrag(record: Record) -> bool:
     """Whether a line has the keys of a task."""
     return record.keys() >= _KEYS
-
-
-def mtrag_file(folder: Path, limits: Limits) -> Path | None:
-    """The one file `reference*.jsonl` of a folder whose first line is a task.
-
-    None where there is none.
-    """
-    files = []
-    for path in sorted(folder.glob("reference*.jsonl")):
-        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-        files += [path] if is_mtrag(next(lines).record) else []
-    if len(files) > 1:
-        raise input_error(
-            Where(str(folder)),
-            "a folder must hold one file of tasks",
-            "give the path of one",
-            shown_value(", ".join(map(str, files))),
-        )
-    return files[0] if files else None
 
 
 def mtrag_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:

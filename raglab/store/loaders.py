@@ -50,12 +50,12 @@ from raglab.store.benchmarks import (
     beir_cases,
     beir_chunks,
     clinc_cases,
+    is_beir,
     is_clinc,
     is_mtrag,
     is_squad,
     mtrag_cases,
     mtrag_chunks,
-    mtrag_file,
     squad_cases,
     squad_chunks,
     with_earlier_turns,
@@ -122,7 +122,9 @@ MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
+_RECORDS = (*_LINES, *_JSON)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
+Purpose = Literal["corpus", "cases"]
 _UNREAD = "files or links that cannot be read"
 _ERROR_KINDS = {BlankError: "documents without text", LabelsError: "tables of labels"}
 
@@ -137,22 +139,18 @@ class Format(NamedTuple):
     endings: of its files. corpus, cases: readers; None where it has no such thing. matches: whether
     the first record of JSON lines, or a document of JSON, is of this form; the first entry that
     says so reads it. mark: by what, in messages; empty: they do not speak of it. corpus_file,
-    cases_file: its file in a folder. search: its file in a folder where that has no fixed name, and
-    pattern: what it looks for. cases_folder: reader of a folder in which cases stand in several
-    files, found by `cases_file`.
+    cases_file: its file in a folder, or a pattern of its name. is_long: whether chunks of its
+    corpus are whole documents, which are cut where they are long.
     """
 
     endings: tuple[str, ...]
     corpus: Callable[[Any, Path, Limits], PlacedChunks] | None = None
-    is_long: bool = False
     cases: Callable[[Any, Path, Limits], PlacedCases] | None = None
     matches: Callable[[Any], bool] = lambda _: True
     mark: str = ""
     corpus_file: str = ""
     cases_file: str = ""
-    search: Callable[[Path, Limits], Path | None] | None = None
-    pattern: str = ""
-    cases_folder: Callable[[Path, Limits], PlacedCases] | None = None
+    is_long: bool = False
 
 
 def load_corpus(
@@ -271,11 +269,11 @@ def _collection(place: Path, limits: Limits) -> Corpus:
         documents = check_link(place / "documents", follow_links=limits.follow_links)
         warn_of_beside(place, follow_links=limits.follow_links)
         return _unique_chunks(name, _folder(documents, limits), str(place))
-    file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
+    file = _file_in(place, "corpus", limits)
     if file is None and inside:
         return _unique_chunks(name, _folder(place, limits), str(place))
     file = place if file is None else file
-    if file.suffix.lower() in (*_LINES, *_JSON):
+    if file.suffix.lower() in _RECORDS:
         _check_no_encoding(limits.encoding, str(file))
     return _corpus(file, name, limits)
 
@@ -311,21 +309,36 @@ def hash_corpus(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
-    """File of a corpus or of cases in a folder.
+def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
+    """File of a corpus or of cases in a folder, of the first form that has one there.
 
-    The first of some fixed names, else what a search comes upon.
+    Raises:
+      InputError: several files have the name and the content of a form.
     """
-    for name in names:
-        if name and (folder / name).is_file():
-            return check_link(folder / name, follow_links=limits.follow_links)
-    searches = (form.search for form in FORMATS.values() if form.search is not None)
-    return next((file for search in searches if (file := search(folder, limits)) is not None), None)
+    for form in FORMATS.values():
+        pattern = getattr(form, f"{purpose}_file")
+        files = sorted(filter(Path.is_file, folder.glob(pattern or " ")))
+        if "*" in pattern:
+            follow = limits.follow_links
+            starts = [
+                next(json_lines(path, limits.max_line_bytes, follow_links=follow)) for path in files
+            ]
+            files = [
+                path for path, line in zip(files, starts, strict=True) if form.matches(line.record)
+            ]
+        if len(files) > 1:
+            raise input_error(
+                Where(str(folder)),
+                f"a folder must hold one file {pattern}",
+                "give the path of one",
+                shown_value(", ".join(map(str, files))),
+            )
+        if files:
+            return check_link(files[0], follow_links=limits.follow_links)
+    return None
 
 
-def _read(
-    path: Path, limits: Limits, purpose: Literal["corpus", "cases"]
-) -> tuple[Format, Any, str]:
+def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Any, str]:
     """Form of a file, what its reader takes, and the name that its first line states, or ''.
 
     Raises:
@@ -349,12 +362,12 @@ def _read(
     marks = [form.mark for form in forms if form.mark and ending in form.endings]
     rule = f"a record must have {', '.join(marks) or 'the keys of a known form'}"
     value = shown_value(", ".join(probe) if isinstance(probe, dict) else probe)
-    if ending not in (*_LINES, *_JSON):
-        endings = dict.fromkeys(ending for form in forms for ending in form.endings)
-        files = [form.cases_file or form.pattern for form in FORMATS.values()]
-        known = {"corpus": "a folder", "cases": f"a folder with {', '.join(filter(None, files))}"}
-        endings |= dict.fromkeys(tables.ENDINGS)
-        rule = f"{purpose} must be {known[purpose]}, a DataFrame, or a file {', '.join(endings)}"
+    if ending not in _RECORDS:
+        endings = [*dict.fromkeys(ending for form in forms for ending in form.endings)]
+        files = ", ".join(form.cases_file for form in forms if form.cases_file)
+        folder = "a folder" if purpose == "corpus" else f"a folder with {files}"
+        known = ", ".join([*endings, *tables.ENDINGS])
+        rule = f"{purpose} must be {folder}, a DataFrame, or a file {known}"
         value = value if path.exists() else "a path that does not exist"
     raise input_error(Where(str(path)), rule, "check the path, or save it in a known form", value)
 
@@ -362,9 +375,7 @@ def _read(
 def _document_endings() -> tuple[str, ...]:
     """Endings of files that are one document of a corpus."""
     forms = (form for form in FORMATS.values() if form.corpus is not None)
-    return tuple(
-        ending for form in forms for ending in form.endings if ending not in (*_LINES, *_JSON)
-    )
+    return tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
 
 
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
@@ -456,7 +467,7 @@ def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
 
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
-    if path.suffix.lower() not in (*_LINES, *_JSON):
+    if path.suffix.lower() not in _RECORDS:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
     form, content, stated = _read(path, limits, "corpus")
     placed = () if form.corpus is None else form.corpus(content, path, limits)
@@ -620,9 +631,10 @@ def load_cases(
     """
     check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
-    if place is None or tables.is_table(place):
-        if place is None:
-            _check_no_encoding(encoding, tables.FRAME)
+    is_file_table = place is not None and tables.is_table(place)
+    if not is_file_table:
+        _check_no_encoding(encoding, str(place or tables.FRAME))
+    if place is None or is_file_table:
         table = tables.read_table(
             source,
             CASE_NAMES,
@@ -632,10 +644,10 @@ def load_cases(
             remedy=CASES_ENCODING_REMEDY,
         )
         return with_earlier_turns(_table_cases(table, columns), turns)
-    _check_no_encoding(encoding, str(place))
-    follow = not is_folder(place) or follow_links
     limits = Limits(
-        max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow
+        max_line_bytes=max_line_bytes,
+        max_file_bytes=max_file_bytes,
+        follow_links=follow_links or not is_folder(place),
     )
     return with_earlier_turns(_cases_of(place, limits, columns), turns)
 
@@ -664,7 +676,16 @@ def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple
     keys = dict.fromkeys(key for line in every for key in line.record)
     required = ("id", "query", "expect_status") if every else ()
     places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
-    named = tables.named_lines(every, places)
+    if places.left_out:
+        warn_user(visible(f"{name}: left out: {', '.join(map(shown_value, places.left_out))}."))
+    fields = {head: field for field, head in places.heads.items()}
+    fields |= {head: head for head in places.further}
+    named = (
+        line._replace(
+            record={fields[key]: value for key, value in line.record.items() if key in fields}
+        )
+        for line in every
+    )
     return _own_cases(named, name, places, None, columns, faults)
 
 
@@ -721,19 +742,13 @@ def _check_no_columns(columns: Columns, place: Path) -> None:
 
 def _cases_of(place: Path, limits: Limits, columns: Columns) -> tuple[Case, ...]:
     """Cases of a file of JSON or lines of it, or of a folder."""
-    file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
-    readers = [
-        form.cases_folder for form in FORMATS.values() if file and form.cases_file == file.name
-    ]
+    file = _file_in(place, "cases", limits)
     path = place if file is None else file
-    if readers and readers[0] is not None:
-        placed = readers[0](place, limits)
-    else:
-        form, content, _ = _read(path, limits, "cases")
-        if form is FORMATS["cases"]:
-            return _line_cases(content, str(path), columns)
-        placed = () if form.cases is None else form.cases(content, path, limits)
+    form, content, _ = _read(path, limits, "cases")
+    if form is FORMATS["cases"]:
+        return _line_cases(content, str(path), columns)
     _check_no_columns(columns, place)
+    placed = () if form.cases is None else form.cases(content, path, limits)
     return labelled_set(placed, str(place))
 
 
@@ -758,23 +773,13 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     write_lines(records, Path(path))
 
 
-# First the fixed names in a folder are looked for in this order, then by search; a file's first
-# record is asked of each entry in this order. A record with `_id` is BEIR's whatever else it has.
+# In this order the files of a folder are looked for, and the first record of a file is asked. A
+# record of BEIR's or MT-RAG's is theirs whatever else it has.
 FORMATS: dict[str, Format] = {
-    "MT-RAG": Format(
-        _LINES,
-        corpus=mtrag_chunks,
-        is_long=True,
-        cases=mtrag_cases,
-        matches=is_mtrag,
-        search=mtrag_file,
-        pattern="reference*.jsonl",
-    ),
     "cases": Format(
         _LINES,
-        cases=lambda lines, path, _: (
-            (Where(str(path), id=case.id), case) for case in _line_cases(lines, str(path), None)
-        ),
+        cases=lambda *_: (),  # `_line_cases` reads them, by the columns of its caller
+        matches=lambda record: not (is_mtrag(record) or is_beir(record)),
         cases_file="cases.jsonl",
     ),
     "documents": Format(
@@ -782,34 +787,34 @@ FORMATS: dict[str, Format] = {
         corpus=lambda lines, _, limits: chain.from_iterable(
             _page_chunks(line, limits) for line in lines
         ),
-        matches=lambda record: "pages" in record and "_id" not in record,
+        matches=lambda record: "pages" in record and not is_beir(record),
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
     ),
     "chunks": Format(
         _LINES,
         corpus=lambda lines, *_: _line_chunks(lines),
-        matches=lambda record: "text" in record and "_id" not in record,
+        matches=lambda record: "text" in record and not is_beir(record),
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
     ),
     "BEIR": Format(
         _LINES,
         corpus=beir_chunks,
-        is_long=True,
-        matches=lambda record: "_id" in record,
+        cases=beir_cases,
+        matches=is_beir,
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
         cases_file="queries.jsonl",
-        cases_folder=beir_cases,
+        is_long=True,
     ),
     "SQuAD": Format(
         _JSON,
         corpus=squad_chunks,
-        is_long=True,
         cases=squad_cases,
         matches=is_squad,
         mark="SQuAD 2.0 (key data)",
+        is_long=True,
     ),
     "CLINC150": Format(
         _JSON,
@@ -817,6 +822,15 @@ FORMATS: dict[str, Format] = {
         matches=is_clinc,
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",
+    ),
+    "MT-RAG": Format(
+        _LINES,
+        corpus=mtrag_chunks,
+        cases=mtrag_cases,
+        matches=is_mtrag,
+        corpus_file="reference*.jsonl",
+        cases_file="reference*.jsonl",
+        is_long=True,
     ),
     **{
         name: Format(endings, corpus=partial(read_document, name))

@@ -370,16 +370,6 @@ def table_lines(
         yield JsonLine(table.where(row), record)
 
 
-def named_lines(lines: Iterable[JsonLine], places: Places) -> Iterator[JsonLine]:
-    """Lines of JSON under our names."""
-    fields = {head: field for field, head in places.heads.items()}
-    for line in lines:
-        pairs = line.record.items()
-        yield line._replace(
-            record={fields.get(key, key): of for key, of in pairs if key not in places.left_out}
-        )
-
-
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
