@@ -317,7 +317,9 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
     """
     for form in FORMATS.values():
         pattern = getattr(form, f"{purpose}_file")
-        files = sorted(filter(Path.is_file, folder.glob(pattern or " ")))
+        if not pattern:
+            continue
+        files = sorted(filter(Path.is_file, folder.glob(pattern)))
         if "*" in pattern:
             follow = limits.follow_links
             starts = [

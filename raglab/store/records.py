@@ -32,9 +32,17 @@ MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
 _KINDS = 100  # of faults that are told apart
 _KINDS_SHOWN = 8  # of faults, in a message
 _VALUES_SHOWN = 3  # of each kind
+_NAMES_SHOWN = 10
 
 Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """Names as a message lists them, the first ten; further ones are counted."""
+    first = [*names]
+    more = f" and {len(first) - _NAMES_SHOWN} more" if len(first) > _NAMES_SHOWN else ""
+    return ", ".join(first[:_NAMES_SHOWN]) + more
 
 
 class Faults:

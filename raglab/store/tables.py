@@ -27,7 +27,7 @@ from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, ta
 from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
 from raglab.store.folders import is_folder
-from raglab.store.records import Columns, Faults
+from raglab.store.records import Columns, Faults, shown_names
 from raglab.store.trace_files import damage_errors, parquet_frame
 from raglab.words.characters import visible
 
@@ -38,7 +38,6 @@ TEXT_ENDINGS = (".csv", ".tsv")
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 NEAR = 0.8  # of difflib, from which a name is a slip of another
-_SHOWN = 10  # names that a message lists
 NearNames = Mapping[str, Sequence[str]]  # what others call our fields, by field
 _IDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
@@ -271,7 +270,7 @@ def place_columns(
     if near:
         shown = [f"{head!r}, which looks like {' or '.join(meant)}" for head, meant in near.items()]
         remedy += ", or map a name to itself to keep it"
-        faults.add(where, "columns must have our names", remedy, _listed(shown))
+        faults.add(where, "columns must have our names", remedy, shown_names(shown))
     if absent:
         rule = f"a table must have columns {', '.join(absent)}"
         faults.add(where, rule, remedy, f"only {_shown(heads)}")
@@ -350,9 +349,9 @@ def read_cells(
     empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
     texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]
     notes = {
-        "left out": _listed([*table.left_out, *map(shown_value, places.left_out)]),
+        "left out": shown_names([*table.left_out, *map(shown_value, places.left_out)]),
         "without a value": _shown(empty),
-        "cells such as nan or None read as missing": _listed(texts),
+        "cells such as nan or None read as missing": shown_names(texts),
     }
     shown = "; ".join(f"{what}: {names}" for what, names in notes.items() if names)
     if shown:
@@ -370,13 +369,8 @@ def table_lines(
         yield JsonLine(table.where(row), record)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
 def _shown(names: Iterable[object]) -> str:
-    return _listed([*map(shown_value, names)])
+    return shown_names(map(shown_value, names))
 
 
 def holds_labels(heads: Iterable[str]) -> bool:

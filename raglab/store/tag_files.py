@@ -23,12 +23,11 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from raglab.store.files import JsonLine, Where, input_error, read_text, shown_value
-from raglab.store.records import Faults, FilledText, read_record
+from raglab.store.records import Faults, FilledText, read_record, shown_names
 from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
 TAGS_FILE = "tags.yaml"
-_NAMES_SHOWN = 5  # in a message
 
 
 class StatedTags(NamedTuple):
@@ -67,12 +66,11 @@ def stated_tags(
     above = {source: [*_folders(source), source] for source in sources}
     known = {name for names in above.values() for name in names}
     if unknown := [name for name in stated if name not in known]:
-        more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
         raise input_error(
             where,
             f"{TAGS_FILE} must name documents, or folders of them with / at the end",
             "correct the names, which begin at the folder of the file",
-            ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more,
+            shown_names(map(shown_value, unknown)),
         )
     faults = Faults("names")
     read = {}
