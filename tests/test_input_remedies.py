@@ -141,10 +141,8 @@ class TestScale:
         frame = _frame().drop(columns="right")
         wide = _warned(frame.assign(conf=frame["conf"] * 10), {"conf": CONF})[1]
         shares = _warned(frame.assign(conf=frame["conf"] / 100), {"conf": CONF})[1]
-        assert any(
-            "40 of 40 values of unit 'percent' lie outside 0 to 100, got 4" in text for text in wide
-        )
-        assert any("all 40 values of unit 'percent' lie from 0 to 1" in text for text in shares)
+        assert any("values of unit 'percent' lie from 4" in text for text in wide)
+        assert any("values of unit 'percent' lie from 0" in text for text in shares)
         assert not any("of unit 'percent'" in text for text in _warned(frame, {"conf": CONF})[1])
 
     def test_a_bound_of_another_scale_is_told(self) -> None:

@@ -498,7 +498,8 @@ class TestHostile:
     def test_score_says_what_there_is(self) -> None:
         """A column `score` that nobody explains, and one that is not there, are both told."""
         frame = hits(("a?", "x", 0.5, "ok")).assign(score=0.5)
-        assert "score=None says that there is no column score" in refusal(frame)
+        with pytest.warns(UserWarning, match="read by no gate: 'score'"):
+            assert scored(frame).cases[0].extra["score"] == 0.5
         told = refusal(frame.drop(columns="score"), score="cosine")
         assert "columns score" in told
         assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == (

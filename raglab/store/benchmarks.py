@@ -624,7 +624,9 @@ def clinc_cases(document: Record, path: Path, limits: Limits) -> PlacedCases:
     if beside.exists():
         table = read_json(beside, limits.max_file_bytes, follow_links=limits.follow_links)
         named = _document(table, beside, _Domains).model_extra or {}
-        domains = {intent: name for name, intents in named.items() for intent in intents}
+        domains = {
+            intent: {"domain": name} for name, intents in named.items() for intent in intents
+        }
     for part, items in (_document(document, path, _Clinc).model_extra or {}).items():
         for n, (query, intent) in enumerate(items):
             yield (
@@ -635,6 +637,6 @@ def clinc_cases(document: Record, path: Path, limits: Limits) -> PlacedCases:
                     "refuse" if intent == _OUT_OF_SCOPE else "ok",
                     intent=intent,
                     split=_CLINC_SPLITS[part],
-                    extra={"domain": domains[intent]} if intent in domains else {},
+                    extra=domains.get(intent, {}),
                 ),
             )

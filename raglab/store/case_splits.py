@@ -157,8 +157,8 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
 def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed: int) -> None:
     """Refuse what holds no cases, cases that have a split, and numbers out of range."""
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
-        value = type(cases).__name__
-        msg = f"cases must be a list of raglab.Case, got a {value}; see raglab.load_cases."
+        kind = type(cases).__name__
+        msg = f"cases must be a list of raglab.Case, got a {kind}; see raglab.load_cases."
         raise TypeError(msg)
     n_dealt = sum(case.split is not None for case in cases)
     sizes = [*shares.values()]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import values
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import (
     Meaning,
@@ -313,11 +313,11 @@ def frame_trace(
     arms, depth = hit_places(hits)
     measurements = _measurements(hits, score)
     rank = hits.numbers("rank", hits.cells.get("rank"), (0, MAX_INTEGER, "count from 0"), int)
-    of_signals = []
+    measured = []
     for signal, column in user_signals:
         low, high = signal.unit.low, signal.unit.high
         bounds = (low, high, SHARE if (low, high) == (0.0, 1.0) else EMPTY)
-        of_signals.append(hits.numbers(column, hits.table.columns[column], bounds))
+        measured.append((signal, column, hits.numbers(column, hits.table.columns[column], bounds)))
     hits.faults.stop()
     check_clear(cases, _meanings(cases, chunks))
     shape = (len(cases), len(arms.names), int(depth.max()) + 1)
@@ -329,7 +329,7 @@ def frame_trace(
     off = _gates_off(measurements, score)
     laid = _hits_by_distance(rows, measurements, order)
     trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
-    for (signal, column), numbers in zip(user_signals, of_signals, strict=True):
+    for signal, column, numbers in measured:
         values_of = numbers[of_case.first]
         if signal.stage != "query":
             values_of = np.full(rows.n_cells, np.nan)
@@ -339,7 +339,7 @@ def frame_trace(
         trace = with_column(trace, signal, values_of)
         _warn_of_label(rows, column, numbers)
     if score is None and "rank" not in hits.cells and np.isnan(measurements["s_rerank"]).all():
-        _warn_of_row_order(rows, zip(user_signals, of_signals, strict=True))
+        _warn_of_row_order(rows, measured)
     return trace
 
 
@@ -362,16 +362,10 @@ def _trace(
     }
     stated = {"columns": dict(columns)} if columns else {}
     shown_columns = "".join(f"{key}={value!r}, " for key, value in stated.items())
-    parts: dict[str, Any] = {
-        "cases": rows.cases,
-        "chunks": rows.chunks,
-        "arms": rows.arms,
-        "hits": hits,
-    }
-    held = values.TraceData(**parts, pattern_hits=None, meta=meta)
-    # no build made it, so its fingerprint is of what it holds
-    meta |= {
-        "fingerprint": content_hash(held)[:16],
+    trace = Trace(rows.cases, rows.chunks, rows.arms, hits, None, meta)
+    meta = {
+        **meta,
+        "fingerprint": content_hash(trace)[:16],  # no build made it: of what it holds
         "corpus": name,
         "n_chunks": len(rows.chunks),
         "n_documents": len({chunk.source for chunk in rows.chunks}),
@@ -380,7 +374,7 @@ def _trace(
         **stated,
     }
     patterns = pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
-    return Trace(**parts, pattern_hits=patterns, meta=meta)
+    return replace(trace, meta=meta, pattern_hits=patterns)
 
 
 def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
@@ -434,11 +428,11 @@ def _warn_of_label(rows: _Rows, column: str, numbers: Numbers) -> None:
             return
 
 
-def _warn_of_row_order(rows: _Rows, signals: Iterable[tuple[tuple[Signal, str], Numbers]]) -> None:
+def _warn_of_row_order(rows: _Rows, signals: Iterable[tuple[Signal, str, Numbers]]) -> None:
     """Warn if rows give the order of hits, and no signal makes a case's first hit its best."""
     names = []
     unsorted = np.ones(rows.n_cells, dtype=bool)
-    for (signal, _), numbers in signals:
+    for signal, _, numbers in signals:
         if signal.stage == "query":
             continue
         names.append(f"signals.{signal.name}")

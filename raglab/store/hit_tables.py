@@ -258,10 +258,12 @@ def read_hits(
         )
     table = read_table(frame, HIT_NAMES, columns, name=name)
     required = ("query", "hit_id", *(["score"] if score else []))
+    # without a stated scale a column `score` is read by nobody, unless it is a signal
+    names = {name: field for name, field in HIT_NAMES.items() if score or field != "score"}
     places = place_columns(
         name,
         table.columns,
-        HIT_NAMES,
+        names,
         columns,
         faults,
         required=required,
@@ -271,16 +273,7 @@ def read_hits(
     for column in stated:
         if column not in table.columns:
             faults.add(where, f"the column {cut_name(column)} is required", "correct the name")
-    heads = dict(places.heads)
-    # without a stated scale a column `score` is read by nobody, unless it is a signal
-    if not score and heads.pop("score", None) not in (None, *stated):
-        faults.add(
-            where,
-            "score=None says that there is no column score",
-            "say what it holds by score or signals, or drop it",
-            "one",
-        )
-    if measure in heads:
+    if measure in places.heads:
         faults.add(
             where,
             f"score={score!r} is the {measure}, which must be given once",
@@ -288,7 +281,6 @@ def read_hits(
             "both",
         )
     faults.stop()
-    places = places._replace(heads=heads)
     cells = read_cells(table, places, faults, json_value, blank=("query", "text"))
     if places.further:
         shown = shown_value(", ".join(places.further))

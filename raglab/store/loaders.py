@@ -241,8 +241,6 @@ def load_corpus(
     tokens = token_limit(encoder, max_tokens, overlap)
     check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
-    if place is None:
-        _check_no_encoding(encoding, tables.FRAME)
     # Rows of a table are chunks already, and are not cut.
     if place is None or _is_chunk_table(place, columns, max_file_bytes, encoding):
         table = tables.read_table(
@@ -273,8 +271,6 @@ def _collection(place: Path, limits: Limits) -> Corpus:
     if file is None and inside:
         return _unique_chunks(name, _folder(place, limits), str(place))
     file = place if file is None else file
-    if file.suffix.lower() in _RECORDS:
-        _check_no_encoding(limits.encoding, str(file))
     return _corpus(file, name, limits)
 
 
@@ -434,17 +430,6 @@ def _folder_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
     return FolderEncoding(encoding, note)
 
 
-def _check_no_encoding(encoding: Encoding, name: str) -> None:
-    """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
-    if encoding is not None:
-        raise input_error(
-            Where(name),
-            "encoding must come with texts, pages, or CSV and TSV tables",
-            "leave it out; JSON is UTF-8",
-            shown_value(encoding),
-        )
-
-
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
@@ -558,15 +543,13 @@ def _table_corpus(table: tables.Table, name: str, columns: Columns) -> Corpus:
     )
     faults.stop()
     placed = []
-    for row, line in enumerate(tables.table_lines(table, places, faults, further_tag), 1):
-        record = {"id": f"c{row}", **line.record} if "id" not in places.heads else {**line.record}
-        tags = {key: record.pop(key) for key in places.further if key in record}
-        if isinstance(record.setdefault("tags", {}), Mapping):
-            record["tags"] = {**record["tags"], **tags}
+    for line in tables.table_lines(table, places, faults, further_tag, "c"):
+        further = {key: line.record[key] for key in places.further if key in line.record}
+        record = {key: value for key, value in line.record.items() if key not in further}
+        tags = record.get("tags", {})
+        if isinstance(tags, Mapping):
+            record["tags"] = {**tags, **further}
         placed.append(read_chunk(line._replace(record=record), faults, places.heads))
-    if "id" not in places.heads:
-        note = f"without a column id its {table.size:,} chunks are c1, c2, … by row"
-        warn_user(visible(f"{table.name}: {note}."))
     return _unique_chunks(name, filter(None, placed), table.name, faults)
 
 
@@ -633,10 +616,7 @@ def load_cases(
     """
     check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
-    is_file_table = place is not None and tables.is_table(place)
-    if not is_file_table:
-        _check_no_encoding(encoding, str(place or tables.FRAME))
-    if place is None or is_file_table:
+    if place is None or tables.is_table(place):
         table = tables.read_table(
             source,
             CASE_NAMES,
@@ -660,10 +640,7 @@ def _table_cases(table: tables.Table, columns: Columns) -> tuple[Case, ...]:
     places = tables.place_columns(
         table.name, table.columns, CASE_NAMES, columns, faults, required=required
     )
-    lines = tables.table_lines(table, places, faults, json_value)
-    if "id" not in places.heads:
-        named = enumerate(lines, 1)
-        lines = (line._replace(record={"id": f"q{row}", **line.record}) for row, line in named)
+    lines = tables.table_lines(table, places, faults, json_value, "q")
     return _own_cases(lines, table.name, places, places.heads, columns, faults)
 
 

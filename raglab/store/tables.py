@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from raglab.arguments.plain_arrays import is_missing
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import KNOWN_EXTRAS
-from raglab.store.cells import CELL_READERS, MISSING_TEXTS, is_missing
+from raglab.store.cells import CELL_READERS, MISSING_TEXTS
 from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, table_text
 from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
@@ -360,12 +361,17 @@ def read_cells(
 
 
 def table_lines(
-    table: Table, places: Places, faults: Faults, further: Callable[[Any], Any]
+    table: Table, places: Places, faults: Faults, further: Callable[[Any], Any], prefix: str
 ) -> Iterator[JsonLine]:
-    """Rows as records of their cells, see `read_cells`; those that are missing left out."""
+    """Rows as records of their cells, see `read_cells`; those that are missing left out.
+
+    Args:
+      prefix: of the ids of rows where no column holds them: c1, c2, …
+    """
     columns = read_cells(table, places, faults, further)
     for row in range(table.size):
-        record = {field: of[row] for field, of in columns.items() if of[row] is not None}
+        record = {} if "id" in columns else {"id": f"{prefix}{row + 1}"}
+        record |= {field: of[row] for field, of in columns.items() if of[row] is not None}
         yield JsonLine(table.where(row), record)
 
 
