@@ -267,7 +267,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
         ),
         (pd.Series([0.1, 0.2, 0.3]), r"got '0' \(3 such\)"),
         (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1'"),
-        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got 'a DataFrame'"),
+        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), r"got shape \(3, 2\)"),
     ],
 )
 def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:

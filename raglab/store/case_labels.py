@@ -167,14 +167,9 @@ def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None
         rule, value = "a case's id must be unique", f"{shown_value(case.id)} again"
         faults.add(where, rule, "rename or remove one", value)
     ids.add(case.id)
-    longest = max(map(len, (case.id, *case_sources(case))))
-    if longest > MAX_NAME:
-        faults.add(
-            where,
-            f"an id and a source must have at most {MAX_NAME} characters",
-            "shorten it",
-            str(longest),
-        )
+    if len(case.id) > MAX_NAME:
+        rule = f"an id must have at most {MAX_NAME} characters"
+        faults.add(where, rule, "shorten it", str(len(case.id)))
     for field in _RULED_OUT.get(case.expect_status, ()):
         if value := getattr(case, field):
             faults.add(
@@ -300,8 +295,7 @@ def _repeated_questions(
       faults: takes questions with two labels; None where a sentence says so.
     """
     first: dict[tuple[object, ...], Case] = {}
-    repeated: list[tuple[Case, Case]] = []
-    conflicts: list[tuple[Case, Case]] = []
+    repeated, conflicts = [], []
     for where, case in zip(places, cases, strict=True):
         # a case without a label contradicts none, and counts in no rate
         before = first.setdefault(_question_key(case), case) if case.expect_status else case
@@ -309,9 +303,9 @@ def _repeated_questions(
             continue
         if _label_key(before) == _label_key(case):
             repeated.append((before, case))
-            continue
-        conflicts.append((before, case))
-        if faults is not None:
+        elif faults is None:
+            conflicts.append((before, case))
+        else:
             labels = " after ".join(map(shown_value, map(_label_text, (case, before))))
             faults.add(
                 where,
@@ -319,7 +313,7 @@ def _repeated_questions(
                 "correct one, or merge them: several sources are one cell, a.md;b.md",
                 f"{labels} in {shown_value(before.id)}",
             )
-    if conflicts and faults is None:
+    if conflicts:
         before, case = conflicts[0]
         yield (
             f"{len(conflicts):,} cases have another label than an earlier one of their question, "

@@ -471,7 +471,7 @@ def _check_cells(rows: _Rows) -> None:
     # thousands of times as many as rows.
     there = np.unique(cell)
     if len(there) < rows.n_cells:
-        gap = int(np.append(np.flatnonzero(there != np.arange(len(there))), len(there))[0])
+        gap = next(place for place, number in enumerate([*there, -1]) if place != number)
         raise input_error(
             where,
             "a case must have rows in every arm and depth",
@@ -493,21 +493,12 @@ def _check_cells(rows: _Rows) -> None:
                 f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}",
                 f"{count:,}",
             )
-    order = np.lexsort((rows.chunk, cell))
-    again = np.zeros(len(cell), dtype=bool)
-    again[order[1:]] = (np.diff(cell[order]) == 0) & (np.diff(rows.chunk[order]) == 0)
-    rows.hits.check(
-        (rows.chunk < 0) & (n_rows[cell] > 1),
-        "hit_id",
-        "a row without hit_id must be the only one of its case, arm and depth",
-        "drop the row",
-    )
-    rows.hits.check(
-        again & (rows.chunk >= 0),
-        "hit_id",
-        "a hit must stand once in a case, arm and depth",
-        "tell cases apart by case_id",
-    )
+    again = np.ones(len(cell), dtype=bool)
+    again[np.unique(cell * (len(rows.chunks) + 1) + rows.chunk, return_index=True)[1]] = False
+    rule = "a row without hit_id must be the only one of its case, arm and depth"
+    rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
+    rule = "a hit must stand once in a case, arm and depth"
+    rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, "tell cases apart by case_id")
 
 
 def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
@@ -527,9 +518,8 @@ def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
         remedy = "drop the row, or empty its hit_id"
         hits.check(missing, "score", "a hit must have a score", remedy)
     l2, cosine = measured["l2"], measured["cosine"]
-    apart = np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE
     hits.check(
-        apart,
+        np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE,
         "l2" if "l2" in hits.cells else "score",
         "l2 must be 2 - 2 * cosine, of unit vectors",
         "square it, or drop the column",

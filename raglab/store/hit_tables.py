@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,19 +153,12 @@ class HitTable(NamedTuple):
         numbers: dict[str, int] = {}
         first: list[int] = []
         of_row = []
-        kinds: dict[bool, int] = {}
-        raw = self.table.columns[self.places.heads[field]]
         for row, name in enumerate(self.cells[field]):
             if name is None:
                 of_row.append(-1)
                 continue
-            # a text 1 beside an integer 1 would be one name
-            is_text = field == "query" or isinstance(raw[row], str | UUID)
-            kinds.setdefault(is_text, row)
-            is_other = is_text != next(iter(kinds))
-            if is_other or not (isinstance(name, str) or field == "query"):
-                rule = f"{field} must be all strings or all integers"
-                self.add(row, field, rule, "convert the column")
+            if not (isinstance(name, str) or field == "query"):
+                self.add(row, field, f"{field} must be a string or integer", "convert the column")
             if numbers.setdefault(str(name), len(first)) == len(first):
                 first.append(row)
             of_row.append(numbers[str(name)])

@@ -343,8 +343,8 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Any, st
       InputError: no form reads such a file for the purpose.
     """
     ending, name = path.suffix.lower(), ""
-    probe: Any = path.name
     content: Any = path.name
+    probe = content
     if ending in _LINES:
         lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
         first = next(lines)
@@ -357,17 +357,15 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Any, st
     form = next((form for form in forms if ending in form.endings and form.matches(probe)), None)
     if form is not None:
         return form, content, name
-    marks = [form.mark for form in forms if form.mark and ending in form.endings]
-    rule = f"a record must have {', '.join(marks) or 'the keys of a known form'}"
-    value = shown_value(", ".join(probe) if isinstance(probe, dict) else probe)
-    if ending not in _RECORDS:
-        endings = [*dict.fromkeys(ending for form in forms for ending in form.endings)]
-        files = ", ".join(form.cases_file for form in forms if form.cases_file)
-        folder = "a folder" if purpose == "corpus" else f"a folder with {files}"
-        known = ", ".join([*endings, *tables.ENDINGS])
-        rule = f"{purpose} must be {folder}, a DataFrame, or a file {known}"
-        value = value if path.exists() else "a path that does not exist"
-    raise input_error(Where(str(path)), rule, "check the path, or save it in a known form", value)
+    known = [form.mark or form.cases_file or ", ".join(form.endings) for form in forms]
+    kinds = ", ".join((*tables.ENDINGS, *known))
+    rule = f"{purpose} must be a folder, a DataFrame, or a file: {kinds}"
+    value = ", ".join(probe) if isinstance(probe, dict) else probe
+    if not path.exists():
+        value = "a path that does not exist"
+    raise input_error(
+        Where(str(path)), rule, "check the path, or save it in a known form", shown_value(value)
+    )
 
 
 def _document_endings() -> tuple[str, ...]:

@@ -254,22 +254,20 @@ def _broken_rule(
     detail: Mapping[str, Any], model: type[BaseModel], line: JsonLine, heads: Heads | None
 ) -> tuple[Where, str, str, str]:
     """Place, rule, remedy and value of what pydantic says of a field."""
-    names = [*map(str, detail["loc"])] or ["the record"]
-    info = model.model_fields.get(names[0])
-    where, value = line.where, shown_value(detail["input"])
+    names, value = [*map(str, detail["loc"])] or ["the record"], detail["input"]
+    info, where = model.model_fields.get(names[0]), line.where
     rule = re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, "))
     remedy = (info and info.description) or "correct it, or leave it out"
     is_missing = detail["type"] == "missing"
     if heads is not None:
         where = Where(f"{where.file}, column {heads.get(names[0], names[-1])}")
-    if detail["input"] is None or (is_missing and heads is not None):
-        rule, remedy, value = "must not be missing", "fill it, or drop the row", "none"
+    if value is None or (is_missing and heads is not None):
+        rule, remedy, value = "must not be missing", "fill it, or drop the row", None
     elif is_missing:
-        value = shown_value(f"only {', '.join(map(str, detail['input']))}")
-        rule, remedy = "is required", f"add {names[-1]}"
+        rule, remedy, value = "is required", f"add {names[-1]}", ", ".join(map(str, value))
     elif detail["type"] == "extra_forbidden":
         rule, remedy = "is no field of it", "take it out, or put it under tags"
-    return where, f"{'.'.join(names)} {rule}", remedy, value
+    return where, f"{'.'.join(names)} {rule}", remedy, shown_value(value)
 
 
 def read_case(
@@ -301,8 +299,7 @@ def read_chunk(
     if record is None:
         return None
     fields = {"source": flat_name(record.id)} | record.stated(PassageFields.model_fields)
-    tags = titled_tags(record, line.where, faults)
-    return line.where, Chunk(record.id, record.text, tags=tags, **fields)
+    return line.where, Chunk(record.id, record.text, tags=titled_tags(record), **fields)
 
 
 def read_document_line(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
@@ -314,24 +311,14 @@ def read_document_line(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str,
     faults = Faults()
     line = _named(line, "source")
     record = read_record(line, DocumentRecord, faults)
-    tags = {} if record is None else titled_tags(record, line.where, faults)
+    tags = {} if record is None else titled_tags(record)
     return line.where, faults.checked(record), tags
 
 
-def titled_tags(
-    record: ChunkRecord | DocumentRecord, where: Where, faults: Faults
-) -> dict[str, str]:
-    """Tags of a record, its title among them."""
-    tags = record.tags or {}
+def titled_tags(record: ChunkRecord | DocumentRecord) -> dict[str, str]:
+    """Tags of a record, its title among them; one that the tags state too is theirs."""
     titled = {} if record.title is None else {"title": record.title}
-    if titled and tags.get("title", record.title) != record.title:
-        faults.add(
-            where,
-            "a title must be stated once, as field or as tag",
-            "take one away",
-            shown_value(record.title),
-        )
-    return tags | titled
+    return titled | (record.tags or {})
 
 
 def _named(line: JsonLine, key: str) -> JsonLine:
@@ -367,13 +354,10 @@ def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
     fields = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in case._asdict().items()
+        if key == "expect_status" or value != Case._field_defaults.get(key)
     }
-    always = ("id", "query", "expect_status")
-    return {
-        key: fields[key]
-        for key in ("id", *CASE_FIELDS)
-        if key in always or fields[key] not in (None, [], 0)
-    } | dict(case.extra)
+    fields.pop("extra", None)
+    return fields | dict(case.extra)
 
 
 def hash_cases(cases: Iterable[Case]) -> str:

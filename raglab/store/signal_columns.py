@@ -11,27 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array, shown_number, within_range
-from raglab.arguments.user_warnings import warn_user
 from raglab.signals import NAMES, Signal, declared_signal
 from raglab.store.files import Where, input_error, shown_value
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def warn_of_percent(signal: Signal, values: NDArray[np.float64]) -> None:
-    """Warn where values of the unit percent are none: outside 0 to 100, or shares from 0 to 1."""
-    known = values[~np.isnan(values)]
-    if signal.unit.name != "percent" or not known.size:
-        return
-    low, high = known.min(), known.max()
-    if low < 0.0 or high > 100.0 or 0.0 < high <= 1.0:
-        ends = f"{low:.6g} to {high:.6g}"
-        warn_user(
-            f"signal {signal.name}: values of unit 'percent' lie from {ends}; correct them, or "
-            "state another unit."
-        )
 
 
 # array or Series
@@ -95,7 +80,6 @@ def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN
     strange = [key for key in series.index if not isinstance(key, str) or key not in known]
     twice = [] if strange else series.index[series.index.duplicated()].tolist()
     for keys, rule, remedy in (
-        (["a DataFrame"] * (series.ndim != 1), "values must be one column", "take a column"),
         (strange, "a Series must be indexed by ids of the trace's cases", "index it by case id"),
         (twice, "a Series must name each case once", "drop the others, or take their mean"),
     ):

@@ -12,6 +12,7 @@ left out, and one warning names all of these.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
@@ -173,11 +174,11 @@ def _frame_table(
     left_out = []
     for level, head in enumerate(frame.index.names):
         known = head if isinstance(head, str) else ""
-        cells = frame.index.get_level_values(level)
         is_free = known in names and names[known] not in held
-        if (is_free or head in mapped.values()) and known not in columns:
-            columns[known] = _frame_cells(pd.Series(cells))
-        elif (head is not None or isinstance(cells[0], str)) and held.isdisjoint(_IDS):
+        cells = frame.index.get_level_values(level).to_series()
+        if known not in columns and (is_free or head in mapped.values()):
+            columns[known] = _frame_cells(cells)
+        elif held.isdisjoint(_IDS) and (head is not None or isinstance(cells.iloc[0], str)):
             left_out.append(f"the index {shown_value(head)}")
     return Table(name, len(frame), columns, frame.index.tolist(), left_out=left_out)
 
@@ -331,18 +332,21 @@ def read_cells(
       UserWarning: columns are left out or empty, or texts such as `nan` are read as missing.
     """
     columns: dict[str, list[Any]] = {}
-    words: dict[str, int] = {}
+    words: Counter[str] = Counter()
     heads = [*places.heads.items(), *((head, head) for head in places.further)]
     for field, head in heads:
         reader = CELL_READERS.get(field) if field in places.heads else further
-        columns[field] = cells = []
+        cells: list[Any] = []
+        columns[field] = cells
         for row, cell in enumerate(table.columns[head]):
-            is_word = isinstance(cell, str) and cell in MISSING_TEXTS
-            is_blank = isinstance(cell, str) and not cell.strip() and field not in blank
-            words[head] = words.get(head, 0) + is_word
+            is_text = isinstance(cell, str)
+            is_word = is_text and cell in MISSING_TEXTS
+            words[head] += is_word
+            if cell is None or is_word or (is_text and not cell.strip() and field not in blank):
+                cells.append(None)
+                continue
             try:
-                missing = cell is None or is_word or is_blank
-                cells.append(None if missing else cell if reader is None else reader(cell))
+                cells.append(cell if reader is None else reader(cell))
             except ValueError as error:
                 where = table.where(row, head)
                 faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
