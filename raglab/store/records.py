@@ -80,10 +80,10 @@ class Faults:
             shown = ", ".join(values) + (f" ({count:,} {self._what})" if count > 1 else "")
             texts.append(str(input_error(where, rule, remedy, shown if values else None)))
         name = next(iter(self._kinds.values()))[0].file.partition(", row ")[0]
-        others = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in texts[1:]]
+        more = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in texts[1:]]
         if len(self._kinds) > _KINDS_SHOWN:
-            others.append(f"{len(self._kinds) - _KINDS_SHOWN} more kinds of faults")
-        raise InputError(visible("; also ".join([texts[0][:-1], *others]) + "."))
+            more.append(f"{len(self._kinds) - _KINDS_SHOWN} more kinds of faults")
+        raise InputError(visible("; also ".join([texts[0][:-1], *more]) + "."))
 
     def checked(self, value: Item | None) -> Item:
         """What was read without a fault.
@@ -261,12 +261,12 @@ def _broken_rule(
     is_missing = detail["type"] == "missing"
     if heads is not None:
         where = Where(f"{where.file}, column {heads.get(names[0], names[-1])}")
-    if value is None or (is_missing and heads is not None):
+    if detail["type"] == "extra_forbidden":
+        rule, remedy = "is no field of it", "take it out, or put it under tags"
+    elif value is None or (is_missing and heads is not None):
         rule, remedy, value = "must not be missing", "fill it, or drop the row", None
     elif is_missing:
         rule, remedy, value = "is required", f"add {names[-1]}", ", ".join(map(str, value))
-    elif detail["type"] == "extra_forbidden":
-        rule, remedy = "is no field of it", "take it out, or put it under tags"
     return where, f"{'.'.join(names)} {rule}", remedy, shown_value(value)
 
 

@@ -247,14 +247,14 @@ def place_columns(
                 "drop or rename one of them",
                 f"{places[field]} and {head}",
             )
-    others = [head for head in heads if head not in fields and head not in stated]
+    unread = [head for head in heads if head not in fields and head not in stated]
     left_out = [
         head
-        for head in others
+        for head in unread
         if head not in mapped.values()
         and (not head.strip() or head.startswith("Unnamed: ") or head in names)
     ]
-    further = [head for head in others if head not in left_out]
+    further = [head for head in unread if head not in left_out]
     lacking = {*names.values()} - places.keys()
     near = {
         head: meant
@@ -295,7 +295,7 @@ def near_fields(
     plain = plain_name(head)
     is_known = plain in known or head in KNOWN_EXTRAS
     close = [plain] if is_known else get_close_matches(plain, known, n=1, cutoff=NEAR)
-    meant = [field for field, others in near_names.items() if not {*close}.isdisjoint(others)]
+    meant = [field for field, used in near_names.items() if not {*close}.isdisjoint(used)]
     meant += [names[name] for name in close if name in names]
     # sources are there by another name
     elsewhere = {"expect_sources"} if "expect_sources_any" not in lacking else set()
