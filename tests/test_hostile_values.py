@@ -81,7 +81,7 @@ def test_a_signalling_nan_of_a_case(column: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "columns", [{"a": ["b"]}, {"query": {"x": 1}}, ["query"], 5, {1: "query"}, {"query": None}]
+    "columns", [{"a": ["b"]}, {"query": {"x": 1}}, {1: "query"}, {"query": None}]
 )
 def test_nested_declarations_of_columns(columns: Any) -> None:
     """Of cases and of chunks."""

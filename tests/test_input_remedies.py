@@ -133,20 +133,6 @@ class TestLabels:
 class TestScale:
     """Percentages beside shares."""
 
-    def test_values_of_percent(self) -> None:
-        """Outside 0 to 100 and all within 0 to 1 a warning counts them.
-
-        From 40 to 95 there is none.
-        """
-        frame = _frame().drop(columns="right")
-        wide = _warned(frame.assign(conf=frame["conf"] * 10), {"conf": CONF})[1]
-        shares = _warned(frame.assign(conf=frame["conf"] / 100), {"conf": CONF})[1]
-        assert any(
-            "40 of 40 values of unit 'percent' lie outside 0 to 100, got 4" in text for text in wide
-        )
-        assert any("all 40 values of unit 'percent' lie from 0 to 1" in text for text in shares)
-        assert not any("of unit 'percent'" in text for text in _warned(frame, {"conf": CONF})[1])
-
     def test_a_bound_of_another_scale_is_told(self) -> None:
         """By `decide` and by `tune`, with the range.
 

@@ -296,7 +296,6 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
         ({**MAP, "query": "fragen"}, ("fragen", "'frage'")),
         ({name: field for field, name in MAP.items()}, ("ours first",)),
         ({**MAP, "vraag": "frage"}, ("vraag", "ours first")),
-        (["frage"], ("columns", '{"query": "question"}')),
         ({"query": "frage", "score": "sim"}, ("hit_id", '"hit_id": "chunk"')),
     ],
 )

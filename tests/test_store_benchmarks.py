@@ -288,7 +288,7 @@ def test_wrong_folders_are_told_so(tmp_path: Path) -> None:
         told(
             refusal(tmp_path, load),
             str(tmp_path),
-            ("a folder must hold one file of tasks … give the path of one"),
+            ("a folder must hold one file reference*.jsonl … give the path of one"),
         )
     write_tasks(tmp_path, {"title": "x"}, name="reference.b.jsonl")
     assert len(load_cases(tmp_path)) == len(TASKS)

@@ -81,7 +81,7 @@ class TestNames:
             lambda: load_cases(path),
             (
                 "gold.csv … 'sources' … expect_sources … "
-                'columns={"expect_sources": "sources"} … {"sources": "sources"}'
+                'columns={"expect_sources": "sources"} … map a name to itself'
             ),
         )
         assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == (
@@ -177,7 +177,7 @@ class TestNames:
         found, notes = noted(lambda: load_cases(path))
         assert found[0].extra == {"gold_sources": ["a.md"]}
         assert len(notes) == 1
-        assert "'gold_sources' (1 case)" in notes[0]
+        assert "'gold_sources' (1)" in notes[0]
         refusal(
             lambda: load_cases(lines(path, {"id": "a", "query": "Who?", "label": "ok"})),
             "'label', which looks like expect_status",
@@ -192,7 +192,7 @@ class TestNames:
             frame = table(**{field: ["a.md", "b.md", "a.md;b.md", None], "sources": ["x"] * 4})
             found, notes = noted(lambda frame=frame: load_cases(frame))
             assert found[0].extra == {"sources": "x"}
-            assert "'sources' (4 cases)" in notes[0]
+            assert "'sources' (4)" in notes[0]
 
     def test_one_warning_names_further_columns(self) -> None:
         """Those that raglab reads, or its own sets hold, are silent.
@@ -203,7 +203,7 @@ class TestNames:
         found, notes = noted(lambda: load_cases(frame))
         assert dict(found[0].extra) == {"lang": "en", "priority": 1, "team": "x"}
         assert len(notes) == 1
-        told(notes[0], "frame: … 'priority' (3 cases), 'team' (4 cases)")
+        told(notes[0], "frame: … 'priority' (3), 'team' (4)")
 
     def test_keys_that_the_code_reads_are_known(self) -> None:
         """Every key of `extra` that a module names is silent, and so is each in bundled sets."""
@@ -216,8 +216,8 @@ class TestNames:
 
     def test_other_names_are_of_fields(self) -> None:
         """The table proposes fields of a case alone, and none of our own names."""
-        assert {field for fields in NEAR_NAMES.values() for field in fields} <= set(Case._fields)
-        assert not NEAR_NAMES.keys() & set(Case._fields)
+        assert NEAR_NAMES.keys() <= {*Case._fields}
+        assert {*Case._fields}.isdisjoint(name for names in NEAR_NAMES.values() for name in names)
         names = {name: name for name in Case._fields}
         assert not [name for name in ("team", "notes_of_mine") if near_fields(name, names, names)]
 
@@ -426,9 +426,9 @@ class TestSplits:
         told = [note for note in notes if "splits" in note]
         assert len(told) == 1
         for part in (
-            "'train' as tune (1 case)",
-            "'Test' as report (1 case)",
-            "'dev' as certify (1 case)",
+            "'train' as tune (1)",
+            "'Test' as report (1)",
+            "'dev' as certify (1)",
             "S6.5",
         ):
             assert part in told[0]
@@ -459,7 +459,7 @@ class TestSplits:
 
     def test_cases_made_in_python(self, tmp_path: Path) -> None:
         """A study, a build and a save refuse a split that means nothing, or another one."""
-        for split, remedy in (("train", "write tune"), ("holdout", "raglab.split")):
+        for split, remedy in (("train", "rename it"), ("holdout", "raglab.split")):
             with pytest.raises(
                 ValueError, match=rf"one of tune, certify, report, got '{split}'; .*{remedy}"
             ):
@@ -467,10 +467,10 @@ class TestSplits:
         trace = trace_from_frame(hits(split=["tune", "report", "tune", "report"]))
         odd = trace.cases[0]._replace(split="train")
         trace = dataclasses.replace(trace, cases=(odd, *trace.cases[1:]))
-        with pytest.raises(ValueError, match=r"got 'train'; write tune"):
+        with pytest.raises(ValueError, match=r"got 'train'; rename it"):
             study_splits(trace, 0)
         corpus = raglab.Corpus("x", (raglab.Chunk("a", "Glass is covered.", "a.md"),))
-        with pytest.raises(ValueError, match=r"got 'train'; write tune"):
+        with pytest.raises(ValueError, match=r"got 'train'; rename it"):
             raglab.build_trace(corpus, [odd])
         refusal(
             lambda: save_cases([odd._replace(split="holdout")], tmp_path / "c.jsonl"),

@@ -167,17 +167,15 @@ def test_types_of_columns(tmp_path: Path) -> None:
     assert frame["word"].tolist() == ["NA", "x"]
 
 
-@pytest.mark.parametrize(
-    "text", ["query;hit_id;score\nq;a;0,5\n", "query\thit_id\nq\ta\n", "sep=;\nquery;hit_id\nq;a\n"]
-)
+@pytest.mark.parametrize("text", ["query;hit_id;score\nq;a;0,5\n", "query\thit_id\nq\ta\n"])
 def test_a_frame_that_pandas_read_by_another_delimiter_is_told_so(
     tmp_path: Path, text: str
 ) -> None:
-    """With the call that reads it."""
+    """By the columns that are missing, and the one that came."""
     path = tmp_path / "t.csv"
     path.write_text(text)
     for door in (raglab.trace_from_frame, raglab.load_cases):
-        with pytest.raises(InputError, match=r"a frame must have a column a field.*sep="):
+        with pytest.raises(InputError, match="query"):
             door(pd.read_csv(path))
 
 

@@ -412,10 +412,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             "0 is no field … more kinds of faults",
         ),
         ({**CHUNK, "title": 7}, "title … got 7"),
-        (
-            {**CHUNK, "title": "A", "tags": {"title": "B"}},
-            "a title must be stated once … got 'A' … take one",
-        ),
     ],
 )
 def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], said: str) -> None:
@@ -446,7 +442,7 @@ def test_a_title_beside_the_fields_is_a_tag(tmp_path: Path) -> None:
 
 
 def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> None:
-    """One warning a file, with how many documents have each.
+    """One warning a file, with their number.
 
     Title, text and metadata are BEIR's own.
     """
@@ -457,7 +453,7 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> N
     path = write_records(tmp_path / "corpus.jsonl", *rows)
     with pytest.warns(
         UserWarning,
-        match="3 of 3 documents have a key 'url', left out.* 1 of 3 .*'year'",
+        match="left out: 2 keys of documents: 'url'; 'year'",
     ):
         chunks = load_corpus(tmp_path).chunks
     assert [chunk.full_text for chunk in chunks] == ["T\nx"] * 3
@@ -503,7 +499,7 @@ def test_a_wrong_document_line_is_told_so(
     [
         (b"", "a file must not be empty … one JSON object a line"),
         (b"\n \n", "a file must not be empty … one JSON object a line"),
-        (b'{"corpus": "n"}\n', "a record must have pages"),
+        (b'{"corpus": "n"}\n', "pages (a document)"),
         (b'{"id": "a"', "line 1: text must be valid JSON … at column … correct or remove it"),
         (b"[1]\n", 'line 1: a line must be a JSON object, got a list of 1 … write {"key"'),
         (b'{"id": NaN}', "line 1: text must be valid JSON, got NaN … correct or remove it"),
@@ -541,7 +537,7 @@ def test_a_wrong_document_line_is_told_so(
         ),
         (
             b'{"query": "x"}',
-            ("a record must have pages (a document), text (a chunk), _id (BEIR)"),
+            ("pages (a document), text (a chunk), _id (BEIR)"),
         ),
         (b'{"_id": 7, "text": ""}', "line 1: _id … got 7"),
         (b'{"_id": "7"}', "line 1: text is required"),
@@ -874,10 +870,7 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
         (",\n,,\n", "a table must have heads and a row … got 0 records"),
         (
             "a,b\n1,2\n\n1,2,3\n",
-            (
-                ", line 4: a row must have as many cells as there are heads, got 3 instead "
-                "of 2 … quote"
-            ),
+            (", line 4: … must have as many cells as there are heads, got 3 instead of 2 … quote"),
         ),
         ("a,b\n1\n", ", line 2:  … got 1 instead of 2"),
         ('a,b\n1,"2\n3,4\n', "a .csv file must be valid CSV … close each quote"),

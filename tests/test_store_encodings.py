@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,16 +207,3 @@ def test_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
         load_corpus(tmp_path / "none.md", encoding=encoding)
     with pytest.raises(ValueError, match="encoding must name"):
         load_cases(tmp_path / "none.csv", encoding=encoding)
-
-
-def test_json_and_frames_have_no_encoding(tmp_path: Path) -> None:
-    """JSON is UTF-8, and a frame holds texts."""
-    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "x"}\n')
-    (tmp_path / "cases.jsonl").write_text('{"id": "1", "query": "q", "expect_status": "refuse"}\n')
-    frame = pd.DataFrame({"text": ["x"], "query": ["q"], "expect_status": ["refuse"]})
-    for place in (tmp_path, tmp_path / "corpus.jsonl", frame):
-        with pytest.raises(InputError, match="encoding must come with texts"):
-            load_corpus(place, encoding="cp1252")
-    for place in (tmp_path, tmp_path / "cases.jsonl", frame):
-        with pytest.raises(InputError, match="encoding must come with texts"):
-            load_cases(place, encoding="cp1252")

@@ -92,7 +92,7 @@ def test_a_folder_without_it_or_with_an_empty_statement_is_as_before(tmp_path: P
         ),
         (
             "".join(f"{n}.pdf: {{a: b}}\n" for n in range(9)),
-            "'0.pdf', '1.pdf', '2.pdf', '3.pdf', '4.pdf' and 4 more",
+            "'0.pdf', '1.pdf', '2.pdf', '3.pdf'",
         ),
         (
             "faq.html: home\n",

@@ -285,11 +285,9 @@ def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             "ok",
         )
     _write(tmp_path / "odd.jsonl", {"body": "x"})
-    with pytest.raises(
-        InputError, match=r"a record must have paragraph \(a toy\), pages \(a document\)"
-    ):
+    with pytest.raises(InputError, match=r"paragraph \(a toy\), pages \(a document\)"):
         raglab.load_corpus(tmp_path / "odd.jsonl")
-    with pytest.raises(InputError, match=r"a folder with utterances.jsonl, "):
+    with pytest.raises(InputError, match=r"utterances.jsonl, "):
         raglab.load_cases(tmp_path / "none.csv")
     _write(tmp_path / "own.jsonl", {"id": "q1", "query": "q", "expect_status": "refuse"})
     assert raglab.load_cases(tmp_path / "own.jsonl")[0].id == "q1"
@@ -298,7 +296,7 @@ def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_without_its_entry_a_toy_format_is_refused(tmp_path: Path) -> None:
     """No reader takes what no entry recognises."""
     _write(tmp_path / "x.jsonl", {"paragraph": "Floods are covered.", "file": "a.md"})
-    with pytest.raises(InputError, match="a record must have pages"):
+    with pytest.raises(InputError, match="pages"):
         raglab.load_corpus(tmp_path / "x.jsonl")
 
 

@@ -238,14 +238,8 @@ def loaders_page() -> str:
     """Every form of a file that is read."""
     rows = []
     for name, form in FORMATS.items():
-        parts = [
-            word
-            for word, has in (("corpus", form.corpus), ("cases", form.cases or form.cases_folder))
-            if has
-        ]
-        files = " ".join(
-            map(code, dict.fromkeys((form.corpus_file, form.cases_file, form.pattern)))
-        ).strip()
+        parts = [word for word in ("corpus", "cases") if getattr(form, word)]
+        files = " ".join(map(code, dict.fromkeys((form.corpus_file, form.cases_file)))).strip()
         rows.append(
             (name, " ".join(map(code, form.endings)), " and ".join(parts), files, form.mark)
         )

@@ -15,15 +15,9 @@ from raglab.decision.document_names import (
     chunk_sources,
     source_meanings,
 )
-from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import (
-    frame_trace,
-    signal_columns,
-    warn_of_gates_off,
-    warn_of_short_sources,
-)
+from raglab.store.frames import signal_columns, trace_from_frame
 from raglab.store.hit_tables import OF_CASE, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -213,21 +207,14 @@ def trace_from_langchain(
 
     Example: `decide(trace_from_langchain(store, cases, distance="cosine"), policy).frame()`
     """
-    keys = {
-        signal_column.signal.name: signal_column.column
-        for signal_column in signal_columns(signals or {}, name)
-    }
+    keys = {signal.name: column for signal, column in signal_columns(signals, name)}
     frame = hits_frame(source, cases, scores=keys, **how)
     own = {
         signal_name: {**stated, "column": signal_name}
         for signal_name, stated in (signals or {}).items()
     }
     score: Score | None = "cosine" if "score" in frame else None
-    trace = frame_trace(frame, score=score, signals=own, policy=policy, name=name)
-    warn_of_gates_off(name, trace.meta.get("gates_off", ()), own)
-    warn_of_short_sources(name, trace)
-    warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
-    return trace
+    return trace_from_frame(frame, score=score, signals=own, policy=policy, name=name)
 
 
 def _is_store(source: object) -> bool:

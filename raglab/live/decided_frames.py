@@ -100,15 +100,7 @@ def decide_frame(
         if groups is not None and groups.attribute in getattr(frame, "columns", ())
         else []
     )
-    trace = frame_trace(
-        frame,
-        columns=columns,
-        score=score,
-        signals=signals,
-        policy=policy,
-        name=name,
-        groups=by_group,
-    )
+    trace = frame_trace(frame, columns, score, signals, policy, name, by_group)
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
     warn_of_gates_off(name, off, signals)
     warn_of_other_retrieval(policy, trace.meta["parameters"], arm=None, place=name)

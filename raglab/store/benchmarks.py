@@ -8,8 +8,8 @@ Adding an article may move others.
 BEIR: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune`
 or `certify` by the SHA-256 of the query's id, 40 to 60. A file of qrels has three columns, or the
 four of TREC's, with white space between. Queries without a relevant document have no label and are
-no cases; a warning says how many were judged and have none, and how many no file judges: none in a
-set as published. Grades other than 1 are kept in `extra["source_grades"]`, by document.
+no cases; a warning counts them, and those that no file judges. Grades other than 1 are kept in
+`extra["source_grades"]`, by document.
 
 MT-RAG: a task's own `contexts` are the passages that its annotator picked, none where it cannot be
 answered: given to a gate they would be the label. So the corpus is their union over all tasks, in
@@ -35,26 +35,39 @@ Splits: train and oos_train are `tune`, val and oos_val `certify`, test and oos_
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
+from raglab.store.case_labels import SPLITS, PlacedCases
 from raglab.store.csv_tables import table_text
-from raglab.store.document_files import Limits
-from raglab.store.files import JsonLine, Where, input_error, json_lines, read_json, shown_value
+from raglab.store.document_files import Limits, PlacedChunks
+from raglab.store.files import JsonLine, Where, input_error, read_json, shown_value
 from raglab.store.folders import check_link
-from raglab.store.records import Faults, Fields, FilledText, Text, flat_name, read_record
+from raglab.store.left_out import counted
+from raglab.store.records import (
+    Faults,
+    Fields,
+    FilledText,
+    Model,
+    OptionalText,
+    Text,
+    flat_name,
+    read_record,
+)
 from raglab.values import SOURCE_GRADES, Case, Chunk
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question, visible
 from raglab.words.text import content_words
 
 Record = Mapping[str, Any]
-_SHOWN = 5  # names in a warning
+Lines = Iterable[JsonLine]
+Placed = list[tuple[Where, Any]]  # cases or chunks
+LeftOut = defaultdict[str, list[str]]  # names by what they are
 _CUT = "correct or remove it"
 
 
@@ -62,6 +75,26 @@ class _Foreign(Fields):
     """Fields of a record of a published set, which may hold further ones."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def _document(record: Record, path: Path, model: type[Model]) -> Model:
+    """A whole JSON document of a set."""
+    faults = Faults("places")
+    return faults.checked(read_record(JsonLine(Where(str(path)), record), model, faults))
+
+
+def _finished(placed: Placed, path: Path, faults: Faults, left_out: LeftOut) -> Placed:
+    """What was read without a fault; one warning counts what is left out."""
+    faults.stop()
+    kinds = {what: [*map(shown_value, names)] for what, names in left_out.items() if names}
+    if kinds:
+        warn_user(visible(f"{path}: left out: {counted(kinds)}"))
+    return placed
+
+
+def _share(text: str) -> float:
+    """Place of a text in [0, 1), by its SHA-256."""
+    return int(digest(text, 8), 16) / 16**8
 
 
 class _Answer(_Foreign):
@@ -77,7 +110,7 @@ class _Question(_Foreign):
 
 class _Paragraph(_Foreign):
     context: Text
-    qas: list[dict[str, Any]] | None = None
+    qas: list[_Question] | None = None
 
 
 class _Article(_Foreign):
@@ -89,37 +122,20 @@ class _Squad(_Foreign):
     data: list[_Article]
 
 
-class _Place(NamedTuple):
-    """A paragraph of SQuAD with the name of its article, its number from 1, and its place."""
-
-    article: str
-    number: int
-    paragraph: _Paragraph
-    where: Where
-
-
 def is_squad(document: object) -> bool:
     """Whether a JSON document has SQuAD's outer form."""
     return isinstance(document, dict) and "data" in document
 
 
-def _paragraphs(document: Record, file: str) -> list[_Place]:
-    faults = Faults("places")
-    squad = read_record(JsonLine(Where(file), document), _Squad, faults)
-    faults.stop()
-    return [
-        _Place(
-            flat_name(article.title),
-            p + 1,
-            paragraph,
-            Where(file, id=f"data[{a}].paragraphs[{p}]"),
-        )
-        for a, article in enumerate(squad.data if squad is not None else ())
-        for p, paragraph in enumerate(article.paragraphs)
-    ]
+def _paragraphs(document: Record, path: Path) -> Iterator[tuple[Where, str, int, _Paragraph]]:
+    """Paragraphs with their places, the names of their articles, and numbers from 1."""
+    for a, article in enumerate(_document(document, path, _Squad).data):
+        for p, paragraph in enumerate(article.paragraphs):
+            where = Where(str(path), id=f"data[{a}].paragraphs[{p}]")
+            yield where, flat_name(article.title), p + 1, paragraph
 
 
-def squad_chunks(document: Record, file: str) -> Iterator[tuple[Where, Chunk]]:
+def squad_chunks(document: Record, path: Path, _: Limits) -> PlacedChunks:
     """One chunk a paragraph.
 
     Source = article's title, page = number of the paragraph from 1, tag domain = title.
@@ -130,23 +146,20 @@ def squad_chunks(document: Record, file: str) -> Iterator[tuple[Where, Chunk]]:
     Warns:
       UserWarning: other blank paragraphs are left out; it counts them.
     """
-    paragraphs, faults, blank = _paragraphs(document, file), Faults("paragraphs"), 0
-    chunks = []
-    for article, number, paragraph, where in paragraphs:
+    faults, left_out, chunks = Faults("paragraphs"), LeftOut(list), []
+    for where, article, number, paragraph in _paragraphs(document, path):
+        name = f"{article}#{number}-{number}"
+        chunk = Chunk(name, paragraph.context, article, number, tags={"domain": article})
         if paragraph.context.strip():
-            name, tags = f"{article}#{number}-{number}", {"domain": article}
-            chunk = Chunk(name, paragraph.context, article, number, tags=tags)
             chunks.append((where._replace(id=name), chunk))
-        elif all(question.get("is_impossible") is True for question in paragraph.qas or ()):
-            blank += 1
+        elif all(question.is_impossible for question in paragraph.qas or ()):
+            left_out["blank paragraphs"].append(name)
         else:
             faults.add(where, "context must not be blank where an answer rests on it", _CUT)
-    faults.stop()
-    _warn_of_counts(file, {"paragraphs are blank and left out": blank}, len(paragraphs))
-    yield from chunks
+    return _finished(chunks, path, faults, left_out)
 
 
-def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
+def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
     """One case a question.
 
     `refuse` where it is impossible, else `ok` with its paragraph as the expected source.
@@ -160,51 +173,33 @@ def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
     Warns:
       UserWarning: some of a question's answers are blank and left out; it counts them.
     """
-    paragraphs, faults, blank = _paragraphs(document, file), Faults("questions"), 0
-    splits = article_splits(place.article for place in paragraphs)
-    placed = []
-    for article, number, paragraph, above in paragraphs:
-        if paragraph.qas is None:
-            faults.add(above, "qas is required", "add its questions")
-        for n, record in enumerate(paragraph.qas or ()):
+    faults, left_out, cases = Faults("questions"), LeftOut(list), []
+    paragraphs = [*_paragraphs(document, path)]
+    splits = article_splits(article for _, article, _, _ in paragraphs)
+    for above, article, number, paragraph in paragraphs:
+        for n, question in enumerate(paragraph.qas or ()):
             where = above._replace(id=f"{above.id}.qas[{n}]")
-            question = read_record(JsonLine(where, record), _Question, faults)
-            if question is None:
-                continue
-            refused = question.is_impossible
-            texts = [] if refused else [answer.text for answer in question.answers or ()]
-            filled = [text for text in texts if text.strip()]
-            blank += len(texts) - len(filled)
-            if not (refused or filled):
-                faults.add(
-                    where,
-                    "a question that is not impossible must have an answer",
-                    "add an answer or set is_impossible",
-                    "none",
-                )
-                continue
             case = Case(
-                id=question.id,
-                query=question.question,
-                expect_status="refuse" if refused else "ok",
-                expect_sources=() if refused else (f"{article}#{number}",),
-                answer=None if refused else filled[0],
+                question.id,
+                question.question,
+                "refuse",
                 split=splits[article],
                 extra={"article": article, "paragraph": number},
             )
-            placed.append((where, case))
-    faults.stop()
-    _warn_of_counts(
-        file, {"answers are blank and left out, each beside another": blank}, len(placed)
-    )
-    yield from placed
-
-
-def _warn_of_counts(name: str, counts: Mapping[str, int], total: int) -> None:
-    """One warning of what is left out of a set, by what it is."""
-    notes = [f"{count:,} of {total:,} {what}" for what, count in counts.items() if count]
-    if notes:
-        warn_user(visible(f"{name}: {'; '.join(notes)}."))
+            if not question.is_impossible:
+                texts = [answer.text for answer in question.answers or ()]
+                filled = [text for text in texts if text.strip()]
+                left_out["blank answers"] += [question.id] * (len(texts) - len(filled))
+                case = case._replace(
+                    expect_status="ok",
+                    expect_sources=(f"{article}#{number}",),
+                    answer=next(iter(filled), None),
+                )
+                if not filled:
+                    rule = "a question that is not impossible must have an answer"
+                    faults.add(where, rule, "add an answer or set is_impossible", "none")
+            cases.append((where, case))
+    return _finished(cases, path, faults, left_out)
 
 
 def article_splits(articles: Iterable[str]) -> dict[str, str]:
@@ -217,8 +212,7 @@ def article_splits(articles: Iterable[str]) -> dict[str, str]:
     order = sorted(set(articles), key=digest)
     tune, certify = (3 * len(order) + 5) // 10, (3 * len(order) + 2) // 4
     return {
-        title: "tune" if place < tune else "certify" if place < certify else "report"
-        for place, title in enumerate(order)
+        title: SPLITS[(place >= tune) + (place >= certify)] for place, title in enumerate(order)
     }
 
 
@@ -226,19 +220,23 @@ class _BeirText(_Foreign):
     """A document or query of BEIR."""
 
     name: Annotated[FilledText, Field(alias="_id")]
-    title: Text | None = None
+    title: OptionalText = None
     text: Text
 
 
 _TUNE_SHARE = 0.40
-_COLUMNS, _TREC_COLUMNS = 3, 4
-_WHOLE_SCORE = re.compile(r"([+-]?\d{1,9})(\.0*)?")  # pandas writes 1.0 beside a missing one
-_ROUND = re.compile(r"Q?\d+")  # the second column of TREC's, which nobody reads
+# query, TREC's round, which nobody reads, document, and a score, which pandas may write as 1.0
+_JUDGEMENT = re.compile(r"(\S+)(?: Q?\d+)? (\S+) ([+-]?\d{1,9})(?:\.0*)?")
 # of the first column, without regard to case
 _HEADS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
 
 
-def beir_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
+def is_beir(record: Record) -> bool:
+    """Whether a line is a document or query of BEIR, and no case of ours that has an `_id` too."""
+    return "_id" in record and record.keys().isdisjoint(("query", "question"))
+
+
+def beir_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
     """Chunks of corpus.jsonl: the title is the heading of the text, id and source are `_id`.
 
     A document without any text stays, so that counts are the published ones. BEIR's `metadata` is
@@ -248,36 +246,23 @@ def beir_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
       InputError: documents break a rule, all at once.
 
     Warns:
-      UserWarning: documents have further keys, which no chunk keeps; it counts them.
+      UserWarning: documents have further keys, which no chunk keeps; it names them.
     """
-    further: Counter[str] = Counter()
-    faults, where, total = Faults("documents"), Where(""), 0
+    faults, chunks, keys = Faults("documents"), [], dict.fromkeys(["metadata"])
     for line in lines:
-        total, where = total + 1, line.where
         document = read_record(line, _BeirText, faults)
         if document is None:
             continue
-        further.update(key for key in document.model_extra or () if key != "metadata")
-        name, title = flat_name(document.name), document.title or ""
-        section = (" ".join(title.split()),) if title.strip() and document.text else ()
-        text = document.text if section else document.text or title
-        yield where._replace(id=document.name), Chunk(name, text, name, section=section)
-    faults.stop()
-    keys = {
-        f"documents have a key {shown_value(key)}, left out; write it as a tag of our form": count
-        for key, count in further.most_common(_SHOWN)
-    }
-    more = {"further keys are left out": len(further) - _SHOWN} if len(further) > _SHOWN else {}
-    _warn_of_counts(where.file, keys | more, total)
+        keys |= dict.fromkeys(document.model_extra or ())
+        name, title = flat_name(document.name), " ".join((document.title or "").split())
+        section = (title,) if title and document.text else ()
+        text = document.text or document.title or ""
+        chunk = Chunk(name, text, name, section=section)
+        chunks.append((line.where._replace(id=document.name), chunk))
+    return _finished(chunks, path, faults, LeftOut(list, {"keys of documents": [*keys][1:]}))
 
 
-class _JudgedQuery(NamedTuple):
-    split: str
-    documents: dict[str, int]
-    where: Where
-
-
-def beir_cases(folder: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
+def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
     """One case a judged query, in the order of queries.jsonl.
 
     `ok`, any of its relevant documents will do.
@@ -286,56 +271,38 @@ def beir_cases(folder: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
     `raglab.values.source_grades`.
 
     Raises:
-      InputError: judgements or queries break a rule, all at once; or more than half of the judged
-        queries are not in queries.jsonl, which is then another set's.
+      InputError: judgements or queries break a rule, all at once.
 
     Warns:
       UserWarning: queries were judged and have no relevant document, or no text, or stand in no
-        file of qrels; judgements are repeated. It counts them.
+        file of qrels. It counts them.
     """
-    judged, n_rows = _judged_queries(folder, limits)
-    faults = Faults("queries")
-    path = folder / "queries.jsonl"
-    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-    read = ((line.where, read_record(line, _BeirText, faults)) for line in lines)
-    queries = [(where, query) for where, query in read if query is not None]
-    faults.stop()
-    texts = {query.name for _, query in queries}
-    absent = [name for name in judged if name not in texts]
-    if 2 * len(absent) > len(judged):
-        raise input_error(
-            judged[absent[0]].where,
-            "judged queries must be in queries.jsonl",
-            "give the queries of these judgements",
-            f"none for {len(absent):,} of {len(judged):,}, the first {shown_value(absent[0])}",
-        )
-    cases, without = [], []
-    for where, query in queries:
-        if query.name not in judged:
+    judged = _judgements(path.parent, limits)
+    faults, left_out, cases, names = Faults("queries"), LeftOut(list), [], set()
+    for line in lines:
+        query = read_record(line, _BeirText, faults)
+        if query is None:
             continue
-        judgement = judged[query.name]
-        grades = {name: score for name, score in judgement.documents.items() if score > 0}
-        if not grades:
-            without.append(query.name)
-            continue
-        extra = {SOURCE_GRADES: grades} if set(grades.values()) != {1} else {}
-        sources = tuple(grades)
-        case = Case(query.name, query.text, "ok", (), sources, split=judgement.split, extra=extra)
-        cases.append((where._replace(id=query.name), case))
-    n_pairs = sum(len(query.documents) for query in judged.values())
-    unjudged, name = texts - judged.keys(), str(folder)
-    lacking = {"no relevant document": without, "no text in queries.jsonl": absent}
-    notes = {
-        f"judged queries have {what} and are no cases, first {shown_value(names[0])}": len(names)
-        for what, names in lacking.items()
-        if names
-    }
-    _warn_of_counts(name, notes, len(judged))
-    _warn_of_counts(
-        name, {"queries stand in no file of qrels and are no cases": len(unjudged)}, len(texts)
-    )
-    _warn_of_counts(name, {"judgements repeat an earlier one": n_rows - n_pairs}, n_rows)
-    yield from cases
+        names.add(query.name)
+        split, documents = judged.get(query.name, ("", {}))
+        grades = {name: score for name, score in documents.items() if score > 0}
+        if not documents:
+            left_out["queries in no file of qrels"].append(query.name)
+        elif not grades:
+            left_out["judged queries without a relevant document"].append(query.name)
+        else:
+            extra = {SOURCE_GRADES: grades} if {*grades.values()} != {1} else {}
+            case = Case(
+                query.name,
+                query.text,
+                "ok",
+                expect_sources_any=tuple(grades),
+                split=split,
+                extra=extra,
+            )
+            cases.append((line.where._replace(id=query.name), case))
+    left_out["judged queries without a text"] += [name for name in judged if name not in names]
+    return _finished(cases, path.parent, faults, left_out)
 
 
 def query_split(query_id: str, qrels_name: str) -> str:
@@ -347,28 +314,25 @@ def query_split(query_id: str, qrels_name: str) -> str:
     """
     if qrels_name == "test":
         return "report"
-    share = int(digest(query_id, 8), 16) / 16**8
-    return "tune" if share < _TUNE_SHARE else "certify"
+    return "tune" if _share(query_id) < _TUNE_SHARE else "certify"
 
 
-def _judged_queries(folder: Path, limits: Limits) -> tuple[dict[str, _JudgedQuery], int]:
-    """Judged queries by id, and how many rows judge them.
+def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, int]]]:
+    """Split, and scores by document, of each judged query.
 
     Rows are query, document, score as BEIR writes them, or TREC's query, round, document, score.
     """
     below = check_link(folder / "qrels", follow_links=limits.follow_links)
     files = sorted(below.glob("*.tsv"))
     if not files:
-        rule = "a BEIR folder must have qrels/*.tsv"
-        names = sorted(path.name for path in below.iterdir()) if below.is_dir() else []
         raise input_error(
             Where(str(folder)),
-            rule,
+            "a BEIR folder must have qrels/*.tsv",
             "name the judgements qrels/train.tsv or qrels/test.tsv",
-            shown_value(", ".join(names)) if names else "none",
+            shown_value(", ".join(sorted(path.name for path in below.glob("*")))),
         )
-    judged: dict[str, _JudgedQuery] = {}
-    faults, n_rows = Faults("rows"), 0
+    judged: dict[str, tuple[str, dict[str, int]]] = {}
+    faults = Faults()
     for path in files:
         text = table_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
         lines = [
@@ -376,39 +340,29 @@ def _judged_queries(folder: Path, limits: Limits) -> tuple[dict[str, _JudgedQuer
         ]
         first = lines[0][1]
         rows = lines[first[0].casefold() in _HEADS and not first[-1].isdecimal() :]
-        n_rows += len(rows)
-        # all rows have the columns of the first: a further cell is a blank in an id
-        width = len(rows[0][1]) if rows else _COLUMNS
         for n, cells in rows:
-            where = Where(str(path), n, cells[0])
-            score = _WHOLE_SCORE.fullmatch(cells[-1])
-            is_trec = width == _TREC_COLUMNS and len(cells) == width and _ROUND.fullmatch(cells[1])
-            if score is None or not (is_trec or len(cells) == width == _COLUMNS):
+            where, shown = Where(str(path), n, cells[0]), " ".join(cells)
+            row = _JUDGEMENT.fullmatch(shown)
+            # all rows have the columns of the first: a further cell is a blank in an id
+            if row is None or len(cells) != len(rows[0][1]):
                 faults.add(
                     where,
                     "a row must be query-id, corpus-id and a whole score, or TREC's four columns",
                     f"{_CUT}; ids hold no blanks",
-                    shown_value(" ".join(cells)),
+                    shown_value(shown),
                 )
                 continue
-            split, document = query_split(cells[0], path.stem), flat_name(cells[-2])
-            query = judged.setdefault(cells[0], _JudgedQuery(split, {}, where))
-            if query.split != split:
-                faults.add(
-                    where,
-                    "a query must be judged in one split only",
-                    _CUT,
-                    f"{path.name} and {Path(query.where.file).name}",
-                )
-            elif query.documents.setdefault(document, int(score[1])) != int(score[1]):
-                faults.add(
-                    where,
-                    "a query and document must have one score",
-                    _CUT,
-                    f"{score[1]} after {query.documents[document]} for {shown_value(document)}",
-                )
+            split, document, score = query_split(row[1], path.stem), flat_name(row[2]), int(row[3])
+            stated, documents = judged.setdefault(row[1], (split, {}))
+            before = documents.setdefault(document, score)
+            if stated != split:
+                value = f"{split} after {stated}"
+                faults.add(where, "a query must be judged in one split only", _CUT, value)
+            elif before != score:
+                value = f"{score} after {before} for {shown_value(document)}"
+                faults.add(where, "a query and document must have one score", _CUT, value)
     faults.stop()
-    return judged, n_rows
+    return judged
 
 
 _KEYS = frozenset(("task_id", "contexts", "input", "answerability"))
@@ -425,10 +379,7 @@ _KEPT = {
     "Multi-Turn": "multi_turn",
     "Collection": "collection",
 }
-_MTRAG_SPLITS = ("tune", "certify", "report")
 _SPELT = re.compile(r"\w[\w'’-]*")
-_PARTLY = "PARTIAL counts as ok: its passages hold a part of the answer"
-_BLANK_PASSAGES = "passages are blank and left out"
 
 
 class _Passage(_Foreign):
@@ -447,6 +398,13 @@ class _Passages(_Foreign):
     task_id: FilledText
     contexts: list[_Passage]
 
+    def passages(self, left_out: LeftOut) -> list[tuple[str, str]]:
+        """Names of the documents of its passages with their texts; blank ones are left out."""
+        left_out["blank passages"] += [
+            of.document_id for of in self.contexts if not of.text.strip()
+        ]
+        return [(flat_name(of.document_id), of.text) for of in self.contexts if of.text.strip()]
+
 
 class _Task(_Passages):
     conversation_id: FilledText
@@ -462,26 +420,7 @@ def is_mtrag(record: Record) -> bool:
     return record.keys() >= _KEYS
 
 
-def mtrag_file(folder: Path, limits: Limits) -> Path | None:
-    """The one file `reference*.jsonl` of a folder whose first line is a task.
-
-    None where there is none.
-    """
-    files = []
-    for path in sorted(folder.glob("reference*.jsonl")):
-        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-        files += [path] if is_mtrag(next(lines).record) else []
-    if len(files) > 1:
-        raise input_error(
-            Where(str(folder)),
-            "a folder must hold one file of tasks",
-            "give the path of one",
-            shown_value(", ".join(map(str, files))),
-        )
-    return files[0] if files else None
-
-
-def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
+def mtrag_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
     """One chunk a passage of any task, each once, by document_id, which is its id and source.
 
     No page, no tag.
@@ -492,17 +431,11 @@ def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
     Warns:
       UserWarning: blank passages are left out; it counts them.
     """
+    faults, left_out = Faults("passages"), LeftOut(list)
     pooled: dict[str, tuple[Where, Chunk]] = {}
-    faults, file, blank, total = Faults("passages"), "", 0, 0
     for line in lines:
-        file = line.where.file
         task = read_record(line, _Passages, faults)
-        for passage in task.contexts if task is not None else ():
-            total += 1
-            name, text = flat_name(passage.document_id), passage.text
-            if not text.strip():
-                blank += 1
-                continue
+        for name, text in () if task is None else task.passages(left_out):
             first, chunk = pooled.setdefault(name, (line.where, Chunk(name, text, name)))
             if chunk.text != text:
                 faults.add(
@@ -511,12 +444,10 @@ def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
                     "rename one of them",
                     f"{shown_value(name)} with another text than on line {first.line}",
                 )
-    faults.stop()
-    _warn_of_counts(file, {_BLANK_PASSAGES: blank}, total)
-    return (pooled[document] for document in sorted(pooled))
+    return _finished([pooled[name] for name in sorted(pooled)], path, faults, left_out)
 
 
-def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
+def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
     """One case a task, in the order of the file.
 
     Query = last user turn, any of its own passages expected if `ok`.
@@ -530,70 +461,51 @@ def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
     Warns:
       UserWarning: tasks are no question, or passages blank, and left out; it counts them.
     """
-    # all tasks are read first: a split holds every conversation that shares an opening or a query
-    tasks, faults, file = [], Faults("tasks"), ""
+    faults, left_out, placed, conversations = Faults("tasks"), LeftOut(list), [], []
     for line in lines:
-        file = line.where.file
         task = read_record(line, _Task, faults)
         if task is None:
             continue
-        where, filled = (
-            line.where._replace(id=task.task_id),
-            any(passage.text.strip() for passage in task.contexts),
-        )
-        if not task.input or task.input[-1].speaker != "user":
-            faults.add(
-                where,
-                "input must end with a turn of the user",
-                "cut what comes after it",
-                shown_value(task.input[-1].speaker) if task.input else "no turn",
-            )
-        # an answer must rest on something, else the label contradicts itself
-        elif _STATUS.get(task.answerability[0]) == "ok" and not filled:
-            faults.add(
-                where,
-                "a task that has an answer must have contexts",
-                "add its passages or correct answerability",
-                "none",
-            )
-        else:
-            tasks.append((where, task))
-    faults.stop()
-    splits = conversation_splits(
-        (
-            task.conversation_id,
-            next(turn.text for turn in task.input if turn.speaker == "user"),
-            task.input[-1].text,
-        )
-        for _, task in tasks
-    )
-    passages = [passage for _, task in tasks for passage in task.contexts]
-    talk = sum(task.answerability == [_TALK] for _, task in tasks)
-    _warn_of_counts(file, {f"tasks are no question ({_TALK}) and no cases": talk}, len(tasks))
-    blank = sum(not passage.text.strip() for passage in passages)
-    _warn_of_counts(file, {_BLANK_PASSAGES: blank}, len(passages))
-    for where, task in tasks:
-        label = task.answerability[0]
-        if label == _TALK:
+        where, label = line.where._replace(id=task.task_id), task.answerability[0]
+        sources, status = [name for name, _ in task.passages(left_out)], _STATUS.get(label)
+        turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
+        if not turns or turns[-1]["speaker"] != "user":
+            value = shown_value(turns[-1]["speaker"]) if turns else "no turn"
+            rule = "input must end with a turn of the user"
+            faults.add(where, rule, "cut what comes after it", value)
             continue
-        own = [flat_name(passage.document_id) for passage in task.contexts if passage.text.strip()]
+        # an answer must rest on something, else the label contradicts itself
+        if status == "ok" and not sources:
+            rule = "a task that has an answer must have contexts"
+            faults.add(where, rule, "add its passages or correct answerability", "none")
+        opening = next(turn["text"] for turn in turns if turn["speaker"] == "user")
+        conversations.append((task.conversation_id, opening, turns[-1]["text"]))
+        if status is None:
+            left_out[f"tasks that are no question ({_TALK})"].append(task.task_id)
+            continue
         # what a reader may slice by goes to extra; the earlier turns too, since the query is the
         # last one alone
         facts = {"conversation_id": task.conversation_id, "answerability": label}
-        stated = task.model_extra or {}
-        facts |= {name: stated[key] for key, name in _KEPT.items() if key in stated}
-        turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
+        facts |= {
+            name: of for key, of in (task.model_extra or {}).items() if (name := _KEPT.get(key))
+        }
+        if label == "PARTIAL":
+            facts["label_note"] = "PARTIAL counts as ok: its passages hold a part of the answer"
         case = Case(
-            id=task.task_id,
-            query=turns[-1]["text"],
-            expect_status=_STATUS[label],
-            expect_sources_any=tuple(own) if _STATUS[label] == "ok" else (),
-            split=splits[task.conversation_id],
-            extra=facts
-            | {"earlier_turns": turns[:-1]}
-            | ({"label_note": _PARTLY} if label == "PARTIAL" else {}),
+            task.task_id,
+            turns[-1]["text"],
+            status,
+            expect_sources_any=tuple(sources) if status == "ok" else (),
+            extra=facts | {"earlier_turns": turns[:-1]},
         )
-        yield where, case
+        placed.append((where, case))
+    # a split holds every conversation that shares an opening or a query
+    splits = conversation_splits(conversations)
+    cases = [
+        (where, case._replace(split=splits[case.extra["conversation_id"]]))
+        for where, case in placed
+    ]
+    return _finished(cases, path, faults, left_out)
 
 
 def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...]:
@@ -629,10 +541,9 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
 def _with_turns(case: Case, turns: int) -> Case:
     earlier = case.extra.get("earlier_turns", ())
     user_texts = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
-    known, added = set(content_words(case.query)), []
-    for word in (word for text in user_texts for word in _SPELT.findall(text)):
-        new = set(content_words(word)) - known
-        if new:
+    known, added = {*content_words(case.query)}, []
+    for word in _SPELT.findall("\n".join(user_texts)):
+        if new := {*content_words(word)} - known:
             added.append(word)
             known |= new
     if not added:
@@ -671,11 +582,10 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
                 (least(conversation), least(owners.setdefault(key, conversation)))
             )
             above[branch] = root
-    return {conversation: _third(least(conversation)) for conversation in above}
-
-
-def _third(conversation: str) -> str:
-    return _MTRAG_SPLITS[int(digest(conversation, 8), 16) * len(_MTRAG_SPLITS) // 16**8]
+    return {
+        conversation: SPLITS[int(_share(least(conversation)) * len(SPLITS))]
+        for conversation in above
+    }
 
 
 _CLINC_SPLITS = {"train": "tune", "val": "certify", "test": "report"}
@@ -688,53 +598,45 @@ def is_clinc(document: object) -> bool:
     return isinstance(document, dict) and bool(document) and document.keys() <= _CLINC_SPLITS.keys()
 
 
-class _Clinc(Fields):
+class _Clinc(_Foreign):
     """Pairs of query and intent by part."""
 
-    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, list[Annotated[list[Text], Field(min_length=2, max_length=2)]]]
 
 
-class _Domains(Fields):
+class _Domains(_Foreign):
     """Intents by domain."""
 
-    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, list[Text]]
 
 
-def clinc_cases(document: Record, path: Path, limits: Limits) -> Iterator[tuple[Where, Case]]:
+def clinc_cases(document: Record, path: Path, limits: Limits) -> PlacedCases:
     """One case a query, id `part-n` with n from 0: `refuse` where the label is `oos`, else `ok`.
 
     No expected sources.
 
-    intent: the label. extra: the intent's domain, where `domains.json` stands beside the file.
+    intent: the label. extra: the intent's domain, where `domains.json` beside the file names it.
 
     Raises:
       InputError: items break a rule, all at once.
     """
-    faults, beside = Faults("items"), path.with_name("domains.json")
-    pairs = read_record(JsonLine(Where(str(path)), document), _Clinc, faults)
-    table = {}
+    beside, domains = path.with_name("domains.json"), {}
     if beside.exists():
         table = read_json(beside, limits.max_file_bytes, follow_links=limits.follow_links)
-    by_domain = read_record(JsonLine(Where(str(beside)), table), _Domains, faults)
-    stated = {} if by_domain is None else by_domain.model_extra or {}
-    domains = {intent: domain for domain, intents in stated.items() for intent in intents}
-    placed = []
-    for part, items in (pairs.model_extra or {} if pairs is not None else {}).items():
+        named = _document(table, beside, _Domains).model_extra or {}
+        domains = {
+            intent: {"domain": name} for name, intents in named.items() for intent in intents
+        }
+    for part, items in (_document(document, path, _Clinc).model_extra or {}).items():
         for n, (query, intent) in enumerate(items):
-            where, name = Where(str(path), id=f"{part}-{n}"), f"{part}-{n}"
-            status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
-            if domains and status == "ok" and intent not in domains:
-                faults.add(
-                    where,
-                    "every intent must be in domains.json",
-                    "add it or remove domains.json",
-                    shown_value(intent),
-                )
-            extra = {"domain": domains[intent]} if intent in domains else {}
-            split = _CLINC_SPLITS[part]
-            case = Case(name, query, status, intent=intent, split=split, extra=extra)
-            placed.append((where, case))
-    faults.stop()
-    yield from placed
+            yield (
+                Where(str(path), id=f"{part}-{n}"),
+                Case(
+                    f"{part}-{n}",
+                    query,
+                    "refuse" if intent == _OUT_OF_SCOPE else "ok",
+                    intent=intent,
+                    split=_CLINC_SPLITS[part],
+                    extra=domains.get(intent, {}),
+                ),
+            )

@@ -13,7 +13,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS, BASIS, JUDGE_RIGHT
 from raglab.decision.document_names import case_sources
 from raglab.store.files import Where, shown_value
-from raglab.store.records import MAX_NAME, Faults
+from raglab.store.records import MAX_NAME, Faults, shown_names
 from raglab.values import SOURCE_GRADES, Case, document_path
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question, visible
@@ -28,27 +28,36 @@ OTHER_SPLITS = {
 # warning names them.
 KNOWN_EXTRAS = frozenset(
     {
-        *("lang", "language", "line", "domain", "kind", "phrasing", "readings"),
-        *("article", "paragraph", "document", "conversation_id", ANSWERS, SOURCE_GRADES),
-        *(ANSWER_RIGHT, JUDGE_RIGHT, BASIS),
-        *(
-            "answerability",
-            "earlier_turns",
-            "last_turn",
-            "turn",
-            "question_type",
-            "multi_turn",
-            "collection",
-        ),
-        *(
-            "label_note",
-            "at",
-            "groups",
-            "logged_answer",
-            "stratum",
-            "inclusion_probability",
-            "sample_label",
-        ),
+        "lang",
+        "language",
+        "line",
+        "domain",
+        "kind",
+        "phrasing",
+        "readings",
+        "article",
+        "paragraph",
+        "document",
+        "conversation_id",
+        ANSWERS,
+        SOURCE_GRADES,
+        ANSWER_RIGHT,
+        JUDGE_RIGHT,
+        BASIS,
+        "answerability",
+        "earlier_turns",
+        "last_turn",
+        "turn",
+        "question_type",
+        "multi_turn",
+        "collection",
+        "label_note",
+        "at",
+        "groups",
+        "logged_answer",
+        "stratum",
+        "inclusion_probability",
+        "sample_label",
     }
 )
 # keys of `extra` that tell one question from another
@@ -58,7 +67,6 @@ _RULED_OUT: Mapping[str | None, tuple[str, ...]] = {
     "refuse": ("expect_sources", "expect_sources_any", "min_sources", "expect_option"),
     "ok": ("expect_option",),
 }
-_NAMES_SHOWN = 20  # names that a warning lists
 # an absolute path, or one that leaves the folder of the corpus
 _OUTSIDE = re.compile(r"/|[A-Za-z]:/|(.*/)?\.\./")
 
@@ -103,8 +111,9 @@ def labelled_set(
     cases = []
     for where, case in pairs:
         _check_case(where, case, ids, faults)
-        split = _read_split(case.split)
-        if split is None and (case.split or "").strip():
+        plain = (case.split or "").strip().casefold()
+        split = plain if plain in SPLITS else OTHER_SPLITS.get(plain)
+        if split is None and plain:
             faults.add(
                 where,
                 f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
@@ -113,13 +122,19 @@ def labelled_set(
             )
         elif split != case.split and split is not None:
             mapped[f"{case.split!r} as {split}"] += 1
-        cases.append(case if split == case.split else case._replace(split=split))
+        cases.append(case._replace(split=split))
     notes = [f"splits are read as ours (rule S6.5): {_counts(mapped)}"] if mapped else []
-    places = [where for where, _ in pairs]
-    notes += _repeated_questions(places, cases, faults if own else None)
+    notes += _repeated_questions([where for where, _ in pairs], cases, faults if own else None)
     faults.stop()
     if own:
-        notes += _outside_sources(cases)
+        pairs_of_sources = ((case, source) for case in cases for source in case_sources(case))
+        outside = [(case.id, source) for case, source in pairs_of_sources if is_outside(source)]
+        if outside:
+            first, source = map(shown_value, outside[0])
+            notes.append(
+                f"{len({name for name, _ in outside}):,} of {len(cases):,} cases name sources "
+                f"outside a corpus, first {source} in {first}; write paths from the corpus' folder"
+            )
         unread = KNOWN_EXTRAS.union(known)
         further = Counter(repr(key) for case in cases for key in case.extra if key not in unread)
         if further:
@@ -139,19 +154,11 @@ def check_split_names(names: Iterable[str | None]) -> None:
     """
     odd = sorted({str(name) for name in names if name is not None} - {*SPLITS, ""})
     if odd:
-        means = OTHER_SPLITS.get(odd[0].strip().casefold())
-        remedy = f"write {means}" if means else "rename it, or deal splits by raglab.split"
         msg = (
             f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; "
-            f"{remedy}."
+            "rename it, or deal splits by raglab.split."
         )
         raise ValueError(msg)
-
-
-def _read_split(split: str | None) -> str | None:
-    """Split by our name; None of a blank or unknown one."""
-    plain = (split or "").strip().casefold()
-    return plain if plain in SPLITS else OTHER_SPLITS.get(plain)
 
 
 def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None:
@@ -160,14 +167,9 @@ def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None
         rule, value = "a case's id must be unique", f"{shown_value(case.id)} again"
         faults.add(where, rule, "rename or remove one", value)
     ids.add(case.id)
-    longest = max(map(len, (case.id, *case_sources(case))))
-    if longest > MAX_NAME:
-        faults.add(
-            where,
-            f"an id and a source must have at most {MAX_NAME} characters",
-            "shorten it",
-            str(longest),
-        )
+    if len(case.id) > MAX_NAME:
+        rule = f"an id must have at most {MAX_NAME} characters"
+        faults.add(where, rule, "shorten it", str(len(case.id)))
     for field in _RULED_OUT.get(case.expect_status, ()):
         if value := getattr(case, field):
             faults.add(
@@ -179,29 +181,12 @@ def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None
 
 
 def _counts(counter: Counter[str]) -> str:
-    return ", ".join(
-        f"{name} ({count:,} case{'' if count == 1 else 's'})"
-        for name, count in [*counter.items()][:_NAMES_SHOWN]
-    ) + (f" and {len(counter) - _NAMES_SHOWN} more" if len(counter) > _NAMES_SHOWN else "")
+    return shown_names(f"{name} ({count:,})" for name, count in counter.items())
 
 
 def is_outside(source: str) -> bool:
     """Whether a source is an absolute path, or one that leaves the folder of its corpus."""
     return _OUTSIDE.match(document_path(source)) is not None
-
-
-def _outside_sources(cases: Sequence[Case]) -> Iterator[str]:
-    """A sentence about sources that are no paths inside a corpus, and may never be met."""
-    outside = [
-        (case, source) for case in cases for source in case_sources(case) if is_outside(source)
-    ]
-    if outside:
-        case, source = outside[0]
-        yield (
-            f"{len({case.id for case, _ in outside}):,} of {len(cases):,} cases name sources "
-            f"outside a corpus, first {shown_value(source)} in {shown_value(case.id)}; write paths "
-            "from the corpus' folder"
-        )
 
 
 def _question_key(
@@ -296,13 +281,9 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
 
 def _label_text(case: Case) -> str:
     """Label as messages show it: `ok a.md; b.md`."""
-    parts = (
-        ("", "; ".join(case.expect_sources)),
-        ("any of ", "; ".join(case.expect_sources_any)),
-        ("min_sources ", str(case.min_sources or "")),
-        ("option ", str(case.expect_option or "")),
-    )
-    return " ".join([str(case.expect_status), *(f"{lead}{text}" for lead, text in parts if text)])
+    sources = "; ".join((*case.expect_sources, *case.expect_sources_any))
+    numbers = case.min_sources, case.expect_option
+    return " ".join(map(str, filter(None, (case.expect_status, sources, *numbers))))
 
 
 def _repeated_questions(
@@ -314,8 +295,7 @@ def _repeated_questions(
       faults: takes questions with two labels; None where a sentence says so.
     """
     first: dict[tuple[object, ...], Case] = {}
-    repeated: list[tuple[Case, Case]] = []
-    conflicts: list[tuple[Case, Case]] = []
+    repeated, conflicts = [], []
     for where, case in zip(places, cases, strict=True):
         # a case without a label contradicts none, and counts in no rate
         before = first.setdefault(_question_key(case), case) if case.expect_status else case
@@ -323,9 +303,9 @@ def _repeated_questions(
             continue
         if _label_key(before) == _label_key(case):
             repeated.append((before, case))
-            continue
-        conflicts.append((before, case))
-        if faults is not None:
+        elif faults is None:
+            conflicts.append((before, case))
+        else:
             labels = " after ".join(map(shown_value, map(_label_text, (case, before))))
             faults.add(
                 where,
@@ -333,7 +313,7 @@ def _repeated_questions(
                 "correct one, or merge them: several sources are one cell, a.md;b.md",
                 f"{labels} in {shown_value(before.id)}",
             )
-    if conflicts and faults is None:
+    if conflicts:
         before, case = conflicts[0]
         yield (
             f"{len(conflicts):,} cases have another label than an earlier one of their question, "

@@ -6,12 +6,10 @@ Near-duplicate questions stay together.
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
-from typing import Any, overload
-
-import numpy as np
+from typing import overload
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import SPLITS, first_form
@@ -82,9 +80,9 @@ def split(
       The cases in their order; of a trace, the trace with them.
 
     Raises:
-      TypeError: no sequence of cases and no trace in memory.
+      TypeError: no list of cases and no trace in memory, or a seed that is no whole number.
       ValueError: no case, a case that has a split, shares that do not sum to 1, `near` outside (0,
-        1], or a seed that is no whole number from 0.
+        1], or a seed below 0.
 
     Warns:
       UserWarning: near-duplicates move a split away from its share, or a split has no case of a
@@ -100,23 +98,19 @@ def split(
       >>> sorted(case.split for case in split(cases, tune=0.4, certify=0.2, report=0.4))
       ['certify', 'report', 'report', 'tune', 'tune']
     """
-    if isinstance(cases, Trace):
-        about: dict[str, Any] = {
-            "tune": tune,
-            "certify": certify,
-            "report": report,
-            "seed": seed,
-            "near": near,
-        }
-        return dealt_trace(cases, split(cases.cases, **about))
+    questions = cases.cases if isinstance(cases, Trace) else cases
+    # of numpy.float32(0.4), whose digits go on, 0.4
+    near, seed = float(str(near)), operator.index(seed)
     stated = {"tune": tune, "certify": certify, "report": report}
-    _check(cases, stated, near, seed)
-    shares = {name: _plain_float(share) for name, share in stated.items()}
-    groups = near_duplicates([case.query for case in cases], _plain_float(near))
-    dealt = _deal(cases, groups, shares, seed)
-    for text in _notes(cases, dealt, groups, shares):
+    shares = {name: float(str(share)) for name, share in stated.items()}
+    _check(questions, shares, near, seed)
+    groups = near_duplicates([case.query for case in questions], near)
+    dealt = _deal(questions, groups, shares, seed)
+    for text in _notes(questions, dealt, groups, shares):
         warn_user(text)
-    return tuple(case._replace(split=name) for case, name in zip(cases, dealt, strict=True))
+    pairs = zip(questions, dealt, strict=True)
+    with_splits = tuple(case._replace(split=name) for case, name in pairs)
+    return dealt_trace(cases, with_splits) if isinstance(cases, Trace) else with_splits
 
 
 def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[int]]:
@@ -160,48 +154,26 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
     return list(groups.values())
 
 
-def _check(cases: object, shares: Mapping[str, Any], near: Any, seed: Any) -> None:  # noqa: ANN401
-    """Refuse what holds no cases, cases that have a split, and numbers out of range.
-
-    Raises:
-      TypeError: no list or tuple of cases.
-      ValueError: all else.
-    """
+def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed: int) -> None:
+    """Refuse what holds no cases, cases that have a split, and numbers out of range."""
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
-        value, remedy = type(cases).__name__, "see raglab.load_cases, and trace.loaded() of shards"
-        msg = f"cases must be a list of raglab.Case, got a {value}; {remedy}."
+        kind = type(cases).__name__
+        msg = f"cases must be a list of raglab.Case, got a {kind}; see raglab.load_cases."
         raise TypeError(msg)
     n_dealt = sum(case.split is not None for case in cases)
-    sizes: list[Any] = [*shares.values()]
-    for rule, holds, value in (
+    sizes = [*shares.values()]
+    are_shares = min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM
+    rules: tuple[tuple[str, bool, object], ...] = (
         ("cases to split must be at least one", len(cases) > 0, "none"),
         ("cases must have no split yet", not n_dealt, f"{n_dealt:,} of {len(cases):,} with one"),
-        ("shares must be numbers in [0, 1]", all(map(_is_share, sizes)), str(sizes)),
-        ("near, a Jaccard index, must be in (0, 1]", _is_share(near) and near > 0, repr(near)),
-        ("seed must be a whole number from 0", _is_whole(seed), repr(seed)),
-    ):
+        ("shares must be in [0, 1] and sum to 1", are_shares, sizes),
+        ("near, a Jaccard index, must be in (0, 1]", 0.0 < near <= 1.0, near),
+        ("seed must be a whole number from 0", seed >= 0, seed),
+    )
+    for rule, holds, value in rules:
         if not holds:
             msg = f"{rule}, got {value}."
             raise ValueError(msg)
-    if abs(sum(map(_plain_float, sizes)) - 1.0) > _ROUNDING_OF_SUM:
-        msg = f"shares must sum to 1, got {sizes}; state all three."
-        raise ValueError(msg)
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-
-
-def _plain_float(value: float) -> float:
-    """A number as the float that is written the same.
-
-    Of numpy.float32(0.4), whose digits go on, 0.4.
-    """
-    return float(str(value)) if isinstance(value, np.floating) else float(value)
 
 
 def _deal(
@@ -254,16 +226,15 @@ def _notes(
         counts = ", ".join(f"{name} {sizes[name]} for {of * n:.4g}" for name, of in shares.items())
         yield (
             f"splits lie off their shares: {counts}; {max(map(len, groups)):,} of {n:,} questions "
-            "are near-duplicates and stay together (rule S6.5); a higher near, such as 0.8, finds "
-            "fewer."
+            "are near-duplicates and stay together (rule S6.5); a higher near finds fewer."
         )
     labels = [case.expect_status or "none" for case in cases]
-    there = {*zip(dealt, labels, strict=True)}
+    present = {*zip(dealt, labels, strict=True)}
     lacks = [
         f"{name} has no case labelled {label} ({count:,} in all)"
         for name in SPLITS
         for label, count in sorted(Counter(labels).items())
-        if shares[name] and (name, label) not in there
+        if shares[name] and (name, label) not in present
     ]
     if lacks:
         yield f"{'; '.join(lacks)}: label more, or leave a split out."

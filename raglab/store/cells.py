@@ -16,6 +16,7 @@ from uuid import UUID
 
 import numpy as np
 
+from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.answer_text import ANSWERS, listed_answers
 from raglab.values import TAG_KEYS
 
@@ -132,13 +133,6 @@ def utc_text(cell: Any) -> str:  # noqa: ANN401 - any cell
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         msg = "must be a time, or its ISO text such as 2026-03-02T09:00:00+00:00"
         raise ValueError(msg) from error
-
-
-def is_missing(value: object) -> bool:
-    """Whether a value is None, NaN or NA."""
-    import pandas as pd
-
-    return pd.isna(value) is True  # type: ignore[call-overload]
 
 
 def group_texts(cell: Any) -> Any:  # noqa: ANN401 - any cell

@@ -231,10 +231,10 @@ def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
       InputError: every comma may stand between thousands too.
     """
     commas = [cell for cell in cells if "," in cell]  # none in most columns
-    others = [cell for cell in cells if "," not in cell]
-    if not commas or not all(map(_DECIMAL_COMMA.fullmatch, commas)) or _typed(others).dtype == "O":
+    plain = [cell for cell in cells if "," not in cell]
+    if not commas or not all(map(_DECIMAL_COMMA.fullmatch, commas)) or _typed(plain).dtype == "O":
         return False
-    points = [cell for cell in others if "." in cell]
+    points = [cell for cell in plain if "." in cell]
     if points or all(map(_THOUSANDS.fullmatch, commas)):
         raise input_error(
             where,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import values
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import (
     Meaning,
@@ -36,6 +36,8 @@ from raglab.store.hit_tables import (
     SHARE,
     UNSTATED,
     HitTable,
+    Numbers,
+    Positions,
     Score,
     cut_name,
     hit_cases,
@@ -44,7 +46,7 @@ from raglab.store.hit_tables import (
     read_hits,
 )
 from raglab.store.loaders import hash_corpus
-from raglab.store.records import MAX_INTEGER, hash_cases
+from raglab.store.records import MAX_INTEGER, Columns, hash_cases
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, with_column
 from raglab.values import (
@@ -66,16 +68,11 @@ if TYPE_CHECKING:
 MAX_CELLS = 20_000_000
 MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
+Signals = Mapping[str, Mapping[str, str]] | None  # what is stated of each, by name
+Measurements = Mapping[str, Numbers]  # of the rows, by field
 _BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
 LEAST_ALIKE = 10  # rows or cases that a column must agree with a label in to look like one
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
-
-
-class SignalColumn(NamedTuple):
-    """A signal of a frame: what it is, and its column."""
-
-    signal: Signal
-    column: str
 
 
 class _Rows(NamedTuple):
@@ -89,15 +86,15 @@ class _Rows(NamedTuple):
     cases: tuple[Case, ...]
     chunks: tuple[Chunk, ...]
     arms: tuple[str, ...]
-    case: NDArray[np.int64]
-    chunk: NDArray[np.int64]
-    cell: NDArray[np.int64]
+    case: Positions
+    chunk: Positions
+    cell: Positions
     shape: tuple[int, int, int]
 
-    def within(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    def within(self, order: Positions) -> Positions:
         """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
         n_before = np.append(0, np.cumsum(np.bincount(self.cell[order], minlength=self.n_cells)))
-        places: NDArray[np.int64] = np.arange(len(order)) - n_before[self.cell[order]]
+        places: Positions = np.arange(len(order)) - n_before[self.cell[order]]
         return places
 
     @property
@@ -115,9 +112,9 @@ class _Rows(NamedTuple):
 def trace_from_frame(
     frame: pd.DataFrame,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns = None,
     score: Score | None = UNSTATED,
-    signals: Mapping[str, Mapping[str, str]] | None = None,
+    signals: Signals = None,
     groups: Sequence[str] = (),
     policy: PolicyData | None = None,
     name: str = "frame",
@@ -214,17 +211,10 @@ def trace_from_frame(
       >>> decide(trace, policy).frame()[["status", "decided_by", "sources"]].values.tolist()
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
-    trace = frame_trace(
-        frame,
-        columns=columns,
-        score=score,
-        signals=signals,
-        policy=policy,
-        name=name,
-        groups=groups,
-    )
+    trace = frame_trace(frame, columns, score, signals, policy, name, groups)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
-    warn_of_short_sources(name, trace)
+    for note in _source_notes(trace):
+        warn_user(f"{name}: {note}; write sources as the column source has them.")
     warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
     if score == UNSTATED:
         _warn_of_distances(name, trace, (columns or {}).get("score", "score"))
@@ -236,12 +226,10 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
 
     By its name, or by the ranks.
     """
-    cosine, rank = (
-        part.reshape(-1, part.shape[-1]) for part in (trace.hits.cosine, trace.hits.rank)
-    )
-    first = np.nansum(np.where(rank == 0, cosine, np.nan), axis=1)[:, None]
+    cosine, rank = trace.hits.cosine, trace.hits.rank
+    first = np.nansum(np.where(rank == 0, cosine, np.nan), axis=-1, keepdims=True)
     # hits of a cell that have another score than its first one, in the direction of the later rank
-    later = np.where((rank > 0) & ~np.isnan(cosine), cosine - first, 0.0).sum(axis=1)
+    later = np.where((rank > 0) & ~np.isnan(cosine), cosine - first, 0.0).sum(axis=-1)
     n_better, n_worse = int((later > 0.0).sum()), int((later < 0.0).sum())
     if n_better <= n_worse and "dist" not in column.casefold():
         return
@@ -253,48 +241,38 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
     )
 
 
-def warn_of_short_sources(name: str, trace: Trace) -> None:
-    """Warn the caller's caller if cases name documents by less than their path, or none hit.
+def _source_notes(trace: Trace) -> Iterator[str]:
+    """What to know where cases name documents by less than their path, or none of the hits.
 
     A frame holds the documents that were hit; another of the same name may stand in the corpus
     behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
+    total = f"of {len(meanings):,} sources of cases"
     misspelt = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
-    short = {
-        source: full_source(meaning)
+    short = [
+        (source, full)
         for source, meaning in meanings.items()
-        if meaning.documents and document_path(source) != full_source(meaning)
-    }
-    notes = []
+        if meaning.documents and document_path(source) != (full := full_source(meaning))
+    ]
     if misspelt:
         case, source, document = misspelt[0]
-        expecting = sum(bool(case_sources(case)) for case in trace.cases)
-        notes.append(
-            f"{len(misspelt):,} of {expecting:,} cases name a source that is one of the hits "
-            f"but for case or ending, first {shown_value(source)} in {shown_value(case.id)} beside "
-            f"{shown_value(document)}"
+        yield (
+            f"{len(misspelt):,} of {sum(map(bool, map(case_sources, trace.cases))):,} cases name a "
+            f"source that is one of the hits but for case or ending, first {shown_value(source)} "
+            f"in {shown_value(case.id)} beside {shown_value(document)}"
         )
     elif meanings and not any(meaning.documents for meaning in meanings.values()):
         known = shown_value(trace.chunks[0].document) if trace.chunks else "none"
-        notes.append(
-            f"none of {len(meanings)} sources of cases is a document of the hits, got "
-            f"{shown_value(min(meanings))} beside {known}"
-        )
+        source = shown_value(min(meanings))
+        yield f"none {total} is a document of the hits, got {source} beside {known}"
     if short:
-        source, path = min(short.items())
-        notes.append(
-            f"{len(short)} of {len(meanings)} sources of cases are the end of a path, as "
-            f"{shown_value(source)} of {shown_value(path)}, the only one among the hits"
-        )
+        source, path = map(shown_value, min(short))
+        yield f"{len(short)} {total} are the end of a path, as {source} of {path}"
     outside = [source for source, of in meanings.items() if not of.documents and is_outside(source)]
     if outside:
-        notes.append(
-            f"{len(outside)} of {len(meanings)} sources of cases are paths outside a corpus, first "
-            f"{shown_value(min(outside))}"
-        )
-    for note in notes:
-        warn_user(f"{name}: {note}; write sources as the column source has them.")
+        source = shown_value(min(outside))
+        yield f"{len(outside)} {total} are paths outside a corpus, first {source}"
 
 
 def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meaning]:
@@ -303,9 +281,7 @@ def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meani
     return source_meanings(sources, chunk_documents(chunks)) if sources else {}
 
 
-def warn_of_gates_off(
-    name: str, off: Sequence[str], signals: Mapping[str, Mapping[str, str]] | None
-) -> None:
+def warn_of_gates_off(name: str, off: Sequence[str], signals: Signals) -> None:
     """Warn whoever called the caller that gates are off, if any is, and say what to gate instead.
 
     Args:
@@ -320,29 +296,28 @@ def warn_of_gates_off(
 
 def frame_trace(
     frame: pd.DataFrame,
-    *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns,
     score: Score | None,
-    signals: Mapping[str, Mapping[str, str]] | None,
+    signals: Signals,
     policy: PolicyData | None,
     name: str,
     groups: Sequence[str] = (),
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
-    user_signals = signal_columns(signals or {}, name)
-    of_query = [of.column for of in user_signals if of.signal.stage == "query"]
-    of_hits = [of.column for of in user_signals if of.signal.stage != "query"]
+    user_signals = signal_columns(signals, name)
+    of_query = [column for signal, column in user_signals if signal.stage == "query"]
+    of_hits = [column for signal, column in user_signals if signal.stage != "query"]
     hits = read_hits(frame, columns, score, [*of_query, *of_hits, *groups], name)
     cases, of_case = hit_cases(hits, groups, of_query)
     chunks, of_chunk = hit_chunks(hits, of_hits)
     arms, depth = hit_places(hits)
     measurements = _measurements(hits, score)
     rank = hits.numbers("rank", hits.cells.get("rank"), (0, MAX_INTEGER, "count from 0"), int)
-    of_signals = []
+    measured = []
     for signal, column in user_signals:
         low, high = signal.unit.low, signal.unit.high
         bounds = (low, high, SHARE if (low, high) == (0.0, 1.0) else EMPTY)
-        of_signals.append(hits.numbers(column, hits.table.columns[column], bounds))
+        measured.append((signal, column, hits.numbers(column, hits.table.columns[column], bounds)))
     hits.faults.stop()
     check_clear(cases, _meanings(cases, chunks))
     shape = (len(cases), len(arms.names), int(depth.max()) + 1)
@@ -354,17 +329,17 @@ def frame_trace(
     off = _gates_off(measurements, score)
     laid = _hits_by_distance(rows, measurements, order)
     trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
-    for of, numbers in zip(user_signals, of_signals, strict=True):
+    for signal, column, numbers in measured:
         values_of = numbers[of_case.first]
-        if of.signal.stage != "query":
+        if signal.stage != "query":
             values_of = np.full(rows.n_cells, np.nan)
             leads = order <= 0  # the first hit, or the one row that says there are none
             values_of[cell[leads]] = numbers[leads]
             values_of = values_of.reshape(shape)
-        trace = with_column(trace, of.signal, values_of)
-        _warn_of_label(rows, of.column, numbers)
+        trace = with_column(trace, signal, values_of)
+        _warn_of_label(rows, column, numbers)
     if score is None and "rank" not in hits.cells and np.isnan(measurements["s_rerank"]).all():
-        _warn_of_row_order(rows, [*zip(user_signals, of_signals, strict=True)])
+        _warn_of_row_order(rows, measured)
     return trace
 
 
@@ -373,7 +348,7 @@ def _trace(
     hits: Hits,
     off: Sequence[str],
     score: Score | None,
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     policy: PolicyData,
 ) -> Trace:
     """Trace of hits, without signals."""
@@ -385,60 +360,46 @@ def _trace(
         "parameters": {"score": score, "arms": list(rows.arms)},
         **({"gates_off": off} if off else {}),
     }
-    mapped = dict(columns or {})
-    shown_columns = f"columns={mapped!r}, " if mapped else ""
-    parts: dict[str, Any] = {
-        "cases": rows.cases,
-        "chunks": rows.chunks,
-        "arms": rows.arms,
-        "hits": hits,
-    }
-    held = values.TraceData(**parts, pattern_hits=None, meta=meta)
-    # no build made it, so its fingerprint is of what it holds
-    meta |= {
-        "fingerprint": content_hash(held)[:16],
+    stated = {"columns": dict(columns)} if columns else {}
+    shown_columns = "".join(f"{key}={value!r}, " for key, value in stated.items())
+    trace = Trace(rows.cases, rows.chunks, rows.arms, hits, None, meta)
+    meta = {
+        **meta,
+        "fingerprint": content_hash(trace)[:16],  # no build made it: of what it holds
         "corpus": name,
         "n_chunks": len(rows.chunks),
         "n_documents": len({chunk.source for chunk in rows.chunks}),
         **stated_exact_names(rows.chunks),
         "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={name!r})",
-        **({"columns": mapped} if mapped else {}),
+        **stated,
     }
     patterns = pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
-    return Trace(**parts, pattern_hits=patterns, meta=meta)
+    return replace(trace, meta=meta, pattern_hits=patterns)
 
 
-def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple[SignalColumn, ...]:
-    """Signals of a frame as they are stated.
+def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
+    """Signals of a frame as they are stated, with their columns.
 
     Raises:
       InputError: a signal does not state what it is.
     """
-    rule, needed = "signals must state each signal by its name", {"higher", "unit"}
-    remedy = 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}'
-    if not isinstance(signals, Mapping):
-        raise input_error(Where(name), rule, remedy, shown_value(signals))
-    columns = []
-    for signal, stated in signals.items():
-        where = Where(name, id=f"signal {signal}")
-        keys = stated.keys() if isinstance(stated, Mapping) else set()
+    columns, needed = [], {"higher", "unit"}
+    for signal, stated in (signals or {}).items():
+        keys = {*stated} if isinstance(stated, Mapping) else set()
         if not needed <= keys <= {"column", *DECLARED}:
             optional = ", ".join(sorted({"column", *DECLARED} - needed))
             raise input_error(
-                where,
+                Where(name, id=f"signal {signal}"),
                 f"a signal must state higher and unit, and may state {optional}",
-                remedy,
+                'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}',
                 shown_value(", ".join(map(str, keys))),
             )
-        column = stated.get("column", signal)
-        if not isinstance(column, str):
-            raise input_error(where, "column must name a column", remedy, shown_value(column))
         declared: dict[str, Any] = {key: stated[key] for key in DECLARED & keys}
-        columns.append(SignalColumn(own_signal(signal, **declared), column))
-    return tuple(columns)
+        columns.append((own_signal(signal, **declared), str(stated.get("column", signal))))
+    return columns
 
 
-def _warn_of_label(rows: _Rows, column: str, numbers: NDArray[np.float64]) -> None:
+def _warn_of_label(rows: _Rows, column: str, numbers: Numbers) -> None:
     """Warn if a column of 0 and 1 says in all rows whether the hit is expected, or the label."""
     known = np.flatnonzero(~np.isnan(numbers))
     if {*numbers[known].tolist()} != {0.0, 1.0}:
@@ -467,13 +428,11 @@ def _warn_of_label(rows: _Rows, column: str, numbers: NDArray[np.float64]) -> No
             return
 
 
-def _warn_of_row_order(
-    rows: _Rows, signals: Sequence[tuple[SignalColumn, NDArray[np.float64]]]
-) -> None:
+def _warn_of_row_order(rows: _Rows, signals: Iterable[tuple[Signal, str, Numbers]]) -> None:
     """Warn if rows give the order of hits, and no signal makes a case's first hit its best."""
     names = []
     unsorted = np.ones(rows.n_cells, dtype=bool)
-    for (signal, _), numbers in signals:
+    for signal, _, numbers in signals:
         if signal.stage == "query":
             continue
         names.append(f"signals.{signal.name}")
@@ -490,7 +449,7 @@ def _warn_of_row_order(
         )
 
 
-def _gates_off(measurements: Mapping[str, NDArray[np.float64]], score: Score | None) -> list[str]:
+def _gates_off(measurements: Measurements, score: Score | None) -> list[str]:
     """Gates that compare what no row of the frame measures."""
 
     def measured(*columns: str) -> bool:
@@ -512,7 +471,7 @@ def _check_cells(rows: _Rows) -> None:
     # thousands of times as many as rows.
     there = np.unique(cell)
     if len(there) < rows.n_cells:
-        gap = int(np.append(np.flatnonzero(there != np.arange(len(there))), len(there))[0])
+        gap = next(place for place, number in enumerate([*there, -1]) if place != number)
         raise input_error(
             where,
             "a case must have rows in every arm and depth",
@@ -534,24 +493,15 @@ def _check_cells(rows: _Rows) -> None:
                 f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}",
                 f"{count:,}",
             )
-    order = np.lexsort((rows.chunk, cell))
-    again = np.zeros(len(cell), dtype=bool)
-    again[order[1:]] = (np.diff(cell[order]) == 0) & (np.diff(rows.chunk[order]) == 0)
-    rows.hits.check(
-        (rows.chunk < 0) & (n_rows[cell] > 1),
-        "hit_id",
-        "a row without hit_id must be the only one of its case, arm and depth",
-        "drop the row",
-    )
-    rows.hits.check(
-        again & (rows.chunk >= 0),
-        "hit_id",
-        "a hit must stand once in a case, arm and depth",
-        "tell cases apart by case_id",
-    )
+    again = np.ones(len(cell), dtype=bool)
+    again[np.unique(cell * (len(rows.chunks) + 1) + rows.chunk, return_index=True)[1]] = False
+    rule = "a row without hit_id must be the only one of its case, arm and depth"
+    rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
+    rule = "a hit must stand once in a case, arm and depth"
+    rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, "tell cases apart by case_id")
 
 
-def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.float64]]:
+def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
     """Measurements of every row, NaN where not given; the score under its own name.
 
     Distance and cosine follow from one another.
@@ -563,18 +513,13 @@ def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.f
     if score:
         measure = MEASURE_OF_SCORE[score]
         measured[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
-        missing = np.array([cell is None for cell in hits.cells["score"]])
-        there = np.array([cell is not None for cell in hits.cells["hit_id"]])
-        hits.check(
-            missing & there,
-            "score",
-            "a hit must have a score",
-            "drop the row, or empty its hit_id",
-        )
+        pairs = zip(hits.cells["hit_id"], hits.cells["score"], strict=True)
+        missing = np.array([hit is not None and cell is None for hit, cell in pairs])
+        remedy = "drop the row, or empty its hit_id"
+        hits.check(missing, "score", "a hit must have a score", remedy)
     l2, cosine = measured["l2"], measured["cosine"]
-    apart = np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE
     hits.check(
-        apart,
+        np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE,
         "l2" if "l2" in hits.cells else "score",
         "l2 must be 2 - 2 * cosine, of unit vectors",
         "square it, or drop the column",
@@ -587,10 +532,10 @@ def _measurements(hits: HitTable, score: Score | None) -> dict[str, NDArray[np.f
 
 def _ranks(
     rows: _Rows,
-    measurements: Mapping[str, NDArray[np.float64]],
+    measurements: Measurements,
     score: Score | None,
-    stated: NDArray[np.float64],
-) -> NDArray[np.int64]:
+    stated: Numbers,
+) -> Positions:
     """Place of every row in the final order of its cell, [rows].
 
     As given, else by s_rerank, score, row.
@@ -616,9 +561,7 @@ def _ranks(
     return rank
 
 
-def _hits_by_distance(
-    rows: _Rows, measurements: Mapping[str, NDArray[np.float64]], rank: NDArray[np.int64]
-) -> Hits:
+def _hits_by_distance(rows: _Rows, measurements: Measurements, rank: Positions) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K].
 
     Those without a distance last, by rank: the order that their system gave.

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, ConfigDict
 
 from raglab.arguments.plain_arrays import ROUNDING, within_range
 from raglab.arguments.user_warnings import warn_user
@@ -25,14 +24,23 @@ from raglab.store.records import (
     CASE_FIELDS,
     CASE_NAMES,
     CaseFields,
+    Columns,
     Faults,
+    OptionalText,
     PassageFields,
     Tags,
-    Text,
     flat_name,
     read_record,
 )
-from raglab.store.tables import NEAR_NAMES, Places, Table, place_columns, read_cells, read_table
+from raglab.store.tables import (
+    NEAR_NAMES,
+    NearNames,
+    Places,
+    Table,
+    place_columns,
+    read_cells,
+    read_table,
+)
 from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.values import TAG_KEYS, Case, Chunk
 from raglab.words.characters import visible
@@ -66,18 +74,25 @@ _OF_HIT = (*_PASSAGE, "rank", "score", *MEASURES)
 HIT_NAMES = {name: field for name, field in CASE_NAMES.items() if field != "id"} | {
     name: name for name in (ANSWERS, *_LOGGED, *_OF_HIT, "case_id", "hit_id", "arm", "depth")
 }
-# What other systems call the columns of hits, before what they call fields of cases.
-_NEAR_NAMES: Mapping[str, tuple[str, ...]] = {
-    **{name: fields for name, fields in NEAR_NAMES.items() if name not in HIT_NAMES},
-    **dict.fromkeys(("path", "file_path", "url", "file", "document", "doc_id"), ("source",)),
-    **dict.fromkeys(("chunk", "chunk_id", "passage_id", "node_id"), ("hit_id",)),
-    **dict.fromkeys(("passage", "content", "page_content", "context"), ("text",)),
-    **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
-    **dict.fromkeys(("similarity", "relevance"), ("score",)),
-    "timestamp": ("at",),
-    "distance": ("score", "l2"),
-    "id": ("case_id", "hit_id"),
+_OF_HITS: NearNames = {
+    "source": ("path", "file_path", "url", "file", "document", "doc_id"),
+    "hit_id": ("chunk", "chunk_id", "passage_id", "node_id", "id"),
+    "text": ("passage", "content", "page_content", "context"),
+    "case_id": ("query_id", "question_id", "qid", "id"),
+    "score": ("similarity", "relevance", "distance"),
+    "l2": ("distance",),
+    "at": ("timestamp",),
 }
+# What other systems call the columns of hits, before what they call fields of cases.
+_NEAR_NAMES: NearNames = {
+    **_OF_HITS,
+    **{
+        field: [name for name in names if name not in {*HIT_NAMES}.union(*_OF_HITS.values())]
+        for field, names in NEAR_NAMES.items()
+    },
+}
+Numbers = NDArray[np.float64]
+Positions = NDArray[np.int64]
 _NAME = 40  # characters of a column in a message
 Json = Annotated[Any, BeforeValidator(json_value)]
 
@@ -92,14 +107,11 @@ class _CaseRow(CaseFields):
 
 
 class _PassageRow(PassageFields):
-    """What a row of hits says of its passage."""
+    """What a row of hits says of its passage; all else are tags."""
 
-    text: Text | None = None
-    domain: Text | None = None
-    doc_type: Text | None = None
-    product: Text | None = None
-    vendor: Text | None = None
-    version: Text | None = None
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, OptionalText]
+    text: OptionalText = None
 
 
 class Numbering(NamedTuple):
@@ -109,8 +121,8 @@ class Numbering(NamedTuple):
     """
 
     names: tuple[str, ...]
-    of_row: NDArray[np.int64]
-    first: NDArray[np.int64]
+    of_row: Positions
+    first: Positions
 
 
 class HitTable(NamedTuple):
@@ -138,29 +150,18 @@ class HitTable(NamedTuple):
 
     def numbered(self, field: str) -> Numbering:
         """Names of a column, numbered."""
-        kinds: dict[bool, int] = {}
         numbers: dict[str, int] = {}
         first: list[int] = []
         of_row = []
-        raw = self.table.columns[self.places.heads[field]]
         for row, name in enumerate(self.cells[field]):
             if name is None:
                 of_row.append(-1)
                 continue
-            # a text 1 beside an integer 1 would be one name
-            kinds.setdefault(field == "query" or isinstance(raw[row], str | UUID), row)
-            if not isinstance(name, str) and field != "query":
+            if not (isinstance(name, str) or field == "query"):
                 self.add(row, field, f"{field} must be a string or integer", "convert the column")
             if numbers.setdefault(str(name), len(first)) == len(first):
                 first.append(row)
             of_row.append(numbers[str(name)])
-        if len(kinds) > 1:
-            self.add(
-                max(kinds.values()),
-                field,
-                f"{field} must be all strings or all integers",
-                "convert the column",
-            )
         return Numbering(tuple(numbers), np.array(of_row), np.array(first, dtype=np.int64))
 
     def check_same(
@@ -193,7 +194,7 @@ class HitTable(NamedTuple):
         cells: Sequence[Any] | None,
         bounds: tuple[float, float, str],
         kinds: Any = int | float | Decimal,  # noqa: ANN401 - a union of types
-    ) -> NDArray[np.float64]:
+    ) -> Numbers:
         """Numbers of a column, NaN where a cell is missing or there is no such column.
 
         Args:
@@ -223,7 +224,7 @@ class HitTable(NamedTuple):
 
 def read_hits(
     frame: pd.DataFrame,
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     score: Score | None,
     stated: Sequence[str],
     name: str,
@@ -239,7 +240,7 @@ def read_hits(
     Warns:
       UserWarning: columns are left out, or read as missing.
     """
-    where, faults = Where(name), Faults()
+    where, faults, measure = Where(name), Faults(), MEASURE_OF_SCORE.get(score or "")
     if score not in (*get_args(Score), None):
         raise input_error(
             where,
@@ -249,10 +250,12 @@ def read_hits(
         )
     table = read_table(frame, HIT_NAMES, columns, name=name)
     required = ("query", "hit_id", *(["score"] if score else []))
+    # without a stated scale a column `score` is read by nobody, unless it is a signal
+    names = {name: field for name, field in HIT_NAMES.items() if score or field != "score"}
     places = place_columns(
         name,
         table.columns,
-        HIT_NAMES,
+        names,
         columns,
         faults,
         required=required,
@@ -262,24 +265,14 @@ def read_hits(
     for column in stated:
         if column not in table.columns:
             faults.add(where, f"the column {cut_name(column)} is required", "correct the name")
-    heads = dict(places.heads)
-    # without a stated scale a column `score` is read by nobody, unless it is a signal
-    if not score and heads.pop("score", None) not in (None, *stated):
+    if measure in places.heads:
         faults.add(
             where,
-            "score=None says that there is no column score",
-            "say what it holds by score or signals, or drop it",
-            "one",
-        )
-    if score and MEASURE_OF_SCORE[score] in heads:
-        faults.add(
-            where,
-            f"score={score!r} is the {MEASURE_OF_SCORE[score]}, which must be given once",
+            f"score={score!r} is the {measure}, which must be given once",
             "say what the score is, or drop a column",
             "both",
         )
     faults.stop()
-    places = places._replace(heads=heads)
     cells = read_cells(table, places, faults, json_value, blank=("query", "text"))
     if places.further:
         shown = shown_value(", ".join(places.further))
@@ -324,7 +317,12 @@ def hit_cases(
         extra |= {"groups": {**(record.groups or {}), **by_group}} if by_group else {}
         extra |= dict(_further_facts(hits, rows[number]))
         known = {key: value for key, value in extra.items() if value is not None}
-        placed.append((line.where._replace(id=case_id), record.case(case_id, known)))
+        placed.append(
+            (
+                line.where._replace(id=case_id),
+                Case(case_id, **record.stated(CASE_FIELDS), extra=known),
+            )
+        )
     return labelled_set(placed, hits.table.name, faults=hits.faults), numbering
 
 
@@ -359,13 +357,14 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         line = hits.record(row, columns)
         record = read_record(line, _PassageRow, hits.faults, hits.places.heads)
         if record is not None:
-            tags = {key: tag for key in TAG_KEYS if (tag := getattr(record, key)) is not None}
-            fields = {"source": flat_name(name)} | record.passage()
+            stated = (record.model_extra or {}).items()
+            tags = {key: tag for key, tag in stated if tag is not None}
+            fields = {"source": flat_name(name)} | record.stated(PassageFields.model_fields)
             chunks.append(Chunk(name, record.text or "", tags=tags, **fields))
     return tuple(chunks), numbering
 
 
-def hit_places(hits: HitTable) -> tuple[Numbering, NDArray[np.int64]]:
+def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
     """Arms and depths of the rows."""
     rows = np.zeros(hits.table.size, dtype=np.int64)
     arms = Numbering((hits.table.name,), rows, rows[:1])

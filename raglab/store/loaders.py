@@ -1,6 +1,6 @@
 """Loaders (shore): corpora and cases from files and DataFrames (S6.1).
 
-Tables are read by `store.case_frames`.
+Tables are read by `store.tables`.
 
 A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an
 optional first line `{"corpus": "name"}`::
@@ -50,12 +50,12 @@ from raglab.store.benchmarks import (
     beir_cases,
     beir_chunks,
     clinc_cases,
+    is_beir,
     is_clinc,
     is_mtrag,
     is_squad,
     mtrag_cases,
     mtrag_chunks,
-    mtrag_file,
     squad_cases,
     squad_chunks,
     with_earlier_turns,
@@ -101,6 +101,7 @@ from raglab.store.records import (
     LINE_NAMES,
     MAX_NAME,
     CaseRecord,
+    Columns,
     Faults,
     LabelledRecord,
     case_record,
@@ -121,7 +122,9 @@ MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
+_RECORDS = (*_LINES, *_JSON)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
+Purpose = Literal["corpus", "cases"]
 _UNREAD = "files or links that cannot be read"
 _ERROR_KINDS = {BlankError: "documents without text", LabelsError: "tables of labels"}
 
@@ -136,9 +139,8 @@ class Format(NamedTuple):
     endings: of its files. corpus, cases: readers; None where it has no such thing. matches: whether
     the first record of JSON lines, or a document of JSON, is of this form; the first entry that
     says so reads it. mark: by what, in messages; empty: they do not speak of it. corpus_file,
-    cases_file: its file in a folder. search: its file in a folder where that has no fixed name, and
-    pattern: what it looks for. cases_folder: reader of a folder in which cases stand in several
-    files, found by `cases_file`.
+    cases_file: its file in a folder, or a pattern of its name. is_long: whether chunks of its
+    corpus are whole documents, which are cut where they are long.
     """
 
     endings: tuple[str, ...]
@@ -148,15 +150,13 @@ class Format(NamedTuple):
     mark: str = ""
     corpus_file: str = ""
     cases_file: str = ""
-    search: Callable[[Path, Limits], Path | None] | None = None
-    pattern: str = ""
-    cases_folder: Callable[[Path, Limits], PlacedCases] | None = None
+    is_long: bool = False
 
 
 def load_corpus(
     source: str | Path | pd.DataFrame,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns = None,
     encoder: str | None = None,
     max_tokens: int | None = None,
     overlap: int | None = None,
@@ -193,7 +193,7 @@ def load_corpus(
     Required is `text`; `id` (without it the chunks are c1, c2, …), `source` (without it each chunk
     is a document of its own), `page`, `page_label`, `entities`, `section` (headings) and `tags` (a
     mapping) may be there; any other column is a tag. How cells are read:
-    `raglab.store.case_frames`, and files: `raglab.store.csv_tables`.
+    `raglab.store.tables`, and files: `raglab.store.csv_tables`.
 
     Args:
       source: folder, file or DataFrame.
@@ -241,8 +241,6 @@ def load_corpus(
     tokens = token_limit(encoder, max_tokens, overlap)
     check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
-    if place is None:
-        _check_no_encoding(encoding, tables.FRAME)
     # Rows of a table are chunks already, and are not cut.
     if place is None or _is_chunk_table(place, columns, max_file_bytes, encoding):
         table = tables.read_table(
@@ -269,12 +267,10 @@ def _collection(place: Path, limits: Limits) -> Corpus:
         documents = check_link(place / "documents", follow_links=limits.follow_links)
         warn_of_beside(place, follow_links=limits.follow_links)
         return _unique_chunks(name, _folder(documents, limits), str(place))
-    file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
+    file = _file_in(place, "corpus", limits)
     if file is None and inside:
         return _unique_chunks(name, _folder(place, limits), str(place))
     file = place if file is None else file
-    if file.suffix.lower() in (*_LINES, *_JSON):
-        _check_no_encoding(limits.encoding, str(file))
     return _corpus(file, name, limits)
 
 
@@ -309,29 +305,46 @@ def hash_corpus(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
-    """File of a corpus or of cases in a folder.
+def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
+    """File of a corpus or of cases in a folder, of the first form that has one there.
 
-    The first of some fixed names, else what a search comes upon.
+    Raises:
+      InputError: several files have the name and the content of a form.
     """
-    for name in names:
-        if name and (folder / name).is_file():
-            return check_link(folder / name, follow_links=limits.follow_links)
-    searches = (form.search for form in FORMATS.values() if form.search is not None)
-    return next((file for search in searches if (file := search(folder, limits)) is not None), None)
+    for form in FORMATS.values():
+        pattern = getattr(form, f"{purpose}_file")
+        if not pattern:
+            continue
+        files = sorted(filter(Path.is_file, folder.glob(pattern)))
+        if "*" in pattern:
+            follow = limits.follow_links
+            starts = [
+                next(json_lines(path, limits.max_line_bytes, follow_links=follow)) for path in files
+            ]
+            files = [
+                path for path, line in zip(files, starts, strict=True) if form.matches(line.record)
+            ]
+        if len(files) > 1:
+            raise input_error(
+                Where(str(folder)),
+                f"a folder must hold one file {pattern}",
+                "give the path of one",
+                shown_value(", ".join(map(str, files))),
+            )
+        if files:
+            return check_link(files[0], follow_links=limits.follow_links)
+    return None
 
 
-def _read(
-    path: Path, limits: Limits, purpose: Literal["corpus", "cases"]
-) -> tuple[Format, Any, str]:
+def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Any, str]:
     """Form of a file, what its reader takes, and the name that its first line states, or ''.
 
     Raises:
       InputError: no form reads such a file for the purpose.
     """
     ending, name = path.suffix.lower(), ""
-    probe: Any = path.name
     content: Any = path.name
+    probe = content
     if ending in _LINES:
         lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
         first = next(lines)
@@ -344,25 +357,21 @@ def _read(
     form = next((form for form in forms if ending in form.endings and form.matches(probe)), None)
     if form is not None:
         return form, content, name
-    marks = [form.mark for form in forms if form.mark and ending in form.endings]
-    rule = f"a record must have {', '.join(marks) or 'the keys of a known form'}"
-    value = shown_value(", ".join(probe) if isinstance(probe, dict) else probe)
-    if ending not in (*_LINES, *_JSON):
-        endings = dict.fromkeys(ending for form in forms for ending in form.endings)
-        files = [form.cases_file or form.pattern for form in FORMATS.values()]
-        known = {"corpus": "a folder", "cases": f"a folder with {', '.join(filter(None, files))}"}
-        endings |= dict.fromkeys(tables.ENDINGS)
-        rule = f"{purpose} must be {known[purpose]}, a DataFrame, or a file {', '.join(endings)}"
-        value = value if path.exists() else "a path that does not exist"
-    raise input_error(Where(str(path)), rule, "check the path, or save it in a known form", value)
+    known = [form.mark or form.cases_file or ", ".join(form.endings) for form in forms]
+    kinds = ", ".join((*tables.ENDINGS, *known))
+    rule = f"{purpose} must be a folder, a DataFrame, or a file: {kinds}"
+    value = ", ".join(probe) if isinstance(probe, dict) else probe
+    if not path.exists():
+        value = "a path that does not exist"
+    raise input_error(
+        Where(str(path)), rule, "check the path, or save it in a known form", shown_value(value)
+    )
 
 
 def _document_endings() -> tuple[str, ...]:
     """Endings of files that are one document of a corpus."""
     forms = (form for form in FORMATS.values() if form.corpus is not None)
-    return tuple(
-        ending for form in forms for ending in form.endings if ending not in (*_LINES, *_JSON)
-    )
+    return tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
 
 
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
@@ -419,17 +428,6 @@ def _folder_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
     return FolderEncoding(encoding, note)
 
 
-def _check_no_encoding(encoding: Encoding, name: str) -> None:
-    """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
-    if encoding is not None:
-        raise input_error(
-            Where(name),
-            "encoding must come with texts, pages, or CSV and TSV tables",
-            "leave it out; JSON is UTF-8",
-            shown_value(encoding),
-        )
-
-
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
@@ -454,10 +452,12 @@ def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
 
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
-    if path.suffix.lower() not in (*_LINES, *_JSON):
+    if path.suffix.lower() not in _RECORDS:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
     form, content, stated = _read(path, limits, "corpus")
     placed = () if form.corpus is None else form.corpus(content, path, limits)
+    if form.is_long:
+        placed = _cut_long(placed, limits)
     return _unique_chunks(stated or name, placed, str(path))
 
 
@@ -533,7 +533,7 @@ def _unique_chunks(
     return Corpus(name, tuple(chunks), pictures)
 
 
-def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | None) -> Corpus:
+def _table_corpus(table: tables.Table, name: str, columns: Columns) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
     faults, required = Faults(), ("text",)
     places = tables.place_columns(
@@ -541,22 +541,20 @@ def _table_corpus(table: tables.Table, name: str, columns: Mapping[str, str] | N
     )
     faults.stop()
     placed = []
-    for row, line in enumerate(tables.table_lines(table, places, faults, further_tag), 1):
-        record = {"id": f"c{row}", **line.record} if "id" not in places.heads else {**line.record}
-        tags = {key: record.pop(key) for key in places.further if key in record}
-        if isinstance(record.setdefault("tags", {}), Mapping):
-            record["tags"] = {**record["tags"], **tags}
+    for line in tables.table_lines(table, places, faults, further_tag, "c"):
+        further = {key: line.record[key] for key in places.further if key in line.record}
+        record = {key: value for key, value in line.record.items() if key not in further}
+        tags = record.get("tags", {})
+        if isinstance(tags, Mapping):
+            record["tags"] = {**tags, **further}
         placed.append(read_chunk(line._replace(record=record), faults, places.heads))
-    if "id" not in places.heads:
-        note = f"without a column id its {table.size:,} chunks are c1, c2, … by row"
-        warn_user(visible(f"{table.name}: {note}."))
     return _unique_chunks(name, filter(None, placed), table.name, faults)
 
 
 def load_cases(
     source: str | Path | pd.DataFrame,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
     follow_links: bool = False,
@@ -573,7 +571,7 @@ def load_cases(
     are `query` (or `question`) and `expect_status` (or `label`); without `id` they are q1, q2, …,
     unless the index is named `id`; any other column goes to `extra`, unless it looks like a field
     that the table lacks. Several gold answers are `answers`: a list of texts, or Hugging Face's
-    `{"text": [...]}`. `raglab.store.case_frames` describes how cells are read.
+    `{"text": [...]}`. `raglab.store.tables` describes how cells are read.
 
     Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read
     as these.
@@ -617,8 +615,6 @@ def load_cases(
     check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
     if place is None or tables.is_table(place):
-        if place is None:
-            _check_no_encoding(encoding, tables.FRAME)
         table = tables.read_table(
             source,
             CASE_NAMES,
@@ -628,30 +624,25 @@ def load_cases(
             remedy=CASES_ENCODING_REMEDY,
         )
         return with_earlier_turns(_table_cases(table, columns), turns)
-    _check_no_encoding(encoding, str(place))
-    follow = not is_folder(place) or follow_links
     limits = Limits(
-        max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow
+        max_line_bytes=max_line_bytes,
+        max_file_bytes=max_file_bytes,
+        follow_links=follow_links or not is_folder(place),
     )
     return with_earlier_turns(_cases_of(place, limits, columns), turns)
 
 
-def _table_cases(table: tables.Table, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+def _table_cases(table: tables.Table, columns: Columns) -> tuple[Case, ...]:
     """Cases of a table with a row a case; further columns go to `extra`."""
     faults, required = Faults(), ("query", "expect_status")
     places = tables.place_columns(
         table.name, table.columns, CASE_NAMES, columns, faults, required=required
     )
-    lines = tables.table_lines(table, places, faults, json_value)
-    if "id" not in places.heads:
-        named = enumerate(lines, 1)
-        lines = (line._replace(record={"id": f"q{row}", **line.record}) for row, line in named)
+    lines = tables.table_lines(table, places, faults, json_value, "q")
     return _own_cases(lines, table.name, places, places.heads, columns, faults)
 
 
-def _line_cases(
-    lines: Iterable[JsonLine], name: str, columns: Mapping[str, str] | None
-) -> tuple[Case, ...]:
+def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form, whose query may be called question."""
     faults, every = Faults("cases"), []
     for line in lines:
@@ -662,7 +653,16 @@ def _line_cases(
     keys = dict.fromkeys(key for line in every for key in line.record)
     required = ("id", "query", "expect_status") if every else ()
     places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
-    named = tables.named_lines(every, places)
+    if places.left_out:
+        warn_user(visible(f"{name}: left out: {', '.join(map(shown_value, places.left_out))}."))
+    fields = {head: field for field, head in places.heads.items()}
+    fields |= {head: head for head in places.further}
+    named = (
+        line._replace(
+            record={fields[key]: value for key, value in line.record.items() if key in fields}
+        )
+        for line in every
+    )
     return _own_cases(named, name, places, None, columns, faults)
 
 
@@ -670,8 +670,8 @@ def _own_cases(
     lines: Iterable[JsonLine],
     name: str,
     places: tables.Places,
-    heads: Mapping[str, str] | None,
-    columns: Mapping[str, str] | None,
+    heads: Columns,
+    columns: Columns,
     faults: Faults,
 ) -> tuple[Case, ...]:
     """Cases of records with our names; all of them have a label."""
@@ -694,7 +694,7 @@ def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
 
 
 def _is_chunk_table(
-    path: Path, columns: Mapping[str, str] | None, max_file_bytes: int, encoding: str | None
+    path: Path, columns: Columns, max_file_bytes: int, encoding: str | None
 ) -> bool:
     """Whether a file is a table with a row a chunk, and no document.
 
@@ -706,7 +706,7 @@ def _is_chunk_table(
     return "text" in map(str.strip, csv_records(text, path)[0].cells)
 
 
-def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
+def _check_no_columns(columns: Columns, place: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
         raise input_error(
@@ -717,21 +717,15 @@ def _check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
         )
 
 
-def _cases_of(place: Path, limits: Limits, columns: Mapping[str, str] | None) -> tuple[Case, ...]:
+def _cases_of(place: Path, limits: Limits, columns: Columns) -> tuple[Case, ...]:
     """Cases of a file of JSON or lines of it, or of a folder."""
-    file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
-    readers = [
-        form.cases_folder for form in FORMATS.values() if file and form.cases_file == file.name
-    ]
+    file = _file_in(place, "cases", limits)
     path = place if file is None else file
-    if readers and readers[0] is not None:
-        placed = readers[0](place, limits)
-    else:
-        form, content, _ = _read(path, limits, "cases")
-        if form is FORMATS["cases"]:
-            return _line_cases(content, str(path), columns)
-        placed = () if form.cases is None else form.cases(content, path, limits)
+    form, content, _ = _read(path, limits, "cases")
+    if form is FORMATS["cases"]:
+        return _line_cases(content, str(path), columns)
     _check_no_columns(columns, place)
+    placed = () if form.cases is None else form.cases(content, path, limits)
     return labelled_set(placed, str(place))
 
 
@@ -756,22 +750,13 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     write_lines(records, Path(path))
 
 
-# First the fixed names in a folder are looked for in this order, then by search; a file's first
-# record is asked of each entry in this order. A record with `_id` is BEIR's whatever else it has.
+# In this order the files of a folder are looked for, and the first record of a file is asked. A
+# record of BEIR's or MT-RAG's is theirs whatever else it has.
 FORMATS: dict[str, Format] = {
-    "MT-RAG": Format(
-        _LINES,
-        corpus=lambda lines, _, limits: _cut_long(mtrag_chunks(lines), limits),
-        cases=lambda lines, *_: mtrag_cases(lines),
-        matches=is_mtrag,
-        search=mtrag_file,
-        pattern="reference*.jsonl",
-    ),
     "cases": Format(
         _LINES,
-        cases=lambda lines, path, _: (
-            (Where(str(path), id=case.id), case) for case in _line_cases(lines, str(path), None)
-        ),
+        cases=lambda *_: (),  # `_line_cases` reads them, by the columns of its caller
+        matches=lambda record: not (is_mtrag(record) or is_beir(record)),
         cases_file="cases.jsonl",
     ),
     "documents": Format(
@@ -779,32 +764,34 @@ FORMATS: dict[str, Format] = {
         corpus=lambda lines, _, limits: chain.from_iterable(
             _page_chunks(line, limits) for line in lines
         ),
-        matches=lambda record: "pages" in record and "_id" not in record,
+        matches=lambda record: "pages" in record and not is_beir(record),
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
     ),
     "chunks": Format(
         _LINES,
         corpus=lambda lines, *_: _line_chunks(lines),
-        matches=lambda record: "text" in record and "_id" not in record,
+        matches=lambda record: "text" in record and not is_beir(record),
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
     ),
     "BEIR": Format(
         _LINES,
-        corpus=lambda lines, _, limits: _cut_long(beir_chunks(lines), limits),
-        matches=lambda record: "_id" in record,
+        corpus=beir_chunks,
+        cases=beir_cases,
+        matches=is_beir,
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
         cases_file="queries.jsonl",
-        cases_folder=beir_cases,
+        is_long=True,
     ),
     "SQuAD": Format(
         _JSON,
-        corpus=lambda document, path, limits: _cut_long(squad_chunks(document, str(path)), limits),
-        cases=lambda document, path, _: squad_cases(document, str(path)),
+        corpus=squad_chunks,
+        cases=squad_cases,
         matches=is_squad,
         mark="SQuAD 2.0 (key data)",
+        is_long=True,
     ),
     "CLINC150": Format(
         _JSON,
@@ -812,6 +799,15 @@ FORMATS: dict[str, Format] = {
         matches=is_clinc,
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",
+    ),
+    "MT-RAG": Format(
+        _LINES,
+        corpus=mtrag_chunks,
+        cases=mtrag_cases,
+        matches=is_mtrag,
+        corpus_file="reference*.jsonl",
+        cases_file="reference*.jsonl",
+        is_long=True,
     ),
     **{
         name: Format(endings, corpus=partial(read_document, name))

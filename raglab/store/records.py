@@ -8,13 +8,14 @@ description. `Faults` gathers what is wrong, and stops a table once, with all of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, listed_answers
+from raglab.decision.answer_text import ANSWERS_REMEDY, listed_answers
 from raglab.store.files import (
     InputError,
     JsonLine,
@@ -31,18 +32,17 @@ MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
 _KINDS = 100  # of faults that are told apart
 _KINDS_SHOWN = 8  # of faults, in a message
 _VALUES_SHOWN = 3  # of each kind
+_NAMES_SHOWN = 10
 
 Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Kind(NamedTuple):
-    """Faults of one rule: the first place, values, the remedy, and one count."""
-
-    where: Where
-    remedy: str
-    values: dict[str, None]
-    counts: list[int]
+def shown_names(names: Iterable[str]) -> str:
+    """Names as a message lists them, the first ten; further ones are counted."""
+    first = [*names]
+    more = f" and {len(first) - _NAMES_SHOWN} more" if len(first) > _NAMES_SHOWN else ""
+    return ", ".join(first[:_NAMES_SHOWN]) + more
 
 
 class Faults:
@@ -51,15 +51,16 @@ class Faults:
     def __init__(self, what: str = "rows") -> None:
         """Name what has faults, in the plural, for the message."""
         self._what = what
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, tuple[Where, str, dict[str, None]]] = {}
+        self._counts: Counter[str] = Counter()
 
     def add(self, where: Where, rule: str, remedy: str, value: str | None = None) -> None:
-        """Note a fault; those of the same rule are counted together."""
+        """Note a fault; of the same rule the first place, some values and the count are shown."""
         rule = rule if rule in self._kinds or len(self._kinds) < _KINDS else "further rules"
-        kind = self._kinds.setdefault(rule, _Kind(where, remedy, {}, [0]))
-        kind.counts[0] += 1
-        if value is not None and len(kind.values) < _VALUES_SHOWN:
-            kind.values.setdefault(value)
+        values = self._kinds.setdefault(rule, (where, remedy, {}))[2]
+        self._counts[rule] += 1
+        if value is not None and len(values) < _VALUES_SHOWN:
+            values.setdefault(value)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -73,23 +74,16 @@ class Faults:
         """
         if not self:
             return
-        first, *others = (
-            str(
-                input_error(
-                    kind.where,
-                    rule,
-                    kind.remedy,
-                    ", ".join(kind.values) + self._counted(kind.counts[0]) if kind.values else None,
-                )
-            )
-            for rule, kind in [*self._kinds.items()][:_KINDS_SHOWN]
-        )
-        name = next(iter(self._kinds.values())).where.file.partition(", row ")[0]
-        places = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in others]
-        more = "".join(f"; also {text}" for text in places)
+        texts = []
+        for rule, (where, remedy, values) in [*self._kinds.items()][:_KINDS_SHOWN]:
+            count = self._counts[rule]
+            shown = ", ".join(values) + (f" ({count:,} {self._what})" if count > 1 else "")
+            texts.append(str(input_error(where, rule, remedy, shown if values else None)))
+        name = next(iter(self._kinds.values()))[0].file.partition(", row ")[0]
+        more = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in texts[1:]]
         if len(self._kinds) > _KINDS_SHOWN:
-            more += f"; and {len(self._kinds) - _KINDS_SHOWN} more kinds of faults"
-        raise InputError(visible(f"{first[:-1]}{more}."))
+            more.append(f"{len(self._kinds) - _KINDS_SHOWN} more kinds of faults")
+        raise InputError(visible("; also ".join([texts[0][:-1], *more]) + "."))
 
     def checked(self, value: Item | None) -> Item:
         """What was read without a fault.
@@ -100,46 +94,40 @@ class Faults:
         self.stop()
         return cast("Item", value)
 
-    def _counted(self, count: int) -> str:
-        return f" ({count:,} {self._what})" if count > 1 else ""
+
+def _must(holds: Callable[[Any], object], rule: str) -> AfterValidator:
+    """Validator of a value that must hold a rule, which says so."""
+
+    def check(value: Any) -> Any:  # noqa: ANN401 - of any field
+        if holds(value):
+            return value
+        raise ValueError(rule)
+
+    return AfterValidator(check)
 
 
-def _unicode(text: str) -> str:
-    if not is_unicode(text):
-        msg = "must hold no half of a surrogate pair"
-        raise ValueError(msg)
-    return text
-
-
-def _filled(text: str) -> str:
-    if not text.strip():
-        msg = "must not be blank"
-        raise ValueError(msg)
-    return text
-
-
-def _source(source: str) -> str:
+def _is_source(source: str) -> object:
     path, mark, page = document_path(source).rpartition("#")
     is_page = path and page.isascii() and page.isdigit() and page.strip("0")
-    if mark and "/" not in page and not is_page:
-        msg = "must be path or path#page, page an integer from 1 and not its printed label"
-        raise ValueError(msg)
-    return source
+    return is_page or not mark or "/" in page
 
 
-def _gold_answers(value: Any) -> Any:  # noqa: ANN401 - as `listed_answers` takes it
-    if value is not None and listed_answers(value) is None:
-        msg = "must be a text, a list of texts, or an object whose text is one of these"
-        raise ValueError(msg)
-    return value
-
-
-Text = Annotated[str, AfterValidator(_unicode)]
-FilledText = Annotated[Text, AfterValidator(_filled)]
-Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_unicode), AfterValidator(_filled)]
-Question = Annotated[str, Field(max_length=LONGEST_QUESTION), AfterValidator(_unicode)]
+_UNICODE = _must(is_unicode, "must hold no half of a surrogate pair")
+_FILLED = _must(str.strip, "must not be blank")
+_SOURCE = _must(
+    _is_source, "must be path or path#page, page an integer from 1, not its printed label"
+)
+_ANSWERS = _must(
+    lambda value: value is None or listed_answers(value) is not None,
+    "must be a text, a list of texts, or an object whose text is one of these",
+)
+Text = Annotated[str, _UNICODE]
+OptionalText = Text | None
+FilledText = Annotated[Text, _FILLED]
+Name = Annotated[str, Field(max_length=MAX_NAME), _UNICODE, _FILLED]
+Question = Annotated[str, Field(max_length=LONGEST_QUESTION), _UNICODE]
 Sources = Annotated[
-    list[Annotated[Name, AfterValidator(_source)]] | None,
+    list[Annotated[Name, _SOURCE]] | None,
     Field(description="write a list, or a.md;b.md#2 with semicolons between several"),
 ]
 Names = Annotated[list[Name] | None, Field(description="write a list, or Acme;Leeds")]
@@ -156,6 +144,14 @@ class Fields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
+    def stated(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of some fields that are stated, lists as tuples."""
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name in names
+            if (value := getattr(self, name)) is not None
+        }
+
 
 class CaseFields(Fields):
     """Fields of a question with its label."""
@@ -170,21 +166,12 @@ class CaseFields(Fields):
     min_sources: From0 = None
     selected_sources: Sources = None
     expect_option: From1 = None
-    answer: Text | None = None
-    intent: Text | None = None
-    doctype: Text | None = None
-    split: Text | None = None
-    notes: Text | None = None
-    answers: Annotated[Any, AfterValidator(_gold_answers), Field(description=ANSWERS_REMEDY)] = None
-
-    def case(self, case_id: str, extra: Mapping[str, Any]) -> Case:
-        """The case, with further facts."""
-        stated: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name in CASE_FIELDS
-            if (value := getattr(self, name)) is not None
-        }
-        return Case(id=case_id, **stated, extra=extra)
+    answer: OptionalText = None
+    intent: OptionalText = None
+    doctype: OptionalText = None
+    split: OptionalText = None
+    notes: OptionalText = None
+    answers: Annotated[Any, _ANSWERS, Field(description=ANSWERS_REMEDY)] = None
 
 
 class CaseRecord(CaseFields):
@@ -205,17 +192,9 @@ class PassageFields(Fields):
 
     source: Name | None = None
     page: Annotated[From1, Field(description="write a printed label into page_label")] = None
-    page_label: Text | None = None
+    page_label: OptionalText = None
     entities: Names = None
     section: Names = None
-
-    def passage(self) -> dict[str, Any]:
-        """What it states of a chunk."""
-        return {
-            name: tuple(value) if isinstance(value, list) else value
-            for name in PassageFields.model_fields
-            if (value := getattr(self, name)) is not None
-        }
 
 
 class ChunkRecord(PassageFields):
@@ -223,7 +202,7 @@ class ChunkRecord(PassageFields):
 
     id: Name
     text: Annotated[FilledText, Field(description="fill it, or drop the row")]
-    title: Text | None = None
+    title: OptionalText = None
     tags: Tags = None
 
 
@@ -231,7 +210,7 @@ class PageRecord(Fields):
     """A page of a document."""
 
     page: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-    label: Text | None = None
+    label: OptionalText = None
     text: Text
 
 
@@ -239,12 +218,14 @@ class DocumentRecord(Fields):
     """A document by its pages."""
 
     source: Name
-    title: Text | None = None
+    title: OptionalText = None
     tags: Tags = None
     entities: Names = None
     pages: list[PageRecord]
 
 
+Heads = Mapping[str, str]  # columns of a table by field
+Columns = Heads | None  # our names -> those of a table, as its owner states them
 CASE_FIELDS = tuple(name for name in Case._fields if name not in {"id", "extra"})
 LINE_NAMES = {name: name for name in ("id", *CASE_FIELDS)}  # of a case as a line of JSON
 CASE_NAMES = LINE_NAMES | {"case_id": "id", "question": "query", "label": "expect_status"}
@@ -252,11 +233,8 @@ CHUNK_NAMES = {name: name for name in ChunkRecord.model_fields if name != "title
 CHUNK_NAMES |= {"chunk_id": "id", "hit_id": "id"}
 
 
-_MISSING = ("must not be missing", "fill it, or drop the row", "none")
-
-
 def read_record(
-    line: JsonLine, model: type[Model], faults: Faults, heads: Mapping[str, str] | None = None
+    line: JsonLine, model: type[Model], faults: Faults, heads: Heads | None = None
 ) -> Model | None:
     """Fields of a record; None where they break a rule, which is noted.
 
@@ -268,46 +246,34 @@ def read_record(
         return model.model_validate(line.record)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            field = ".".join(map(str, detail["loc"])) or "the record"
-            where = line.where
-            rule, remedy, value = _broken_rule(detail, model, line.record)
-            if heads is not None:
-                if detail["type"] == "missing":
-                    rule, remedy, value = _MISSING
-                column = heads.get(str(detail["loc"][0]), detail["loc"][-1])
-                where = Where(f"{where.file}, column {column}")
-            faults.add(where, f"{field} {rule}", remedy, value)
+            faults.add(*_broken_rule(detail, model, line, heads))
     return None
 
 
 def _broken_rule(
-    detail: Mapping[str, Any], model: type[BaseModel], record: Mapping[str, Any]
-) -> tuple[str, str, str]:
-    """Rule, remedy and value of what pydantic says of a field."""
-    field = str(detail["loc"][0]) if detail["loc"] else ""
-    if detail["type"] == "missing":
-        return "is required", f"add {field}", shown_value(f"only {', '.join(map(str, record))}")
-    if detail["type"] == "extra_forbidden":
-        return (
-            "is no field of it",
-            "take it out, or put it under tags",
-            shown_value(detail["input"]),
-        )
-    info = model.model_fields.get(field)
+    detail: Mapping[str, Any], model: type[BaseModel], line: JsonLine, heads: Heads | None
+) -> tuple[Where, str, str, str]:
+    """Place, rule, remedy and value of what pydantic says of a field."""
+    names, value = [*map(str, detail["loc"])] or ["the record"], detail["input"]
+    info, where = model.model_fields.get(names[0]), line.where
+    rule = re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, "))
     remedy = (info and info.description) or "correct it, or leave it out"
-    if detail["input"] is None:
-        return _MISSING
-    return (
-        re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, ")),
-        remedy,
-        shown_value(detail["input"]),
-    )
+    is_missing = detail["type"] == "missing"
+    if heads is not None:
+        where = Where(f"{where.file}, column {heads.get(names[0], names[-1])}")
+    if detail["type"] == "extra_forbidden":
+        rule, remedy = "is no field of it", "take it out, or put it under tags"
+    elif value is None or (is_missing and heads is not None):
+        rule, remedy, value = "must not be missing", "fill it, or drop the row", None
+    elif is_missing:
+        rule, remedy, value = "is required", f"add {names[-1]}", ", ".join(map(str, value))
+    return where, f"{'.'.join(names)} {rule}", remedy, shown_value(value)
 
 
 def read_case(
     line: JsonLine,
     faults: Faults,
-    heads: Mapping[str, str] | None = None,
+    heads: Heads | None = None,
     model: type[CaseRecord] = CaseRecord,
 ) -> tuple[Where, Case] | None:
     """Case of a record with its place; None where it breaks a rule, which is noted.
@@ -320,23 +286,20 @@ def read_case(
     record = read_record(line, model, faults, heads)
     if record is None:
         return None
-    extra = dict(record.model_extra or {})
-    if ANSWERS in line.record:
-        extra[ANSWERS] = line.record[ANSWERS]
-    return line.where, record.case(record.id, extra)
+    extra = {key: value for key, value in line.record.items() if key not in LINE_NAMES}
+    return line.where, Case(record.id, **record.stated(CASE_FIELDS), extra=extra)
 
 
 def read_chunk(
-    line: JsonLine, faults: Faults, heads: Mapping[str, str] | None = None
+    line: JsonLine, faults: Faults, heads: Heads | None = None
 ) -> tuple[Where, Chunk] | None:
     """Chunk of a record with its place; without a source it is a document of its own."""
     line = _named(line, "id")
     record = read_record(line, ChunkRecord, faults, heads)
     if record is None:
         return None
-    fields = {"source": flat_name(record.id)} | record.passage()
-    tags = titled_tags(record, line.where, faults)
-    return line.where, Chunk(record.id, record.text, tags=tags, **fields)
+    fields = {"source": flat_name(record.id)} | record.stated(PassageFields.model_fields)
+    return line.where, Chunk(record.id, record.text, tags=titled_tags(record), **fields)
 
 
 def read_document_line(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
@@ -348,24 +311,14 @@ def read_document_line(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str,
     faults = Faults()
     line = _named(line, "source")
     record = read_record(line, DocumentRecord, faults)
-    tags = {} if record is None else titled_tags(record, line.where, faults)
+    tags = {} if record is None else titled_tags(record)
     return line.where, faults.checked(record), tags
 
 
-def titled_tags(
-    record: ChunkRecord | DocumentRecord, where: Where, faults: Faults
-) -> dict[str, str]:
-    """Tags of a record, its title among them."""
-    tags = record.tags or {}
+def titled_tags(record: ChunkRecord | DocumentRecord) -> dict[str, str]:
+    """Tags of a record, its title among them; one that the tags state too is theirs."""
     titled = {} if record.title is None else {"title": record.title}
-    if titled and tags.get("title", record.title) != record.title:
-        faults.add(
-            where,
-            "a title must be stated once, as field or as tag",
-            "take one away",
-            shown_value(record.title),
-        )
-    return tags | titled
+    return titled | (record.tags or {})
 
 
 def _named(line: JsonLine, key: str) -> JsonLine:
@@ -401,13 +354,10 @@ def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
     fields = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in case._asdict().items()
+        if key == "expect_status" or value != Case._field_defaults.get(key)
     }
-    always = ("id", "query", "expect_status")
-    return {
-        key: fields[key]
-        for key in ("id", *CASE_FIELDS)
-        if key in always or fields[key] not in (None, [], 0)
-    } | dict(case.extra)
+    fields.pop("extra", None)
+    return fields | dict(case.extra)
 
 
 def hash_cases(cases: Iterable[Case]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array, shown_number, within_range
-from raglab.arguments.user_warnings import warn_user
 from raglab.signals import NAMES, Signal, declared_signal
 from raglab.store.files import Where, input_error, shown_value
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def warn_of_percent(signal: Signal, values: NDArray[np.float64]) -> None:
-    """Warn where values of the unit percent are none: outside 0 to 100, or shares from 0 to 1."""
-    known = values[~np.isnan(values)]
-    if signal.unit.name != "percent" or not known.size:
-        return
-    outside = int(((known < 0.0) | (known > 100.0)).sum())
-    if outside or 0.0 < known.max() <= 1.0:
-        what = f"{outside:,} of {known.size:,} values of unit 'percent' lie outside 0 to 100"
-        if not outside:
-            what = f"all {known.size:,} values of unit 'percent' lie from 0 to 1"
-        ends = f"{known.min():.6g} to {known.max():.6g}"
-        warn_user(f"signal {signal.name}: {what}, got {ends}; correct them, or state another unit.")
 
 
 # array or Series
@@ -53,22 +37,17 @@ def signal_column(
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    where = Where(f"signal {signal.name}")
+    where, unit = Where(f"signal {signal.name}"), signal.unit
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         source = _by_case(where, source, ids)
-    if source is None or isinstance(source, Mapping | AbstractSet | Iterator):
-        remedy = "give a list or array in the order of trace.cases"
-        kind = type(source).__name__
-        raise input_error(where, "values must be an array or a Series", remedy, kind)
     try:
         values = float_array(source, "values")
     except ValueError as error:
+        value = str(error).partition("got ")[2].partition(";")[0]
+        rule = "values must be numbers in the order of the cases, or a Series"
         raise input_error(
-            where,
-            "values must be numbers, NaN where there is none",
-            "convert them",
-            str(error).partition("got ")[2].partition(";")[0],
+            where, rule, "convert them, with NaN where there is none", value
         ) from error
     if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
         raise input_error(
@@ -77,21 +56,18 @@ def signal_column(
             "give a number a case",
             f"shape {values.shape}",
         )
-    unit = signal.unit
     values = within_range(values, unit.low, unit.high, f"values of signal {signal.name}")
-    # NaN is neither below nor above, so that a missing value passes; no scaling mends infinity.
-    for wrong, rule, remedy in (
-        (np.isinf(values), "values must be finite, or NaN where there is none", "write NaN"),
-        (
-            (values < unit.low) | (values > unit.high),
-            f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]",
-            "scale it, or state another unit, in any words",
-        ),
-    ):
-        if wrong.any():
-            place = tuple(np.argwhere(wrong)[0].tolist())
-            value = shown_number(float(values[place]), unit.low, unit.high)
-            raise input_error(where, rule, remedy, f"{value} at case {ids[place[0]]!r}")
+    # NaN is neither below nor above, so that a missing value passes
+    wrong = np.isinf(values) | (values < unit.low) | (values > unit.high)
+    if wrong.any():
+        place = tuple(np.argwhere(wrong)[0].tolist())
+        value = shown_number(float(values[place]), unit.low, unit.high)
+        raise input_error(
+            where,
+            f"values of unit {unit.name!r} must be finite and in [{unit.low:g}, {unit.high:g}]",
+            "scale it, state another unit, or write NaN where there is none",
+            f"{value} at case {ids[place[0]]!r}",
+        )
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
     # a copy: what its caller writes afterwards must not change the trace
     return np.array(whole, order="C")
@@ -104,7 +80,6 @@ def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN
     strange = [key for key in series.index if not isinstance(key, str) or key not in known]
     twice = [] if strange else series.index[series.index.duplicated()].tolist()
     for keys, rule, remedy in (
-        (["a DataFrame"] * (series.ndim != 1), "values must be one column", "take a column"),
         (strange, "a Series must be indexed by ids of the trace's cases", "index it by case id"),
         (twice, "a Series must name each case once", "drop the others, or take their mean"),
     ):

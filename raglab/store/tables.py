@@ -11,6 +11,8 @@ left out, and one warning names all of these.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
@@ -19,14 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from raglab.arguments.plain_arrays import is_missing
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import KNOWN_EXTRAS
-from raglab.store.cells import CELL_READERS, MISSING_TEXTS, is_missing
+from raglab.store.cells import CELL_READERS, MISSING_TEXTS
 from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, table_text
 from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
 from raglab.store.folders import is_folder
-from raglab.store.records import Faults
+from raglab.store.records import Columns, Faults, shown_names
 from raglab.store.trace_files import damage_errors, parquet_frame
 from raglab.words.characters import visible
 
@@ -37,36 +40,32 @@ TEXT_ENDINGS = (".csv", ".tsv")
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 NEAR = 0.8  # of difflib, from which a name is a slip of another
-_SHOWN = 10  # names that a message lists
+NearNames = Mapping[str, Sequence[str]]  # what others call our fields, by field
 _IDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
-LOOSE_NAMES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("input", "text", "prompt", "utterance", "claim", "message"), ("query",)),
-    **dict.fromkeys(("status", "outcome", "expected_outcome"), ("expect_status",)),
-    **dict.fromkeys(("gold", "expected"), ("expect_sources", "expect_status", "answer")),
-    **dict.fromkeys(
-        ("source", "sources", "evidence", "citations", "references"), ("expect_sources",)
+LOOSE_NAMES: NearNames = {
+    "query": ("input", "text", "prompt", "utterance", "claim", "message"),
+    "expect_sources": (
+        *("gold", "expected", "source", "sources", "evidence", "citations", "references"),
+        *("file", "files", "doc", "docs", "document", "documents"),
     ),
-    **dict.fromkeys(("file", "files", "doc", "docs", "document", "documents"), ("expect_sources",)),
-    "reference": ("answer",),
+    "expect_status": ("status", "outcome", "expected_outcome", "gold", "expected"),
+    "answer": ("gold", "expected", "reference"),
 }
-NEAR_NAMES: Mapping[str, tuple[str, ...]] = {
-    **LOOSE_NAMES,
-    **dict.fromkeys(("user_input", "user_query", "query_text"), ("query",)),
-    **dict.fromkeys(("gold_label", "answerable"), ("expect_status",)),
-    **dict.fromkeys(
-        (
-            *("gold_source", "gold_sources", "gold_document", "gold_documents", "gold_doc"),
-            *("gold_docs", "relevant_docs", "doc_id", "doc_ids"),
-        ),
-        ("expect_sources",),
+NEAR_NAMES: NearNames = {
+    "query": (*LOOSE_NAMES["query"], "user_input", "user_query", "query_text"),
+    "expect_sources": (
+        *LOOSE_NAMES["expect_sources"],
+        *("gold_source", "gold_sources", "gold_document", "gold_documents", "gold_doc"),
+        *("gold_docs", "relevant_docs", "doc_id", "doc_ids"),
     ),
-    **dict.fromkeys(
-        ("ground_truth", "reference_answer", "gold_answer", "expected_answer"), ("answer",)
+    "expect_status": (*LOOSE_NAMES["expect_status"], "gold_label", "answerable", "label"),
+    "answer": (
+        *LOOSE_NAMES["answer"],
+        *("ground_truth", "reference_answer", "gold_answer", "expected_answer"),
     ),
-    **dict.fromkeys(("fold", "subset", "partition"), ("split",)),
-    "label": ("expect_status",),
-    "case_id": ("id",),
+    "split": ("fold", "subset", "partition"),
+    "id": ("case_id",),
 }
 
 
@@ -81,16 +80,15 @@ class Table(NamedTuple):
     name: str
     size: int
     columns: Mapping[str, Sequence[Any]]
-    labels: Sequence[Any] = ()
+    labels: Sequence[Any]
     label: str = "index"
     left_out: Sequence[str] = ()
 
     def where(self, row: int, column: str = "") -> Where:
         """Place of a row or cell."""
-        value = self.labels[row] if len(self.labels) else row
-        whole = int(value) if isinstance(value, int | np.integer) else None
-        shown = shown_value(value) if whole is None else whole
-        label = "" if whole == row and self.label == "index" else f" ({self.label} {shown})"
+        value = self.labels[row]
+        is_position = type(value) is int and value == row and self.label == "index"
+        label = "" if is_position else f" ({self.label} {shown_value(value)})"
         return Where(f"{self.name}, row {row}{label}{f', column {column}' if column else ''}")
 
 
@@ -110,7 +108,7 @@ def is_table(path: Path) -> bool:
 def read_table(
     source: pd.DataFrame | str | Path,
     names: Mapping[str, str],
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     *,
     name: str = FRAME,
     max_file_bytes: int = MAX_FILE_BYTES,
@@ -130,7 +128,7 @@ def read_table(
     Raises:
       InputError: it is no table.
     """
-    mapped = dict(columns) if isinstance(columns, Mapping) else {}
+    mapped = columns or {}
     if not isinstance(source, str | Path):
         return _frame_table(source, names, mapped, name)
     path = Path(source)
@@ -170,27 +168,19 @@ def _frame_table(
             f"{len(frame):,}",
         )
     heads = [str(column) for column in frame.columns]
-    if len(heads) == 1 and any(mark in heads[0] for mark in ";\t|"):
-        raise input_error(
-            where,
-            "a frame must have a column a field",
-            "read its file with sep=",
-            f"only {shown_value(heads[0])}",
-        )
     check_heads(heads, where)
     columns = {head: _frame_cells(frame.iloc[:, place]) for place, head in enumerate(heads)}
     held = {names.get(head) for head in (*heads, *mapped)}
     left_out = []
     for level, head in enumerate(frame.index.names):
         known = head if isinstance(head, str) else ""
-        cells = frame.index.get_level_values(level)
         is_free = known in names and names[known] not in held
-        if (is_free or head in mapped.values()) and known not in columns:
-            columns[known] = _frame_cells(pd.Series(cells))
-        elif (head is not None or isinstance(cells[0], str)) and held.isdisjoint(_IDS):
+        cells = frame.index.get_level_values(level).to_series()
+        if known not in columns and (is_free or head in mapped.values()):
+            columns[known] = _frame_cells(cells)
+        elif held.isdisjoint(_IDS) and (head is not None or isinstance(cells.iloc[0], str)):
             left_out.append(f"the index {shown_value(head)}")
-    labels: Any = frame.index  # as long as the frame, read where an error asks
-    return Table(name, len(frame), columns, labels, left_out=left_out)
+    return Table(name, len(frame), columns, frame.index.tolist(), left_out=left_out)
 
 
 def _frame_cells(series: pd.Series[Any]) -> list[Any]:
@@ -200,20 +190,22 @@ def _frame_cells(series: pd.Series[Any]) -> list[Any]:
     except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared
         values = [... if isinstance(of, Decimal) and of.is_snan() else of for of in values]
         gone = list(map(is_missing, values))
-    plain = (None if missing else value for value, missing in zip(values, gone, strict=True))
-    return [value.item() if isinstance(value, np.generic) else value for value in plain]
+    return [
+        None if missing else value.item() if isinstance(value, np.generic) else value
+        for value, missing in zip(values, gone, strict=True)
+    ]
 
 
 def place_columns(
     name: str,
     heads: Collection[str],
     names: Mapping[str, str],
-    columns: Mapping[str, str] | None,
+    columns: Columns,
     faults: Faults,
     *,
     required: Collection[str] = (),
     stated: Collection[str] = (),
-    near_names: Mapping[str, tuple[str, ...]] = NEAR_NAMES,
+    near_names: NearNames = NEAR_NAMES,
 ) -> Places:
     """Which column of a table each field is.
 
@@ -231,23 +223,21 @@ def place_columns(
     Raises:
       InputError: `columns` is no map of our names to columns of the table.
     """
-    where, mapped = Where(name), columns or {}
-    rule, remedy = "columns must map our names to those of the table", 'write {"query": "question"}'
-    if not isinstance(mapped, Mapping) or not all(map(_is_text, (*mapped, *mapped.values()))):
-        raise input_error(where, rule, remedy, shown_value(columns))
-    wrong = [ours for ours, head in mapped.items() if ours not in names and ours != head]
+    where, mapped, heads = Where(name), columns or {}, [*heads]
+    wrong = [field for field, head in mapped.items() if field not in names and field != head]
     if wrong := wrong or [head for head in mapped.values() if head not in heads]:
         raise input_error(
             where,
-            f"{rule}, ours first",
-            remedy,
-            f"{_named(wrong)}, where the table has {_named([*heads])}",
+            "columns must map our names to those of the table, ours first",
+            'write {"query": "question"}',
+            f"{_shown(wrong)}, where the table has {_shown(heads)}",
         )
-    fields = {head: names[ours] for ours, head in mapped.items() if ours in names}
-    held = {*fields.values()}
-    for head in heads:
-        if head in names and head not in mapped.values() and names[head] not in held:
-            fields[head] = names[head]
+    fields = {head: names[field] for field, head in mapped.items() if field in names}
+    fields |= {
+        head: names[head]
+        for head in heads
+        if head in names and head not in mapped.values() and names[head] not in fields.values()
+    }
     places: dict[str, str] = {}
     for head, field in fields.items():
         if places.setdefault(field, head) != head:
@@ -257,12 +247,14 @@ def place_columns(
                 "drop or rename one of them",
                 f"{places[field]} and {head}",
             )
-    others = [head for head in heads if head not in fields and head not in stated]
+    unread = [head for head in heads if head not in fields and head not in stated]
     left_out = [
-        head for head in others if not head.strip() or head.startswith("Unnamed: ") or head in names
+        head
+        for head in unread
+        if head not in mapped.values()
+        and (not head.strip() or head.startswith("Unnamed: ") or head in names)
     ]
-    left_out = [head for head in left_out if head not in mapped.values()]
-    further = [head for head in others if head not in left_out]
+    further = [head for head in unread if head not in left_out]
     lacking = {*names.values()} - places.keys()
     near = {
         head: meant
@@ -270,19 +262,28 @@ def place_columns(
         if head not in mapped.values() and (meant := near_fields(head, names, lacking, near_names))
     }
     missing = [field for field in required if field in lacking]
-    _note_missing(where, near, missing, heads, faults)
+    pairs: dict[str, str] = {}  # a map that would do
+    for head, meant in sorted(near.items(), key=lambda pair: len(pair[1])):
+        wanted = [field for field in meant if field in missing and field not in pairs]
+        pairs.setdefault((wanted or meant)[0], head)
+    absent = [field for field in missing if field not in pairs]
+    stated = json.dumps(pairs | dict.fromkeys(absent, "…"), ensure_ascii=False)
+    remedy = f"pass columns={stated} (--columns ours=yours)"
+    if near:
+        shown = [f"{head!r}, which looks like {' or '.join(meant)}" for head, meant in near.items()]
+        remedy += ", or map a name to itself to keep it"
+        faults.add(where, "columns must have our names", remedy, shown_names(shown))
+    if absent:
+        rule = f"a table must have columns {', '.join(absent)}"
+        faults.add(where, rule, remedy, f"only {_shown(heads)}")
     return Places(places, further, left_out)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def near_fields(
     head: str,
     names: Mapping[str, str],
     lacking: Collection[str],
-    near_names: Mapping[str, tuple[str, ...]] = NEAR_NAMES,
+    near_names: NearNames = NEAR_NAMES,
 ) -> tuple[str, ...]:
     """Fields that a table lacks and a column may be, by its name.
 
@@ -290,14 +291,17 @@ def near_fields(
       >>> near_fields("Sources", {}, ["expect_sources", "expect_sources_any"])
       ('expect_sources',)
     """
-    known = {name: (field,) for name, field in names.items()} | dict(near_names)
+    known = {*names}.union(*near_names.values())
     plain = plain_name(head)
-    close = [plain] if plain in known or head in KNOWN_EXTRAS else []
-    close = close or get_close_matches(plain, known, n=1, cutoff=NEAR)
+    is_known = plain in known or head in KNOWN_EXTRAS
+    close = [plain] if is_known else get_close_matches(plain, known, n=1, cutoff=NEAR)
+    meant = [field for field, used in near_names.items() if not {*close}.isdisjoint(used)]
+    meant += [names[name] for name in close if name in names]
     # sources are there by another name
     elsewhere = {"expect_sources"} if "expect_sources_any" not in lacking else set()
-    meant = [field for name in close for field in known.get(name, ())]
-    return tuple(field for field in meant if field in lacking and field not in elsewhere)
+    return tuple(
+        field for field in dict.fromkeys(meant) if field in lacking and field not in elsewhere
+    )
 
 
 def plain_name(name: str) -> str:
@@ -308,36 +312,6 @@ def plain_name(name: str) -> str:
       'gold_source'
     """
     return "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
-
-
-def _note_missing(
-    where: Where,
-    near: Mapping[str, tuple[str, ...]],
-    missing: Sequence[str],
-    heads: Collection[str],
-    faults: Faults,
-) -> None:
-    """Note fields that are missing, and columns that look like one, with a map for all of them."""
-    pairs: dict[str, str] = {}
-    for head, fields in sorted(near.items(), key=lambda pair: len(pair[1])):
-        wanted = [field for field in fields if field in missing and field not in pairs]
-        pairs.setdefault((wanted or fields)[0], head)
-    absent = [field for field in missing if field not in pairs]
-    stated = ", ".join(f'"{field}": "{head}"' for field, head in pairs.items())
-    stated += "".join(f'{", " * bool(stated or n)}"{field}": "…"' for n, field in enumerate(absent))
-    remedy = f"pass columns={{{stated}}} (--columns ours=yours)"
-    if near:
-        looks = [f"{head!r}, which looks like {' or '.join(of)}" for head, of in near.items()]
-        head = next(iter(near))
-        keep = f'{remedy}, or {{"{head}": "{head}"}} to keep it as it is'
-        faults.add(where, "columns must have our names", keep, _listed(looks))
-    if absent:
-        faults.add(
-            where,
-            f"a table must have columns {', '.join(absent)}",
-            remedy,
-            f"only {_named([*heads])}",
-        )
 
 
 def read_cells(
@@ -358,63 +332,55 @@ def read_cells(
       UserWarning: columns are left out or empty, or texts such as `nan` are read as missing.
     """
     columns: dict[str, list[Any]] = {}
-    words: dict[str, int] = {}
+    words: Counter[str] = Counter()
     heads = [*places.heads.items(), *((head, head) for head in places.further)]
     for field, head in heads:
         reader = CELL_READERS.get(field) if field in places.heads else further
-        columns[field] = cells = []
+        cells: list[Any] = []
+        columns[field] = cells
         for row, cell in enumerate(table.columns[head]):
-            is_word = isinstance(cell, str) and cell in MISSING_TEXTS
-            is_blank = isinstance(cell, str) and not cell.strip() and field not in blank
-            words[head] = words.get(head, 0) + is_word
+            is_text = isinstance(cell, str)
+            is_word = is_text and cell in MISSING_TEXTS
+            words[head] += is_word
+            if cell is None or is_word or (is_text and not cell.strip() and field not in blank):
+                cells.append(None)
+                continue
             try:
-                missing = cell is None or is_word or is_blank
-                cells.append(None if missing else cell if reader is None else reader(cell))
+                cells.append(cell if reader is None else reader(cell))
             except ValueError as error:
                 where = table.where(row, head)
                 faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
                 cells.append(None)
     empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
     texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]
-    left_out = [*table.left_out, *(_named([head]) for head in places.left_out)]
     notes = {
-        "left out": _listed(left_out),
-        "without a value": empty and _named(empty),
-        "cells such as nan or None read as missing": _listed(texts),
+        "left out": shown_names([*table.left_out, *map(shown_value, places.left_out)]),
+        "without a value": _shown(empty),
+        "cells such as nan or None read as missing": shown_names(texts),
     }
-    if any(notes.values()):
-        told = "; ".join(f"{what}: {shown}" for what, shown in notes.items() if shown)
-        warn_user(visible(f"{table.name}: {told}."))
+    shown = "; ".join(f"{what}: {names}" for what, names in notes.items() if names)
+    if shown:
+        warn_user(visible(f"{table.name}: {shown}."))
     return columns
 
 
 def table_lines(
-    table: Table, places: Places, faults: Faults, further: Callable[[Any], Any]
+    table: Table, places: Places, faults: Faults, further: Callable[[Any], Any], prefix: str
 ) -> Iterator[JsonLine]:
-    """Rows as records of their cells, see `read_cells`; those that are missing left out."""
+    """Rows as records of their cells, see `read_cells`; those that are missing left out.
+
+    Args:
+      prefix: of the ids of rows where no column holds them: c1, c2, …
+    """
     columns = read_cells(table, places, faults, further)
     for row in range(table.size):
-        record = {field: of[row] for field, of in columns.items() if of[row] is not None}
+        record = {} if "id" in columns else {"id": f"{prefix}{row + 1}"}
+        record |= {field: of[row] for field, of in columns.items() if of[row] is not None}
         yield JsonLine(table.where(row), record)
 
 
-def named_lines(lines: Iterable[JsonLine], places: Places) -> Iterator[JsonLine]:
-    """Lines of JSON under our names."""
-    fields = {head: field for field, head in places.heads.items()}
-    for line in lines:
-        pairs = line.record.items()
-        yield line._replace(
-            record={fields.get(key, key): of for key, of in pairs if key not in places.left_out}
-        )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _named(names: Sequence[str]) -> str:
-    return _listed([shown_value(name) if name.strip() else "one without a name" for name in names])
+def _shown(names: Iterable[object]) -> str:
+    return shown_names(map(shown_value, names))
 
 
 def holds_labels(heads: Iterable[str]) -> bool:
@@ -436,5 +402,5 @@ def holds_labels(heads: Iterable[str]) -> bool:
     questions = {name for name, of in meant.items() if "query" in of}
     answers = {name for name, of in meant.items() if {*of}.intersection(labels)}
     own = not {"label", *fields}.isdisjoint(questions | answers)
-    loose = questions <= LOOSE_NAMES.keys() or answers <= LOOSE_NAMES.keys()
-    return bool(questions and answers) and (own or not loose)
+    loose = {name for names in LOOSE_NAMES.values() for name in names}
+    return bool(questions and answers) and (own or not (questions <= loose or answers <= loose))

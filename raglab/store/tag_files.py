@@ -23,12 +23,11 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from raglab.store.files import JsonLine, Where, input_error, read_text, shown_value
-from raglab.store.records import Faults, FilledText, read_record
+from raglab.store.records import Faults, FilledText, read_record, shown_names
 from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
 TAGS_FILE = "tags.yaml"
-_NAMES_SHOWN = 5  # in a message
 
 
 class StatedTags(NamedTuple):
@@ -64,28 +63,32 @@ def stated_tags(
             "write lines like guide.pdf: {domain: home}",
             shown_value(stated),
         )
-    above = {source: [*_folders(source), source] for source in sources}
+    # a document and the folders that it is in, the outermost first
+    above = {
+        source: [source[: n + 1] for n, sign in enumerate(source) if sign == "/"] + [source]
+        for source in sources
+    }
     known = {name for names in above.values() for name in names}
     if unknown := [name for name in stated if name not in known]:
-        more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
         raise input_error(
             where,
             f"{TAGS_FILE} must name documents, or folders of them with / at the end",
             "correct the names, which begin at the folder of the file",
-            ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more,
+            shown_names(map(shown_value, unknown)),
         )
-    faults = Faults("names")
-    read = {}
+    faults, fields = Faults("names"), {}
     for name, record in stated.items():
         line = JsonLine(where._replace(id=name), record)
-        fields = read_record(line, _TagFields, faults)
-        if fields is not None:
-            read[name] = StatedTags(fields.model_extra or {}, tuple(fields.entities or ()))
+        fields[name] = read_record(line, _TagFields, faults)
     faults.stop()
-    parts = {
-        source: [read[name] for name in names if name in read] for source, names in above.items()
-    }
-    return {source: _joined(tags) for source, tags in parts.items() if tags}
+    joined = {}
+    for source, names in above.items():
+        parts = [part for name in names if (part := fields.get(name)) is not None]
+        if parts:  # the last one stands where they differ
+            tags = {key: tag for part in parts for key, tag in (part.model_extra or {}).items()}
+            entities = dict.fromkeys(entity for part in parts for entity in part.entities or ())
+            joined[source] = StatedTags(tags, tuple(entities))
+    return joined
 
 
 class _TagFields(BaseModel):
@@ -106,23 +109,3 @@ def with_tags(
             continue
         entities = tuple(dict.fromkeys((*chunk.entities, *stated.entities)))
         yield where, chunk._replace(tags={**chunk.tags, **stated.tags}, entities=entities)
-
-
-def _folders(source: str) -> list[str]:
-    """Folders that a document is in, the outermost first.
-
-    Example:
-      >>> _folders("a/b/c.pdf")
-      ['a/', 'a/b/']
-    """
-    return [source[: place + 1] for place, sign in enumerate(source) if sign == "/"]
-
-
-def _joined(parts: Iterable[StatedTags]) -> StatedTags:
-    """What several names state of a document; the last one stands where they differ."""
-    tags: dict[str, str] = {}
-    entities: list[str] = []
-    for part in parts:
-        tags |= part.tags
-        entities += part.entities
-    return StatedTags(tags, tuple(dict.fromkeys(entities)))

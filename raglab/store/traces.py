@@ -23,7 +23,7 @@ from raglab.signals import Signal, declaration, own_signal
 from raglab.store.csv_tables import csv_frame
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.records import hash_cases
-from raglab.store.signal_columns import array_hash, frame_series, signal_column, warn_of_percent
+from raglab.store.signal_columns import array_hash, frame_series, signal_column
 from raglab.store.trace_files import (
     damage_errors,
     load,
@@ -348,7 +348,6 @@ def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN4
         trace.hits.chunk.shape[:3],
         [case.id for case in trace.cases],
     )
-    warn_of_percent(signal, column)
     known = (
         trace.columns.get(name)
         if trace.meta.get("signals", {}).get(name) == declaration(signal)
