@@ -223,7 +223,7 @@ def test_what_stands_around_the_content_is_left_out(markup: str) -> None:
         ("a<main> <h1>b</h1></main>c", "a\n\n# b\n\n# \n\nc"),
         ("<h3> <button>Is hail covered?</button> </h3><p>Yes.", "### Is hail covered?\n\nYes."),
         ("<main><h2>A</h2>b", "## A\n\nb"),
-        ("<p role=note>a<p role='x main'>b<p role>c<aside>d</aside>", "a\n\nb\n\nc\n\nd"),
+        ("<p role=note>a<p role='x note'>b<p role>c<aside>d</aside>", "a\n\nb\n\nc\n\nd"),
     ],
 )
 def test_what_is_the_content(page: str, text: str) -> None:
