@@ -513,10 +513,10 @@ OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
 @pytest.mark.parametrize(
     ("reader", "raw", "rule"),
     [
-        ("Word", b"", "must be an archive"),
-        ("Word", b"\xd0\xcf\x11\xe0" * 100, "one with a password, or of another kind"),
-        ("Word", workbook([["a"]]), r"must hold word/document\.xml"),
-        ("Excel", word_file(), r"must hold xl/workbook\.xml"),
+        ("Word", b"", "must be readable"),
+        ("Word", b"\xd0\xcf\x11\xe0" * 100, "not a zip file.*without a password"),
+        ("Word", workbook([["a"]]), "must be readable"),
+        ("Excel", word_file(), "must be readable"),
         ("Word", word_file(document=BOMB), "must state no document type"),
         ("Word", word_file(styles=OUTSIDE), "must state no document type"),
         *((("Word", word_file(document=raw), "must state no document type")) for raw in FAR_TYPES),
@@ -531,7 +531,7 @@ OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
         ),
         ("Excel", changed(workbook([["a"]]), styles=FAR_TYPES[0]), "must state no document type"),
         ("Word", word_file(document="<x"), "must be readable"),
-        ("Word", word_file()[:-40], "must be an archive"),
+        ("Word", word_file()[:-40], "must be readable"),
         ("Excel", changed(workbook([["a"]]), sheet1=BOMB), "must state no document type"),
         ("Excel", changed(workbook([["a"]]), workbook="<x"), "must be readable"),
         ("notebook", b"{", "must be valid JSON"),
@@ -558,13 +558,13 @@ def test_an_archive_that_unpacks_to_much_is_refused_unread(monkeypatch: pytest.M
     So are parts without number.
     """
     monkeypatch.setattr(office, "MAX_UNPACKED_BYTES", 1_000_000)
-    with pytest.raises(InputError, match="at most 1000000 bytes when it is unpacked, got "):
+    with pytest.raises(InputError, match="unpack to .* 1000000 bytes, got "):
         office.word_blocks(word_file(document=" " * 1_500_000))
     target = BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for number in range(10_001):
             archive.writestr(f"word/{number}.xml", "")
-    with pytest.raises(InputError, match=r"at most 10000 parts .*got 10001"):
+    with pytest.raises(InputError, match=r"unpack to 10000 parts.*got 10001"):
         office.word_blocks(target.getvalue())
 
 

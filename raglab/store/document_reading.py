@@ -37,7 +37,10 @@ _LIGHT_TAGS = 15_000  # each looks through all that are open
 _LIGHT_LINES = 200_000  # counted for each quote that they may continue
 _KEPT_BYTES = 2**28
 _LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
-_READABLE, _REMEDY = "a document must be readable", "open and save it again, or save it as text"
+_READABLE, _REMEDY = (
+    "a document must be readable",
+    "open and save it again without a password, or save it as text",
+)
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
 READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
     "Markdown": markdown_blocks,

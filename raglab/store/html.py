@@ -48,15 +48,12 @@ _UNSHOWN = ",".join(
     ]
 )
 _MAIN = "main,[role~=main i]"
-# Headers and footers of a page, and not of a part of its content.
-_FRAME = ",".join(
-    f"{name}:not(article {name},main {name},section {name},[role~=main i] {name})"
-    for name in ("header", "footer")
-)
 _HIDDEN_STYLE = re.compile(
     r"(?:^|;)\s*(?:(display)\s*:\s*none|visibility\s*:\s*hidden)\s*(?:!\s*important\s*)?(?=;|$)",
     re.IGNORECASE,
 )
+# Elements whose headers and footers are not those of the page.
+_CONTENT = names("article,main,section")
 # What stands beside the text has headings below the one above it; text behind does not stand
 # below them.
 _OWN_HEADINGS = names("article,main,aside,blockquote,details,dialog,fieldset,figure")
@@ -68,7 +65,6 @@ _BLOCKS = frozenset(
         "nav,option,p,pre,section,summary,table,tbody,td,tfoot,th,thead,tr"
     )
 ).union(_LISTS, _HEADINGS, _OWN_HEADINGS)
-_ANY_BLOCK = ",".join(_BLOCKS)
 # A table that holds one of them lays out the page.
 _LAYOUT = ",".join([*_HEADINGS, "table,pre"])
 # What an element puts before its text: 10<sup>2</sup> is no 102, and 1 over 2 no 12.
@@ -124,11 +120,11 @@ def html_document(
     _check_end(tree, text)
     title = tree.css_first("head > title")
     name = "" if title is None else " ".join(title.text().split())
-    _take_out_unshown(tree, is_whole=is_whole)
+    _take_out_unshown(tree)
     mains = tree.css(_MAIN) if is_whole else []
     blocks = _Walk(first, marks=marks).blocks_of(mains[0]) if len(mains) == 1 else []
     if all(block.kind == "heading" for block in blocks):
-        blocks = _Walk(first, marks=marks).blocks_of(root)
+        blocks = _Walk(first, marks=marks, is_whole=is_whole).blocks_of(root)
     stated = _LANGUAGE.match(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
     tags = {"title": name, "lang": "" if stated is None else stated[0].lower()}
     return DocumentBlocks(name, tuple(blocks), {key: value for key, value in tags.items() if value})
@@ -151,7 +147,7 @@ def _check_end(tree: LexborHTMLParser, text: str) -> None:
             raise input_error(Where(""), f"a {name} must end with {end}", "close it", value)
 
 
-def _take_out_unshown(tree: LexborHTMLParser, *, is_whole: bool) -> None:
+def _take_out_unshown(tree: LexborHTMLParser) -> None:
     """Take out of a page what is not shown; as in browsers, a hidden cell keeps its place."""
     for node in tree.css("[style]"):
         style = re.sub(r"/\*.*?\*/", "", node.attributes["style"] or "")
@@ -165,10 +161,8 @@ def _take_out_unshown(tree: LexborHTMLParser, *, is_whole: bool) -> None:
     for node in tree.css("x-a[href^='#']:not(:has(*))"):
         if not any(map(str.isalnum, node.text())):
             node.decompose()
-    for node in tree.css("x-code x-code"):
-        node.unwrap()
     # inner nodes first: what is taken out is freed with all it holds
-    for node in reversed(tree.css(f"{_UNSHOWN},{_FRAME}" if is_whole else _UNSHOWN)):
+    for node in reversed(tree.css(_UNSHOWN)):
         if node.tag in {"td", "th"} and not node.css_matches(_GONE):
             node.inner_html = ""
         elif node.tag != "html":
@@ -226,11 +220,18 @@ class _Walk:
     """The blocks of a page as they are read, or with a gap the text of a part as it is."""
 
     def __init__(
-        self, first: tuple[int, str | None], *, marks: bool = False, gap: str = ""
+        self,
+        first: tuple[int, str | None],
+        *,
+        marks: bool = False,
+        gap: str = "",
+        is_whole: bool = False,
     ) -> None:
         self.text: list[str] = []  # that is open
         self._blocks: list[Block] = []
         self._page, self._marks, self._gap = first, marks, gap
+        self._inside = 0 if is_whole else 1  # open elements of content
+        self._code: list[int] = []  # where open elements of code begin in the text
         self._lists: list[int] = []  # number of the last item of each; -1 where they have none
         self._mark = ""  # of an item whose text follows
         self._heading = 0
@@ -278,14 +279,16 @@ class _Walk:
         elif tag in _BLOCKS:
             return self._enter_block(tag, node)
         elif self._gap != "\n" and _is_code(node):
-            self.text.append(_code_span(_content(node, " ")))
-            return False
+            self._code.append(len(self.text))
         return True
 
     def _enter_block(self, tag: str, node: LexborNode) -> bool:
         if self._gap:
             self._part()
             return True
+        if tag in {"header", "footer"} and not self._inside:
+            return False
+        self._inside += tag in _CONTENT
         if not (self._is_term and tag in {"dd", "dt", "div", "p"}):
             self._flush()
         if tag == "table" and not any(part.css_first(_LAYOUT) for part in node.iter()):
@@ -299,6 +302,10 @@ class _Walk:
             if code := "\n".join(lines).strip("\n"):
                 self._add("code", fenced(code, _code_language(node)))
             return False
+        self._begin(tag, node)
+        return True
+
+    def _begin(self, tag: str, node: LexborNode) -> None:
         if tag in _LISTS:
             self._lists.append(_number(node, "start", 1) - 1 if tag == "ol" else -1)
         elif tag == "li":
@@ -310,13 +317,16 @@ class _Walk:
             self._heading = int(tag[1])
         elif tag in _OWN_HEADINGS:
             self._parts.append((self._above, None))
-        return True
 
     def _leave(self, node: LexborNode) -> None:
         tag = node.tag or ""
-        if tag not in _BLOCKS:
-            return
-        if self._gap:
+        if self._code and _is_code(node):
+            start = self._code.pop()
+            if not self._code:
+                self.text[start:] = [_code_span("".join(self.text[start:]))]
+        elif tag not in _BLOCKS:
+            pass
+        elif self._gap:
             self._part()
         elif tag == "dt":
             term = "".join(self.text).rstrip(" :")
@@ -324,17 +334,21 @@ class _Walk:
             self._is_term = bool(self.text)
         else:
             self._flush()
-            if tag in _LISTS:
-                self._lists.pop()
-                self._mark = ""
-            elif tag == "li":
-                self._mark = ""
-            elif tag in _HEADINGS:
-                self._heading = 0
-            elif tag in _OWN_HEADINGS:
-                self._above, shift = self._parts.pop()
-                if shift is not None:  # what follows does not stand below its headings
-                    self._blocks.append(Block("heading", "", self._above + 1, *self._page))
+            self._end(tag)
+
+    def _end(self, tag: str) -> None:
+        self._inside -= tag in _CONTENT
+        if tag in _LISTS:
+            self._lists.pop()
+            self._mark = ""
+        elif tag == "li":
+            self._mark = ""
+        elif tag in _HEADINGS:
+            self._heading = 0
+        elif tag in _OWN_HEADINGS:
+            self._above, shift = self._parts.pop()
+            if shift is not None:  # what follows does not stand below its headings
+                self._blocks.append(Block("heading", "", self._above + 1, *self._page))
 
     def _part(self) -> None:
         """End a line or a word where a block begins or ends within text."""
@@ -346,6 +360,7 @@ class _Walk:
         lines = [" ".join(line.split()) for line in "".join(self.text).split("\n")]
         lines = [line for line in lines if line]
         self.text.clear()
+        self._code.clear()
         self._is_term = False
         line = " ".join(lines)
         if self._heading and line:
@@ -388,5 +403,4 @@ def _code_language(pre: LexborNode) -> str:
 
 def _is_code(node: LexborNode) -> bool:
     """Whether an element is code within a line, also as docutils writes it."""
-    is_code = node.tag == "x-code" or node.attributes.get("class") == "docutils literal"
-    return is_code and node.css_first(_ANY_BLOCK) is None
+    return node.tag == "x-code" or node.attributes.get("class") == "docutils literal"
