@@ -12,7 +12,7 @@ from raglab.store.blocks import DocumentBlocks, Page, table_block, text_blocks
 from raglab.store.chunking import LEAST_TOKENS, MAX_TOKENS, OVERLAP, TokenLimit, chunk_blocks
 from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
-from raglab.store.encodings import Encoding, decode_page, decode_text
+from raglab.store.encodings import Encoding, decode_text, page_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -133,13 +133,10 @@ def _document(name: str, path: Path, limits: Limits) -> DocumentBlocks:
             allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
             return limits.reader.blocks(name, raw, file, allowed)
 
-        def note(label: str) -> None:
-            limits.reader.notes.append(f"{file}: read as UTF-8, which it is, and not as {label}")
-
-        if name == "HTML":
-            text = decode_page(raw, where, limits.encoding, note)
-        else:
-            text = decode_text(raw, where, limits.encoding)
+        encoding = limits.encoding
+        if name == "HTML" and encoding is None:
+            encoding = page_encoding(raw, limits.reader.notes)
+        text = decode_text(raw, where, encoding)
     if len(text) > limits.max_line_bytes:
         rule = f"a document must be at most {limits.max_line_bytes} characters"
         raise input_error(Where(file), rule, "split it, or raise max_line_bytes", str(len(text)))

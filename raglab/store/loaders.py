@@ -74,7 +74,7 @@ from raglab.store.document_files import (
     token_limit,
 )
 from raglab.store.document_reading import DocumentReader
-from raglab.store.encodings import CASES_ENCODING_REMEDY, Encoding, FolderEncoding, check_encoding
+from raglab.store.encodings import CASES_ENCODING_REMEDY, Encoding, check_encoding, likely_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -377,9 +377,8 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         rule = f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl"
         remedy = "add some, or give the path of a .jsonl or .json file"
         raise input_error(Where(str(folder)), rule, remedy, "none")
-    limits = limits._replace(
-        without_labels=True, encoding=_folder_encoding(limits.encoding, limits.reader.notes)
-    )
+    encoding = likely_encoding(limits.encoding, limits.reader.notes)
+    limits = limits._replace(without_labels=True, encoding=encoding)
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
     errors = [*problems.values()]
@@ -405,18 +404,6 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         left_out[kind].append("")
     warn_of_left_out(folder, left_out)
     return placed
-
-
-def _folder_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
-    """Encoding that a caller states of a folder; notes name files that are UTF-8 all the same."""
-    if not isinstance(encoding, str):
-        return encoding
-
-    def note(file: str, name: str) -> None:
-        if name != encoding:
-            notes.append(f"{file}: read as UTF-8, which it is, and not as {encoding}")
-
-    return FolderEncoding(encoding, note)
 
 
 def _check_no_encoding(encoding: Encoding, name: str) -> None:
