@@ -744,11 +744,11 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_tokens": 31}, "max_tokens must be at least 32, got 31"),
+        ({"max_tokens": 31}, "max_tokens must be at least 32, or None, got 31"),
         ({"overlap": -1}, r"overlap must be in \[0, 256\]"),
         (
             {"max_tokens": 64, "overlap": 33},
-            r"overlap must be in \[0, 32\], half of a chunk, got 33",
+            r"overlap must be in \[0, 32\] tokens, half of a chunk, got 33",
         ),
     ],
 )

@@ -388,7 +388,7 @@ class _Walk:
 def _code_span(text: str) -> str:
     """Text between backticks, more than any run of them in it."""
     code = text.strip()
-    ticks = "`" * (max(map(len, re.findall(r"`+", code)), default=0) + 1)
+    ticks = max(re.findall("`*", code), key=len) + "`"
     room = " " * ("`" in (code[:1], code[-1:]))
     return text.replace(code, f"{ticks}{room}{code}{room}{ticks}", 1) if code else text
 

@@ -450,10 +450,7 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
 
 def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
     where, record, tags = read_document_line(line)
-    pages = tuple(
-        Page(page.page, page.label, page.text.replace("\r\n", "\n").replace("\r", "\n"))
-        for page in record.pages
-    )
+    pages = [Page(page.page, page.label, page.text) for page in record.pages]
     ascending((page.number, where) for page in pages)
     if record.source.lower().endswith(DOCUMENTS["Markdown"]):
         blocks = tuple(

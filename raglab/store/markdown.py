@@ -50,24 +50,22 @@ _SILENT = names(
     "bibliography,contents,currentmodule,image,include,index,literalinclude,module,raw,"
     "tableofcontents,toctree"
 )
-_CODE = names("code,code-block,code-cell,sourcecode")
-_VERBATIM = names("eval-rst,math,mermaid")  # code to any reader but their own
-# whose names are no languages of code; the first ones stand above what they hold
-_KINDS = names("attention,caution,danger,error,hint,important,note,tip,todo,warning")
+# code to any reader, the last three to any but their own
+_CODE = names("code,code-block,code-cell,sourcecode,eval-rst,math,mermaid")
+# whose names are no languages of code
 _UNTITLED = names("figure,grid,grid-item,only")
-_TITLED = (
-    *_UNTITLED,
-    *names(
-        "admonition,card,deprecated,dropdown,epigraph,glossary,grid-item-card,list-table,margin,"
-        "rubric,seealso,sidebar,tab-item,tab-set,table,topic,versionadded,versionchanged"
-    ),
+_TITLED = names(
+    "admonition,card,dropdown,epigraph,glossary,grid-item-card,list-table,margin,rubric,sidebar,"
+    "tab-item,tab-set,table,topic"
 )
-VERSIONS = {
+LABELS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
     "deprecated": "Deprecated since version",
     "seealso": "See also",
 }
+_NOTES = names("attention,caution,danger,error,hint,important,note,tip,todo,warning")
+_KNOWN = frozenset([*_SILENT, *_CODE, *_UNTITLED, *_TITLED, *LABELS, *_NOTES])
 
 
 def markdown_blocks(raw: bytes) -> DocumentBlocks:
@@ -202,19 +200,15 @@ def _directive_text(token: Token, *, is_closed: bool) -> str | None:
     """Markdown that a fence holds; None of code, whose token says then that it is plain code."""
     directive = _DIRECTIVE.fullmatch(token.info.strip())
     name = directive[1] or "" if directive else ""
-    is_known = name in _SILENT or name in _TITLED or name in _KINDS or token.markup[0] == ":"
-    if directive is None or (name not in _CODE and not is_known):
+    if directive is None or (name not in _KNOWN and token.markup[0] != ":"):
         return None
     options = _OPTIONS.match(token.content)
     content = token.content[options.end() :] if options else token.content
-    if name in _CODE or name in _VERBATIM:
+    if name in _CODE:
         token.info, token.content = directive[2] or "", content
         return None
     if name in _SILENT and is_closed:
         return ""
+    label = name.capitalize() if name in _NOTES else LABELS.get(name, "")
     title = "" if name in _UNTITLED else directive[2] or ""
-    if name in _KINDS:
-        title = f"{name.capitalize()}\n\n{title}"
-    elif name in VERSIONS:
-        title = f"{VERSIONS[name]} {title}"
-    return f"{title}\n\n{content}"
+    return f"{label} {title}\n\n{content}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.html import html_document, names
-from raglab.store.markdown import VERSIONS
+from raglab.store.markdown import LABELS
 
 # roles whose title may touch its target
 _TITLED = names("any,doc,download,numref,ref,term")
@@ -92,8 +92,10 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
         return (known, messages) if known else (title, [])
 
     def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-        shown = role_title(name, " ".join(text.split()).lstrip("~!"))
-        return [nodes.literal(shown, shown)], []
+        text = " ".join(text.split()).lstrip("~!")
+        mark = "<" if name.rpartition(":")[2] in _TITLED else " <"  # before the target
+        shown = text.partition(mark)[0].rstrip() if text.endswith(">") else text
+        return [nodes.literal(text, shown or text)], []
 
     known_directive, known_role = directives.directive, roles.role
     directives.directive, roles.role = directive, role
@@ -134,7 +136,7 @@ def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has 
                 code = "\n".join(self.content)
                 return [nodes.literal_block(code, code, classes=["code", *argument.split()[:1]])]
             container = nodes.container()
-            title = "" if name in _UNTITLED else f"{VERSIONS.get(name, '')} {argument}".strip()
+            title = "" if name in _UNTITLED else f"{LABELS.get(name, '')} {argument}".strip()
             if title:
                 texts, _ = self.state.inline_text(title, self.lineno)
                 container += nodes.paragraph(title, "", *texts)
@@ -142,11 +144,3 @@ def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has 
             return [container]
 
     return Content
-
-
-def role_title(role: str, text: str) -> str:
-    """What a reader sees of a role: its text without the target in angle brackets."""
-    target = text.find(" <")
-    if target < 0 and role.rpartition(":")[2] in _TITLED:
-        target = text.find("<")
-    return text[:target].rstrip() if target > 0 and text.endswith(">") else text
