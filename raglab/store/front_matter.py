@@ -22,15 +22,11 @@ _TOML_LINE = re.compile(r"at line (\d+)")
 
 
 class FrontMatter(NamedTuple):
-    """What a document says of itself; blank values are missing.
-
-    line: of the first line of its text, `body`.
-    """
+    """What a document says of itself, and its text, `body`; blank values are missing."""
 
     tags: Mapping[str, str]
     entities: tuple[str, ...]
     body: str
-    line: int = 1
     notes: tuple[str, ...] = ()
 
 
@@ -70,7 +66,7 @@ def front_matter(text: str) -> FrontMatter:
         raise input_error(where, rule, "write a list such as [Acme, Northmark]", value)
     texts = {str(name): _text(value) for name, value in fields.items()}
     tags = {name: value for name, value in texts.items() if value.strip()}
-    return FrontMatter(tags, tuple(entities), "\n".join(lines[end + 1 :]), end + 3)
+    return FrontMatter(tags, tuple(entities), "\n".join(lines[end + 1 :]))
 
 
 def _text(value: object) -> str:

@@ -72,6 +72,7 @@ _BEFORE = {"br": "\n", "sup": "^", "sub": "_"} | dict.fromkeys(("mn", "mi", "mtd
 _CODE_LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-(?:source-)?)([\w+#.-]+)|^code (\w+) literal-block"
 )
+_WHOLE = re.compile(r"\s*[0-9]{1,6}\s*")
 _SPAN = 1000  # columns that a cell may take at most
 _COPIES = 10  # of a table's cells that spans may make, for each cell that is written
 
@@ -171,8 +172,8 @@ def _take_out_unshown(tree: LexborHTMLParser) -> None:
 
 def _number(node: LexborNode, name: str, default: int) -> int:
     """Whole number of an attribute."""
-    value = (node.attributes.get(name) or "").strip()
-    return int(value) if value.isascii() and value.isdecimal() and len(value) < 7 else default
+    number = _WHOLE.fullmatch(node.attributes.get(name) or "")
+    return default if number is None else int(number[0])
 
 
 def _content(node: LexborNode, gap: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -40,7 +39,6 @@ _OFF = ("false", "0", "off")
 _BARE_FORMULA = re.compile(
     rb"<c\b[^>]*>\s*<f\b(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"
 )
-_LITERAL = re.compile(r'"[^"]*"|\\.')  # shown as it stands, in a format of numbers
 
 
 def _parts(raw: bytes) -> dict[str, bytes]:
@@ -248,11 +246,8 @@ def _sheet_tables(sheet: Any, counts: Counter[str]) -> Iterator[Block]:  # noqa:
 
 
 def _cell_text(cell: Any) -> str:  # noqa: ANN401 - openpyxl has no types
-    """Value of a cell: of a day without its midnight, of a share in per cent as its format says."""
+    """Value of a cell as the file holds it, of a day without its midnight."""
     value = "" if cell.value is None else cell.value
     if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
         value = value.date()
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        sign = re.search(r"\s?%", _LITERAL.sub("", cell.number_format or ""))
-        value = f"{value * 100:.12g}{sign[0]}" if sign else value
     return str(value).strip()

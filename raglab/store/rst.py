@@ -33,14 +33,10 @@ _SETTINGS = {
     "embed_stylesheet": False,
     "stylesheet_path": "",
     "syntax_highlight": "none",
-    "smart_quotes": False,
     "math_output": "latex",
     "initial_header_level": "1",
     "doctitle_xform": False,
-    "sectsubtitle_xform": False,
     "line_length_limit": 1_000_000,
-    "datestamp": None,
-    "generator": None,
 }
 
 
@@ -49,15 +45,14 @@ def rst_blocks(raw: bytes) -> DocumentBlocks:
 
     No other file is read and no HTML taken over. Of a directive or a role that docutils does not
     know, such as those of Sphinx, the text stays. A substitution by the day on which the text is
-    read, `.. |d| date::`, stays as it is written, with a note: the same text gives the same blocks.
+    read, `.. |d| date::`, stays as it is written: the same text gives the same blocks.
 
     Args:
       raw: text as UTF-8.
     """
     from docutils import core, nodes
 
-    dates: list[str] = []
-    with _sphinx_names(dates):
+    with _sphinx_names():
         tree = core.publish_doctree(raw.decode(), settings_overrides=_SETTINGS)
     tree.transform_messages = []
     for message in [*tree.findall(nodes.system_message)]:
@@ -66,21 +61,16 @@ def rst_blocks(raw: bytes) -> DocumentBlocks:
     for problem in [*tree.findall(nodes.problematic)]:
         problem.parent.replace(problem, nodes.Text(problem.astext()))
     page = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
-    rule = f"{len(dates)} substitutions stand for the day of reading, and stay as they are written"
-    return DocumentBlocks("", html_document(page).blocks, notes=(rule,) if dates else ())
+    return DocumentBlocks("", html_document(page).blocks)
 
 
 @contextmanager
-def _sphinx_names(dates: list[str]) -> Iterator[None]:
-    """Let docutils read directives and roles of any name, no picture's file, and no clock.
-
-    Args:
-      dates: takes the names of substitutions by the day.
-    """
+def _sphinx_names() -> Iterator[None]:
+    """Let docutils read directives and roles of any name, no picture's file, and no clock."""
     from docutils import nodes
     from docutils.parsers.rst import directives, roles
 
-    content = _content_directive(dates)
+    content = _content_directive()
 
     def directive(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
         is_own = name.lower() in {"date", "image", "figure", *_CODE, *_SILENT}
@@ -106,7 +96,7 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
         roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
 
 
-def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has no types
+def _content_directive() -> Any:  # noqa: ANN401 - docutils has no types
     """Class of directives of any name and options, which are their text."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
@@ -128,8 +118,7 @@ def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has 
             if name in _SILENT or name.startswith("auto"):
                 return []
             if name == "date":
-                dates.append(self.state.parent["names"][0])
-                return [nodes.Text(f"|{dates[-1]}|")]
+                return [nodes.Text(f"|{self.state.parent['names'][0]}|")]
             if name == "image":
                 return [nodes.inline("", self.options.get("alt", ""))]
             if name in _CODE:
