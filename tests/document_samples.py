@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
+from raglab.store.encodings import decode_text, page_encoding
+from raglab.store.files import Where
 from raglab.store.pdf import PdfLimits
 
 
@@ -19,3 +21,9 @@ def document(
 def texts(name: str, raw: str | bytes) -> list[tuple[str, int, str]]:
     """Kind, level and text of the blocks of a document."""
     return [(block.kind, block.level, block.text) for block in document(name, raw).blocks]
+
+
+def decode_page(raw: bytes, notes: list[str] | None = None) -> str:
+    """Text of a page of HTML, in the encoding that it states."""
+    encoding = page_encoding(raw, [] if notes is None else notes)
+    return decode_text(raw, Where("a.html", 1), encoding)

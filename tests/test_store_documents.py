@@ -561,28 +561,24 @@ def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, said: str)
         (b"x\ny\xff", "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8"),
         (
             b"---\ntitle: a: b\n---\nx",
-            "line 2: front matter must be valid YAML … quote values with a colon",
+            "line 2: front matter must be valid YAML … correct",
         ),
-        (b"---\na: 1\nb: [x\n---\nx", "front matter must be valid YAML … correct it"),
-        (
-            b"\xef\xbb\xbf" * 2 + b"---\na: 1\n---\nx",
-            "line 1: a file must begin with one byte-order mark at most",
-        ),
+        (b"---\na: 1\nb: [x\n---\nx", "front matter must be valid YAML … correct"),
         (
             b"---\na: 1\n\xef\xbb\xbfb: 2\n---\nx",
-            "line 3: a byte-order mark may stand at the beginning … take it away",
+            "line 3: front matter must hold no byte-order mark … take it away",
         ),
         (
             b"---\na: !!timestamp foo\n---\nx",
-            "line 2: front matter must be plain YAML … timestamp",
+            "line 2: front matter must be valid YAML … timestamp",
         ),
         (
             b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx",
-            "line 3: front matter must be plain YAML",
+            "line 3: front matter must be valid YAML … python/object/apply:os.system",
         ),
         (
             b"---\n<<: {a: 1}\n---\nx",
-            "line 2: front matter must be plain YAML … << … alone",
+            "line 2: front matter must be valid YAML … the merge <<",
         ),
         (
             b"---\na: &x 1\nb: &x 2\n---\nx",
@@ -590,20 +586,20 @@ def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, said: str)
         ),
         (
             b"---\na: " + b"[" * 60_000 + b"\n---\nx",
-            "front matter must be valid YAML … recursion",
+            "front matter must be valid YAML … nesting too deep",
         ),
         (
             b"---\na: " + b"x" * 2**16 + b"\n---\nx",
             "line 2: front matter must be at most 65536 characters … move",
         ),
-        (b"---\na: \x07\n---\nx", "line 1: front matter must be valid YAML … correct it"),
+        (b"---\na: \x07\n---\nx", "front matter must be valid YAML … correct"),
         (
             b"---\na: 1\na: 2\n---\nx",
-            "line 3: a key of the front matter … once … got 'a' … write key: value",
+            "line 3: front matter must be valid YAML … key 'a' twice",
         ),
         (
             b"---\na: 1\n[b]: 1\n---\nx",
-            ("line 3: a key of the front matter must be a word … a list … write key: value"),
+            ("line 3: front matter must be valid YAML … key"),
         ),
         (
             b"---\nentities: Acme\n---\nx",
@@ -744,11 +740,11 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_tokens": 31}, "max_tokens must be at least 32, got 31"),
+        ({"max_tokens": 31}, "max_tokens must be at least 32, or None, got 31"),
         ({"overlap": -1}, r"overlap must be in \[0, 256\]"),
         (
             {"max_tokens": 64, "overlap": 33},
-            r"overlap must be in \[0, 32\], half of a chunk, got 33",
+            r"overlap must be in \[0, 32\] tokens, half of a chunk, got 33",
         ),
     ],
 )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.store.encodings import FolderEncoding, decode_page, decode_text
+from document_samples import decode_page
+from raglab.store.encodings import LikelyEncoding, decode_text
 from raglab.store.files import InputError, Where
 from raglab.store.loaders import load_cases, load_corpus
 
@@ -23,11 +24,10 @@ SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18
 def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
     """Where it has characters beyond ASCII; the label is given to the caller."""
     labels: list[str] = []
-    page = decode_page(
-        f'<meta charset="{label}"><p>{text}'.encode(), WHERE, note_encoding=labels.append
-    )
+    page = decode_page(f'<meta charset="{label}"><p>{text}'.encode(), labels)
     assert page.endswith(f"<p>{text}")
-    assert labels == [f"'{label}'"]
+    assert len(labels) == 1
+    assert labels[0].endswith(f"'{label}'")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_page_in_the_encoding_that_it_states_is_read_so(
     """Without a word; ASCII alone, such as that of ISO-2022-JP, does not make it UTF-8."""
     labels: list[str] = []
     raw = f"<meta charset={label}><p>{text}".encode(codec)
-    assert decode_page(raw, WHERE, note_encoding=labels.append).endswith(f"<p>{text}")
+    assert decode_page(raw, labels).endswith(f"<p>{text}")
     assert not labels
 
 
@@ -53,7 +53,7 @@ def test_a_page_in_the_encoding_that_it_states_is_read_so(
 def test_a_page_in_utf_8_is_read_as_utf_8(label: str, text: str) -> None:
     """Whatever it states."""
     assert (
-        decode_page(f"<meta charset={label}><p>{text}".encode(), WHERE)
+        decode_page(f"<meta charset={label}><p>{text}".encode())
         == f"<meta charset={label}><p>{text}"
     )
 
@@ -165,11 +165,11 @@ def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:
 )
 def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> None:
     """Whatever the caller states; what is not UTF-8 is read in that."""
-    files: dict[str, str] = {}
-    encoding = FolderEncoding(codec, files.__setitem__)
-    assert decode_text(text.encode(), WHERE, encoding) == text
-    assert files == ({} if text.isascii() else {"a.html": "utf-8"})
-    assert decode_text("Größe".encode("cp1252"), WHERE, FolderEncoding("cp1252")) == "Größe"
+    notes: list[str] = []
+    assert decode_text(text.encode(), WHERE, LikelyEncoding(codec, codec, notes)) == text
+    assert len(notes) == (not text.isascii())
+    likely = LikelyEncoding("cp1252", "cp1252", [])
+    assert decode_text("Größe".encode("cp1252"), WHERE, likely) == "Größe"
 
 
 @pytest.mark.parametrize("encoding", [None, "cp1252", "latin-1", "shift_jis"])

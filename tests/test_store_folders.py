@@ -412,7 +412,7 @@ def test_other_tables_stay_documents(corpus: Path, heads: str) -> None:
 def test_labels_alone_are_no_corpus(tmp_path: Path) -> None:
     """With the way to load them; as a single file the table is what was asked for."""
     (tmp_path / "labels.csv").write_text("question,label\nWho pays?,ok\n")
-    with pytest.raises(InputError, match=r"must not be a table of labelled questions.*load_cases"):
+    with pytest.raises(InputError, match=r"must hold no labelled questions.*load_cases"):
         load_corpus(tmp_path)
     assert len(load_corpus(tmp_path / "labels.csv").chunks) == 1
 

@@ -75,9 +75,12 @@ def plain_paragraphs(text: str) -> list[str]:
 
 
 def text_blocks(pages: Iterable[Page]) -> tuple[Block, ...]:
-    """Plain text as blocks: the paragraphs of each page."""
-    texts = ((page, text) for page in pages for text in plain_paragraphs(page.text))
-    return tuple(Block("text", text, 0, page.number, page.label) for page, text in texts)
+    """Plain text as blocks: the paragraphs of each page, its line ends as one line feed."""
+    return tuple(
+        Block("text", text, 0, page.number, page.label)
+        for page in pages
+        for text in plain_paragraphs(page.text.replace("\r\n", "\n").replace("\r", "\n"))
+    )
 
 
 def table_block(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
@@ -102,5 +105,5 @@ def escaped(text: str) -> str:
 def fenced(code: str, language: str = "") -> str:
     """Code between fences that are longer than any in it."""
     runs = re.findall(r"^[ \t]*(`{3,})", code, re.MULTILINE)
-    fence = "`" * (max(map(len, runs), default=2) + 1)
+    fence = max(["``", *runs], key=len) + "`"
     return f"{fence}{language}\n{code}\n{fence}"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks, Page, table_block, text_blocks
 from raglab.store.chunking import LEAST_TOKENS, MAX_TOKENS, OVERLAP, TokenLimit, chunk_blocks
-from raglab.store.csv_tables import csv_records, table_text
+from raglab.store.csv_tables import csv_records
 from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
-from raglab.store.encodings import Encoding, decode_page, decode_text
+from raglab.store.encodings import Encoding, decode_text, page_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -35,17 +35,11 @@ def token_limit(
 ) -> Callable[[], TokenLimit]:
     """Limit of a chunk, checked now and read from the encoder's files where a document is cut."""
     if max_tokens is not None and max_tokens < LEAST_TOKENS:
-        msg = (
-            f"max_tokens must be at least {LEAST_TOKENS}, got {max_tokens}; leave it out for what "
-            "the encoder reads."
-        )
+        msg = f"max_tokens must be at least {LEAST_TOKENS}, or None, got {max_tokens}."
         raise ValueError(msg)
     most = (max_tokens or MAX_TOKENS) // 2
     if overlap is not None and not 0 <= overlap <= most:
-        msg = (
-            f"overlap must be in [0, {most}], half of a chunk, got {overlap}; it is a number of "
-            "tokens."
-        )
+        msg = f"overlap must be in [0, {most}] tokens, half of a chunk, got {overlap}."
         raise ValueError(msg)
 
     def read() -> TokenLimit:
@@ -113,42 +107,37 @@ def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedC
     if name == "picture":
         encoding = limits.encoding
         return [(where, picture_chunk(source, path, most, follow_links=follow, encoding=encoding))]
-    document = _document(name, path, limits)
+    raw = read_bytes(path, most, follow_links=follow, keep_mark=True)
+    if name in _TEXTS:
+        document = _text_blocks(name, raw, path, limits)
+    else:
+        allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
+        document = limits.reader.blocks(name, raw, str(path), allowed)
     if limits.without_labels and name in {"CSV", "Excel"}:
         lines = {block.text.partition("\n")[0] for block in document.blocks}
         if any(holds_labels(map(str.strip, line.strip("|").split(" | "))) for line in lines):
-            raise labels_error(path)
+            table = repr(path.name) if name == "CSV" else f"pd.read_excel({path.name!r})"
+            rule, remedy = "a document must hold no labelled questions", f"use load_cases({table})"
+            raise LabelsError(str(input_error(where, rule, remedy, "heads of labels")))
     return document_chunks(source, document, where, limits)
 
 
-def _document(name: str, path: Path, limits: Limits) -> DocumentBlocks:
-    """Blocks of a document."""
-    file, where = str(path), Where(str(path), 1)
-    follow, most = limits.follow_links, limits.max_file_bytes
-    if name == "CSV":
-        text = table_text(path, most, follow_links=follow, encoding=limits.encoding)
-    else:
-        raw = read_bytes(path, most, follow_links=follow, keep_mark=name in _TEXTS)
-        if name not in _TEXTS:
-            allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
-            return limits.reader.blocks(name, raw, file, allowed)
-
-        def note(label: str) -> None:
-            limits.reader.notes.append(f"{file}: read as UTF-8, which it is, and not as {label}")
-
-        if name == "HTML":
-            text = decode_page(raw, where, limits.encoding, note)
-        else:
-            text = decode_text(raw, where, limits.encoding)
+def _text_blocks(name: str, raw: bytes, path: Path, limits: Limits) -> DocumentBlocks:
+    """Blocks of a document in text."""
+    encoding = limits.encoding
+    if name == "HTML" and encoding is None:
+        encoding = page_encoding(raw, limits.reader.notes)
+    text = decode_text(raw, Where(str(path), 1), encoding)
     if len(text) > limits.max_line_bytes:
         rule = f"a document must be at most {limits.max_line_bytes} characters"
-        raise input_error(Where(file), rule, "split it, or raise max_line_bytes", str(len(text)))
+        remedy = "split it, or raise max_line_bytes"
+        raise input_error(Where(str(path)), rule, remedy, str(len(text)))
     if name == "CSV":
         return csv_blocks(text, path)
     if name == "text":
         pages = (Page(n, None, page) for n, page in enumerate(text.split("\f"), 1))
         return DocumentBlocks("", text_blocks(pages))
-    return limits.reader.blocks(name, text.encode(), file)
+    return limits.reader.blocks(name, text.encode(), str(path))
 
 
 def csv_blocks(text: str, path: Path) -> DocumentBlocks:
@@ -171,24 +160,11 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
     """
     heads, *rows = csv_records(text, path)
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
-    parts = (rows[start : start + MAX_ROWS] for start in range(0, len(rows), MAX_ROWS))
-    tables = (table_block(heads.cells, [cells for _, cells in part]) for part in parts)
-    return DocumentBlocks(
-        name, tuple(table._replace(page=number) for number, table in enumerate(tables, 1))
-    )
-
-
-def labels_error(path: Path) -> LabelsError:
-    """Error of a table of labels among documents, with the way to load it."""
-    call = (
-        f"load_cases(pd.read_excel({path.name!r}))"
-        if path.suffix.lower() == ".xlsx"
-        else f"load_cases({path.name!r})"
-    )
-    rule, remedy = "a document must not be a table of labelled questions", f"load it by {call}"
-    return LabelsError(
-        str(input_error(Where(str(path)), rule, remedy, "heads of questions and labels"))
-    )
+    blocks = []
+    for start in range(0, len(rows), MAX_ROWS):
+        table = table_block(heads.cells, [cells for _, cells in rows[start : start + MAX_ROWS]])
+        blocks.append(table._replace(page=start // MAX_ROWS + 1))
+    return DocumentBlocks(name, tuple(blocks))
 
 
 def document_chunks(

@@ -37,7 +37,10 @@ _LIGHT_TAGS = 15_000  # each looks through all that are open
 _LIGHT_LINES = 200_000  # counted for each quote that they may continue
 _KEPT_BYTES = 2**28
 _LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
-_READABLE, _REMEDY = "a document must be readable", "open and save it again, or save it as text"
+_READABLE, _REMEDY = (
+    "a document must be readable",
+    "open and save it again without a password, or save it as text",
+)
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
 READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
     "Markdown": markdown_blocks,
@@ -70,20 +73,7 @@ class DocumentReader:
 
     def __init__(self, *, is_cached: bool = True) -> None:
         self.notes: list[str] = []
-        folder = cache_folder() / "documents"
-        if is_cached:
-            with suppress(OSError):  # texts of the user's are for no one else
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._blobs = (
-            Blobs(
-                folder / "blocks.sqlite",
-                most_bytes=_KEPT_BYTES,
-                secret=own_secret(),
-                patience_s=CACHE_PATIENCE_S,
-            )
-            if is_cached
-            else None
-        )
+        self._blobs = _cache() if is_cached else None
         self._worker = DocumentWorker()
 
     def __enter__(self) -> Self:
@@ -122,26 +112,32 @@ class DocumentReader:
         self, reader: str, raw: bytes, file: str, limits: PdfLimits
     ) -> tuple[bytes, DocumentBlocks]:
         """JSON of a document, and the document."""
-        where = Where(file)
         if reader in _LIGHT and is_light(raw.decode()):
-            try:
-                document = read_blocks(reader, raw, limits)
-            except InputError as error:
-                raise _with_file(file, str(error)) from error
-            return json.dumps(document, default=dict).encode(), document
-        seconds = limits.seconds * max(1, math.ceil(len(raw) / _MIB))
-        request = {**limits._asdict(), "seconds": seconds, "reader": reader, "limits": limits}
-        kind, answer = self._worker.answer(raw, request)
-        answered = _document(answer) if kind == "document" else None
-        if answered is not None:
-            return answer, answered
+            kind, answer = answered(reader, raw, limits)
+        else:
+            seconds = limits.seconds * max(1, math.ceil(len(raw) / _MIB))
+            request = {**limits._asdict(), "seconds": seconds, "reader": reader, "limits": limits}
+            kind, answer = self._worker.answer(raw, request)
+        document = _document(answer) if kind == "document" else None
+        if document is not None:
+            return answer, document
         text = answer.decode("utf-8", "replace").strip()
         if kind == "refused":
-            raise _with_file(file, text)
+            place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
+            raise InputError(place + visible(text))  # which begins behind the file's name
         if kind == "limit" and text in limits._fields:
-            raise over_limit(where, limits, text, is_pdf=reader == "PDF")
+            raise over_limit(Where(file), limits, text)
         reason = shown_value(text if kind == "unreadable" else "no answer")
-        raise input_error(where, _READABLE, _REMEDY, reason)
+        raise input_error(Where(file), _READABLE, _REMEDY, reason)
+
+
+def _cache() -> Blobs:
+    """Blocks by the bytes of their files, in a folder of the user's alone."""
+    folder = cache_folder() / "documents"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file, secret = folder / "blocks.sqlite", own_secret()
+    return Blobs(file, most_bytes=_KEPT_BYTES, secret=secret, patience_s=CACHE_PATIENCE_S)
 
 
 @cache
@@ -156,29 +152,39 @@ def _made_by() -> str:
     return digest.hexdigest()
 
 
+def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, bytes]:
+    """Kind of an answer and its JSON: a document, a limit, or why it is refused."""
+    try:
+        document = read_blocks(reader, raw, limits)
+    except MemoryError:
+        return "limit", b"memory_bytes"
+    except InputError as error:
+        return "refused", str(error).encode("utf-8", "backslashreplace")
+    return "document", json.dumps(document, default=dict).encode()
+
+
 def read_blocks(reader: str, raw: bytes, limits: tuple[Any, ...]) -> DocumentBlocks:
     """Blocks of a document, read in this process; messages begin behind the name of its file.
 
     Raises:
       InputError: the document cannot be read, or has too long a text.
     """
-    allowed = PdfLimits(*limits)
-    where = Where("")
+    allowed, where = PdfLimits(*limits), Where("")
     try:
         document = pdf_blocks(raw, allowed) if reader == "PDF" else READERS[reader](raw)
     except (InputError, MemoryError):
         raise
     except ImportError as error:
-        remedy = "pip install 'raglab-toolkit[documents]', or take such files away"
-        rule = "the library of the format must be installed"
-        raise input_error(where, rule, remedy, f"no {error.name}") from error
+        rule, remedy = "the format's library must be installed", "raglab-toolkit[documents]"
+        value = f"no {error.name}"
+        raise input_error(where, rule, f"pip install '{remedy}'", value) from error
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:
         reason = shown_value(f"{type(error).__name__}: {error}")
         raise input_error(where, _READABLE, _REMEDY, reason) from error
     size = sum(len(block.text) for block in document.blocks)
     if size > allowed.characters:
-        raise over_limit(where, allowed, "characters", size, is_pdf=reader == "PDF")
+        raise over_limit(where, allowed, "characters", size)
     return document
 
 
@@ -196,9 +202,3 @@ def _document(content: bytes) -> DocumentBlocks | None:
         if all(0 <= block.level <= 6 and block.page > 0 for block in document.blocks):
             return document
     return None
-
-
-def _with_file(file: str, message: str) -> InputError:
-    """Error of a message that begins behind the name of the file."""
-    place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
-    return InputError(f"{place}{visible(message)}")

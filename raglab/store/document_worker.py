@@ -11,7 +11,6 @@ import math
 import sys
 import time
 from contextlib import suppress
-from typing import Any
 
 
 def _allow(seconds: float, memory_bytes: int) -> None:
@@ -31,27 +30,16 @@ def _allow(seconds: float, memory_bytes: int) -> None:
             resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
 
 
-def _answer(raw: bytes, request: dict[str, Any]) -> str:
-    """Kind of an answer and its JSON: a document, a limit, or why it is refused or unreadable."""
-    from raglab.store.document_reading import read_blocks
-    from raglab.store.files import InputError
-
-    _allow(request["seconds"], request["memory_bytes"])
-    try:
-        document = read_blocks(request["reader"], raw, request["limits"])
-        return f"document {json.dumps(document, default=dict)}"
-    except MemoryError:
-        return "limit memory_bytes"
-    except InputError as error:
-        return f"refused {error}"
-
-
 def _main() -> None:
+    from raglab.store.document_reading import answered
+
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no answer
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         raw = sys.stdin.buffer.read(request["bytes"])
-        answers.write(f"{_answer(raw, request)}\n".encode("utf-8", "backslashreplace"))
+        _allow(request["seconds"], request["memory_bytes"])
+        kind, answer = answered(request["reader"], raw, request["limits"])
+        answers.write(kind.encode() + b" " + answer + b"\n")
         answers.flush()
 
 

@@ -45,7 +45,12 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
         prefix, place = open_folders.pop()
         try:
             with _listing(place):
-                _visit_once(place, visited)
+                stat = place.stat()
+                # by what the system calls it: a link may have come back to it
+                first = visited.setdefault((stat.st_dev, stat.st_ino), place)
+                if first != place:
+                    rule, value = "a folder must be reached in one way", f"{first} again"
+                    raise input_error(Where(str(place)), rule, "take the link away", value)
                 entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
         except InputError as error:
             below.problems[prefix] = error
@@ -102,15 +107,6 @@ def check_link(path: Path, *, follow_links: bool) -> Path:
     if not follow_links and path.is_symlink():
         raise link_error(path)
     return path
-
-
-def _visit_once(place: Path, visited: dict[tuple[int, int], Path]) -> None:
-    """Note a folder by what the system calls it, and stop where a link has come back to one."""
-    stat = place.stat()
-    first = visited.setdefault((stat.st_dev, stat.st_ino), place)
-    if first != place:
-        rule = "a folder must be reached in one way"
-        raise input_error(Where(str(place)), rule, "take the link away", f"{first} again")
 
 
 @contextmanager

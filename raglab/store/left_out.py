@@ -41,9 +41,7 @@ def warn_of_left_out(folder: Path, kinds: Mapping[str, Sequence[str]]) -> None:
 
 def warn_of_notes(notes: Sequence[str]) -> None:
     """Say once what of some documents is left out, or is read by a guess."""
-    if len(notes) == 1:
-        warn_user(visible(f"{notes[0]}."))
-    elif notes:
+    if notes:
         warn_user(visible(counted({"notes on documents": notes})))
 
 

@@ -74,7 +74,7 @@ from raglab.store.document_files import (
     token_limit,
 )
 from raglab.store.document_reading import DocumentReader
-from raglab.store.encodings import CASES_ENCODING_REMEDY, Encoding, FolderEncoding, check_encoding
+from raglab.store.encodings import CASES_ENCODING_REMEDY, Encoding, check_encoding, likely_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -386,9 +386,8 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         rule = f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl"
         remedy = "add some, or give the path of a .jsonl or .json file"
         raise input_error(Where(str(folder)), rule, remedy, "none")
-    limits = limits._replace(
-        without_labels=True, encoding=_folder_encoding(limits.encoding, limits.reader.notes)
-    )
+    encoding = likely_encoding(limits.encoding, limits.reader.notes)
+    limits = limits._replace(without_labels=True, encoding=encoding)
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
     errors = [*problems.values()]
@@ -414,18 +413,6 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         left_out[kind].append("")
     warn_of_left_out(folder, left_out)
     return placed
-
-
-def _folder_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
-    """Encoding that a caller states of a folder; notes name files that are UTF-8 all the same."""
-    if not isinstance(encoding, str):
-        return encoding
-
-    def note(file: str, name: str) -> None:
-        if name != encoding:
-            notes.append(f"{file}: read as UTF-8, which it is, and not as {encoding}")
-
-    return FolderEncoding(encoding, note)
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
@@ -463,10 +450,7 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
 
 def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
     where, record, tags = read_document_line(line)
-    pages = tuple(
-        Page(page.page, page.label, page.text.replace("\r\n", "\n").replace("\r", "\n"))
-        for page in record.pages
-    )
+    pages = [Page(page.page, page.label, page.text) for page in record.pages]
     ascending((page.number, where) for page in pages)
     if record.source.lower().endswith(DOCUMENTS["Markdown"]):
         blocks = tuple(

@@ -18,13 +18,13 @@ from raglab.store.html import PAGE_MARK, html_document, names
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
 MAX_NESTING = 100
 # of links, pictures and emphasis; deeper marks are text, and each open bracket costs so much
 _INLINE_NESTING = 20
+_OPEN = "open fences"
 _DEEPEST = 8  # of directives in one another; deeper ones are read as text
 _TAG = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _INLINE_ELEMENTS = frozenset(
@@ -50,24 +50,22 @@ _SILENT = names(
     "bibliography,contents,currentmodule,image,include,index,literalinclude,module,raw,"
     "tableofcontents,toctree"
 )
-_CODE = names("code,code-block,code-cell,sourcecode")
-_VERBATIM = names("eval-rst,math,mermaid")  # code to any reader but their own
-# whose names are no languages of code; the first ones stand above what they hold
-_KINDS = names("attention,caution,danger,error,hint,important,note,tip,todo,warning")
+# code to any reader, the last three to any but their own
+_CODE = names("code,code-block,code-cell,sourcecode,eval-rst,math,mermaid")
+# whose names are no languages of code
 _UNTITLED = names("figure,grid,grid-item,only")
-_TITLED = (
-    *_UNTITLED,
-    *names(
-        "admonition,card,deprecated,dropdown,epigraph,glossary,grid-item-card,list-table,margin,"
-        "rubric,seealso,sidebar,tab-item,tab-set,table,topic,versionadded,versionchanged"
-    ),
+_TITLED = names(
+    "admonition,card,dropdown,epigraph,glossary,grid-item-card,list-table,margin,rubric,sidebar,"
+    "tab-item,tab-set,table,topic"
 )
-VERSIONS = {
+LABELS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
     "deprecated": "Deprecated since version",
     "seealso": "See also",
 }
+_NOTES = names("attention,caution,danger,error,hint,important,note,tip,todo,warning")
+_KNOWN = frozenset([*_SILENT, *_CODE, *_UNTITLED, *_TITLED, *LABELS, *_NOTES])
 
 
 def markdown_blocks(raw: bytes) -> DocumentBlocks:
@@ -86,7 +84,7 @@ def markdown_blocks(raw: bytes) -> DocumentBlocks:
         lists are too deep.
     """
     matter = front_matter(raw.decode())
-    page, notes = _rendered(matter.body, matter.line)
+    page, notes = _rendered(matter.body)
     marks = [(int(mark[1]), mark[2] or None) for mark in PAGE_MARK.finditer(page)]
     ascending((number, Where("")) for number, _ in marks)
     first = marks[0] if marks and marks[0][0] == 1 else (1, None)
@@ -95,14 +93,13 @@ def markdown_blocks(raw: bytes) -> DocumentBlocks:
     return DocumentBlocks(title, blocks, matter.tags, matter.entities, (*matter.notes, *notes))
 
 
-def markdown_page(raw: bytes, line: int | None = None) -> DocumentBlocks:
+def markdown_page(raw: bytes) -> DocumentBlocks:
     """Blocks of a page of Markdown that stands apart, without front matter and marks of pages.
 
     Args:
       raw: text as UTF-8.
-      line: of its file on which it begins, for notes; None where that is no line.
     """
-    page, notes = _rendered(raw.decode(), line)
+    page, notes = _rendered(raw.decode())
     return html_document(page, is_whole=False)._replace(tags={}, title="", notes=notes)
 
 
@@ -116,40 +113,19 @@ def ascending(pages: Iterable[tuple[int, Where]]) -> None:
         last = number
 
 
-def _rendered(text: str, line: int | None) -> tuple[str, tuple[str, ...]]:
-    """HTML of a text, in which tags that HTML does not know are text, and notes on it.
-
-    Args:
-      line: of the file on which the text begins; None where the place is no line.
-    """
+def _rendered(text: str) -> tuple[str, tuple[str, ...]]:
+    """HTML of a text, in which tags that HTML does not know are text, and notes on it."""
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block.fence import make_fence_rule
 
     parser = MarkdownIt(
         "commonmark", {"html": True, "maxNesting": MAX_NESTING, "breaks": True}
     ).enable(["table", "strikethrough"])
-    colons = make_fence_rule(markers=(":",))
-
-    def directive(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
-        """Fence of colons with a name or attributes in braces."""
-        begin = state.bMarks[start] + state.tShift[start]
-        info = state.src[begin : state.eMarks[start]].lstrip(":").lstrip()
-        return info.startswith("{") and colons(state, start, end, silent)
-
-    parser.block.ruler.before(
-        "fence", "directive", directive, {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    )
     parser.core.ruler.before("inline", "inline_nesting", partial(_nest, _INLINE_NESTING))
     parser.core.ruler.after("inline", "block_nesting", partial(_nest, MAX_NESTING))
     env: dict[str, Any] = {}
-    open_fences: list[Token] = []
-    tokens = [*_tokens(text, parser, env, open_fences)]
-    notes: tuple[str, ...] = ()
-    if open_fences:
-        first = (open_fences[0].map or [0])[0]
-        place = "" if line is None else f", the first from line {line + first}"
-        notes = (f"{len(open_fences)} fences are not closed and reach to their end{place}",)
-    return _MYST.sub("", parser.renderer.render(tokens, parser.options, env)), notes
+    page = parser.renderer.render([*_tokens(text, parser, env)], parser.options, env)
+    note = f"{env.get(_OPEN)} fences are not closed, and reach to the end of what they stand in"
+    return _MYST.sub("", page), (note,) if _OPEN in env else ()
 
 
 def _nest(depth: int, state: StateCore) -> None:
@@ -157,16 +133,13 @@ def _nest(depth: int, state: StateCore) -> None:
     state.md.options["maxNesting"] = depth
 
 
-def _tokens(
-    text: str, parser: MarkdownIt, env: dict[str, Any], open_fences: list[Token], depth: int = 0
-) -> Iterator[Token]:
+def _tokens(text: str, parser: MarkdownIt, env: dict[str, Any], depth: int = 0) -> Iterator[Token]:
     """Tokens of a text with the content of directives in its place.
 
     Args:
       text: to be parsed.
-      parser: that knows fences of colons.
-      env: of the whole text, with the targets of links.
-      open_fences: takes those that are not closed.
+      parser: of it.
+      env: of the whole text, with the targets of links; counts fences that are not closed.
       depth: directives that the text stands in.
     """
     from markdown_it.common.html_blocks import block_names
@@ -188,33 +161,29 @@ def _tokens(
         lines = token.content.count("\n") + (token.content[-1:] not in {"", "\n"})
         is_closed = token.map is not None and token.map[1] - token.map[0] == lines + 2
         if not is_closed:
-            open_fences.append(token)
+            env[_OPEN] = env.get(_OPEN, 0) + 1
         inner = _directive_text(token, is_closed=is_closed)
         if inner is None:
             yield token
         elif depth == _DEEPEST:
-            yield from parser.parse(re.sub(r"(?m)^[ >]*[:`~]{3,}", "", inner), env)
+            yield from parser.parse(re.sub(r"(?m)^[ >]*[`~]{3,}", "", inner), env)
         else:
-            yield from _tokens(inner, parser, env, open_fences, depth + 1)
+            yield from _tokens(inner, parser, env, depth + 1)
 
 
 def _directive_text(token: Token, *, is_closed: bool) -> str | None:
     """Markdown that a fence holds; None of code, whose token says then that it is plain code."""
     directive = _DIRECTIVE.fullmatch(token.info.strip())
     name = directive[1] or "" if directive else ""
-    is_known = name in _SILENT or name in _TITLED or name in _KINDS or token.markup[0] == ":"
-    if directive is None or (name not in _CODE and not is_known):
+    if directive is None or name not in _KNOWN:
         return None
     options = _OPTIONS.match(token.content)
     content = token.content[options.end() :] if options else token.content
-    if name in _CODE or name in _VERBATIM:
+    if name in _CODE:
         token.info, token.content = directive[2] or "", content
         return None
     if name in _SILENT and is_closed:
         return ""
+    label = name.capitalize() if name in _NOTES else LABELS.get(name, "")
     title = "" if name in _UNTITLED else directive[2] or ""
-    if name in _KINDS:
-        title = f"{name.capitalize()}\n\n{title}"
-    elif name in VERSIONS:
-        title = f"{VERSIONS[name]} {title}"
-    return f"{title}\n\n{content}"
+    return f"{label} {title}\n\n{content}"

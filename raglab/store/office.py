@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree as ET
 from xml.parsers import expat
-from zipfile import ZipFile, is_zipfile
+from zipfile import ZipFile
 
 from raglab.store.blocks import Block, DocumentBlocks, escaped, table_block
 from raglab.store.files import Where, input_error
@@ -20,7 +19,6 @@ from raglab.store.html import html_document, names
 MAX_UNPACKED_BYTES = 256 * 2**20
 _MAX_PARTS = 10_000
 _MAX_CELLS = 5_000_000  # of a sheet, empty ones between others included
-_HEADING = re.compile(r"heading [1-6]", re.IGNORECASE)
 _STYLES = "\n".join(
     [
         "p[style-name='Title'] => h1:fresh",
@@ -32,48 +30,37 @@ _STYLES = "\n".join(
         ),
     ]
 )
-_BESIDE = re.compile(r"word/(header|footer|comment|footnote|endnote)s?\d*\.xml")
+_LEVELS = names("0,1,2,3,4,5")  # of outlines, which are headings
+_BESIDE = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
 _NOTES = ("footnote", "endnote")
-_MAX_STYLES = 20  # made from one another
 _HIDDEN = ("vanish", "strike", "dstrike")
-_OFF = frozenset({"false", "0", "off"})
+_OFF = ("false", "0", "off")
 # a cell with a formula whose value no program has stored
 _BARE_FORMULA = re.compile(
     rb"<c\b[^>]*>\s*<f\b(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"
 )
-_LITERAL = re.compile(r'"[^"]*"|\\.')  # shown as it stands, in a format of numbers
 
 
-def _parts(raw: bytes, main: str) -> dict[str, bytes]:
+def _parts(raw: bytes) -> dict[str, bytes]:
     """XML of an archive by its names; the other parts are never read.
 
     Raises:
-      InputError: it would take too much room, is of another kind, or states a document type, whose
-        entities can grow without end.
+      InputError: it would take too much room, or states a document type, whose entities can grow
+        without end.
     """
 
     def refuse(*_: object) -> None:
         rule = "an office file must state no document type"
         raise input_error(Where(""), rule, "save it again", "one that does")
 
-    if not is_zipfile(BytesIO(raw)):
-        value = "one with a password, or of another kind"
-        rule, remedy = "an office file must be an archive", "save it again, without a password"
-        raise input_error(Where(""), rule, remedy, value)
     with ZipFile(BytesIO(raw)) as archive:
-        sizes = {part.filename: part.file_size for part in archive.infolist()}
-        for unit, most, count in (
-            ("parts", _MAX_PARTS, len(sizes)),
-            ("bytes", MAX_UNPACKED_BYTES, sum(sizes.values())),
-        ):
-            if count > most:
-                rule = f"an office file must have at most {most} {unit} when it is unpacked"
-                remedy = "split it, or save it as text"
-                raise input_error(Where(""), rule, remedy, str(count))
-        if main not in sizes:
-            rule = f"an office file of this ending must hold {main}"
-            raise input_error(Where(""), rule, "save it from Word, Excel or LibreOffice", "none")
-        parts = {name: archive.read(name) for name in sizes if name.endswith((".xml", ".rels"))}
+        sizes = [part.file_size for part in archive.infolist()]
+        if len(sizes) > _MAX_PARTS or sum(sizes) > MAX_UNPACKED_BYTES:
+            rule = f"an office file must unpack to {_MAX_PARTS} parts, {MAX_UNPACKED_BYTES} bytes"
+            value = f"{len(sizes)} parts, {sum(sizes)} bytes"
+            raise input_error(Where(""), rule, "split it, or save it as text", value)
+        names = [name for name in archive.namelist() if name.endswith((".xml", ".rels"))]
+        parts = {name: archive.read(name) for name in names}
     for content in parts.values():
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = refuse
@@ -116,22 +103,24 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
       raw: content of the file.
 
     Raises:
-      InputError: it is no such file, or too large when it is unpacked.
+      InputError: it is too large when it is unpacked, or states a document type.
     """
     import mammoth
 
-    parts = _parts(raw, "word/document.xml")
+    parts = _parts(raw)
     trees = {name: ET.fromstring(part) for name, part in parts.items()}  # noqa: S314
     counts: Counter[str] = Counter()
     for name, tree in trees.items():
-        kind = _BESIDE.fullmatch(name)
-        if kind and kind[1] not in _NOTES and _text(tree):
+        if (kind := _BESIDE.fullmatch(name)) and _text(tree):
             counts[f"{kind[1]}s"] += len(tree) if kind[1] == "comment" else 1
     body = trees["word/document.xml"]
-    _mark_headings(body, trees.get("word/styles.xml", ()))
+    # a text box stands as a drawing, and once more as a picture for older programs, which is read
+    boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
+    counts["text boxes"] = max(0, boxes[0] - boxes[1])
+    _mark_headings(body, [*trees.get("word/styles.xml", ())])
     _put_notes(body, trees, counts)
-    parts["word/document.xml"] = ET.tostring(body)
     parts = {name: part for name, part in parts.items() if not _BESIDE.fullmatch(name)}
+    parts["word/document.xml"] = ET.tostring(body)
     page = mammoth.convert_to_html(
         _archive(parts),
         style_map=_STYLES,
@@ -140,36 +129,26 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     )
     core = trees.get("docProps/core.xml")
     title = "" if core is None else (core.findtext("{*}title") or "").strip()
-    blocks = html_document(page.value, is_whole=False).blocks
+    # the first row of a table is its head
+    text = page.value.replace("<table><tr>", "<table><thead><tr>")
+    blocks = html_document(text, is_whole=False).blocks
     return DocumentBlocks(title, blocks, {"title": title} if title else {}, (), _left_out(counts))
 
 
-def _mark_headings(body: ET.Element, styles: Iterable[ET.Element]) -> None:
-    """Give paragraphs whose style has an outline level that heading, and tables a head."""
-    of_id = {_stated(style, "styleId"): style for style in styles}
+def _mark_headings(body: ET.Element, styles: list[ET.Element]) -> None:
+    """Give paragraphs whose style, or one that it is based on, has an outline level its heading."""
+    levels: dict[str, str] = {}
+    for style in styles * 2:  # one may stand before the one that it is based on
+        base = levels.get(_stated(style.find("{*}basedOn")), "")
+        levels[_stated(style, "styleId")] = _stated(style.find("{*}pPr/{*}outlineLvl")) or base
     for mark in body.findall(".//{*}pStyle"):
-        style = of_id.get(_stated(mark))
-        for _ in range(_MAX_STYLES):
-            if style is None or _HEADING.fullmatch(_stated(style.find("{*}name"))):
-                break
-            level = _stated(style.find("{*}pPr/{*}outlineLvl"))
-            if level.isdecimal() and int(level) < 9:
-                mark.set(next(iter(mark.attrib)), f"Heading{min(int(level) + 1, 6)}")
-                break
-            style = of_id.get(_stated(style.find("{*}basedOn")))
-    for row in body.findall(".//{*}tbl/{*}tr[1]"):
-        properties = row.find("{*}trPr")
-        if properties is None:
-            properties = ET.Element(f"{row.tag}Pr")
-            row.insert(0, properties)
-        ET.SubElement(properties, f"{row.tag[:-2]}tblHeader")
+        level = levels.get(_stated(mark))
+        if level in _LEVELS:
+            mark.set(next(iter(mark.attrib)), f"Heading{int(level) + 1}")
 
 
 def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element], counts: Counter[str]) -> None:
     """Put footnotes and endnotes into the text, and take out what is hidden or struck."""
-    # a text box stands as a drawing, and once more as a picture for older programs, which is read
-    boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
-    counts["text boxes"] = max(0, boxes[0] - boxes[1])
     notes = {
         (f"{kind}Reference", _stated(note, "id")): _text(note)
         for kind in _NOTES
@@ -201,11 +180,11 @@ def excel_blocks(raw: bytes) -> DocumentBlocks:
       raw: content of the file.
 
     Raises:
-      InputError: it is no such file, or too large.
+      InputError: it is too large, or states a document type.
     """
     import openpyxl
 
-    parts = _parts(raw, "xl/workbook.xml")
+    parts = _parts(raw)
     book = openpyxl.load_workbook(_archive(parts), data_only=True, keep_links=False)
     counts: Counter[str] = Counter()
     blocks: list[Block] = []
@@ -216,7 +195,7 @@ def excel_blocks(raw: bytes) -> DocumentBlocks:
         if sheet.max_row * sheet.max_column > _MAX_CELLS:
             rule = f"a sheet must have at most {_MAX_CELLS} cells"
             raise input_error(Where(""), rule, "split it, or save it as a .csv file", "more")
-        tables = [*_sheet_tables(_shown_rows(sheet, counts))]
+        tables = [*_sheet_tables(sheet, counts)]
         if tables:
             blocks += [Block("heading", " ".join(sheet.title.split()) or "Sheet", 2), *tables]
     counts["formulas without a stored value"] = sum(
@@ -227,8 +206,11 @@ def excel_blocks(raw: bytes) -> DocumentBlocks:
     return DocumentBlocks("", tuple(blocks), notes=_left_out(counts))
 
 
-def _shown_rows(sheet: Any, counts: Counter[str]) -> Iterator[list[Any]]:  # noqa: ANN401
-    """Cells of the rows and columns that are not hidden."""
+def _sheet_tables(sheet: Any, counts: Counter[str]) -> Iterator[Block]:  # noqa: ANN401
+    """Tables of a sheet, and rows of one cell above them as texts.
+
+    Numbers below an empty row are no head, so that the table above goes on with them.
+    """
     hidden = {
         number
         for columns in sheet.column_dimensions.values()
@@ -236,49 +218,36 @@ def _shown_rows(sheet: Any, counts: Counter[str]) -> Iterator[list[Any]]:  # noq
         for number in range(columns.min, min(columns.max, sheet.max_column) + 1)
     }
     filled: set[int] = set()
+    tables: list[list[list[str]]] = []
+    is_parted = True
     for row in sheet.iter_rows():
         columns = {cell.column for cell in row if cell.value is not None}
         if sheet.row_dimensions[row[0].row].hidden:
             counts["hidden rows"] += bool(columns)
             continue
         filled |= columns
-        yield [cell for cell in row if cell.column not in hidden]
-    counts["hidden columns"] += len(filled & hidden)
-
-
-def _sheet_tables(rows: Iterable[list[Any]]) -> Iterator[Block]:
-    """Tables of a sheet, and rows of one cell above them as texts.
-
-    Numbers below an empty row are no head, so that the table above goes on with them.
-    """
-    tables: list[list[list[str]]] = []
-    is_parted = True
-    for cells in rows:
+        cells = [cell for cell in row if cell.column not in hidden]
         texts = [_cell_text(cell) for cell in cells]
-        if not any(texts):
-            is_parted = True
-            continue
-        is_head = all(isinstance(cell.value, str | None) for cell in cells)
-        if not tables or (is_parted and is_head):
-            tables.append([])
-        is_parted = False
-        tables[-1].append(texts)
+        if any(texts):
+            is_head = all(isinstance(cell.value, str | None) for cell in cells)
+            if not tables or (is_parted and is_head):
+                tables.append([])
+            tables[-1].append(texts)
+        is_parted = not any(texts)
+    counts["hidden columns"] += len(filled & hidden)
     for table in tables:
-        filled = [[text for text in row if text] for row in table]
-        wide = next((n for n, row in enumerate(filled) if len(row) > 1), len(table) == 1)
-        yield from (Block("text", escaped(row[0])) for row in filled[:wide])
-        columns = [texts for texts in zip(*table[wide:], strict=True) if any(texts)]
-        if columns:
-            head, *body = zip(*columns, strict=True)
+        widths = [sum(map(bool, row)) for row in table]
+        wide = next((n for n, width in enumerate(widths) if width > 1), len(table) == 1)
+        yield from (Block("text", escaped("".join(row))) for row in table[:wide])
+        parts = [texts for texts in zip(*table[wide:], strict=True) if any(texts)]
+        if parts:
+            head, *body = zip(*parts, strict=True)
             yield table_block(head, body)
 
 
 def _cell_text(cell: Any) -> str:  # noqa: ANN401 - openpyxl has no types
-    """Value of a cell: of a day without its midnight, of a share in per cent as its format says."""
+    """Value of a cell as the file holds it, of a day without its midnight."""
     value = "" if cell.value is None else cell.value
     if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
         value = value.date()
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        sign = re.search(r"\s?%", _LITERAL.sub("", cell.number_format or ""))
-        value = f"{value * 100:.12g}{sign[0]}" if sign else value
     return str(value).strip()

@@ -53,28 +53,23 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
     if len(reader.pages) > limits.pages:
         raise over_limit(Where(""), limits, "pages", len(reader.pages))
     labels = reader.page_labels if "/PageLabels" in reader.root_object else [""] * limits.pages
-    pages, size = [], 0
-    for number, (page, label) in enumerate(zip(reader.pages, labels, strict=False), 1):
-        text = page.extract_text().replace("\r\n", "\n").replace("\r", "\n")
-        pages.append(Page(number, label or None, text))
-        size += len(text)
-        if size > limits.characters:
-            raise over_limit(Where(""), limits, "characters", size)
+    numbered = enumerate(zip(reader.pages, labels, strict=False), 1)
+    pages = [Page(number, label or None, page.extract_text()) for number, (page, label) in numbered]
     blank = [str(page.number) for page in pages if not page.text.strip()]
-    shown = ", ".join([*blank[:_PAGES_SHOWN], *(["…"] if blank[_PAGES_SHOWN:] else [])])
-    rule = f"{len(blank)} of {len(pages)} pages have no text ({shown})"
-    note = f"{rule}; scanned ones need OCR, or stand as .png or .jpg files beside it"
+    shown = ", ".join([*blank[:_PAGES_SHOWN], *["…"][: max(0, len(blank) - _PAGES_SHOWN)]])
+    note = (
+        f"{len(blank)} of {len(pages)} pages have no text ({shown}); scanned ones need OCR, or "
+        "stand as .png or .jpg files"
+    )
     return DocumentBlocks("", text_blocks(pages), notes=(note,) if blank else ())
 
 
-def over_limit(
-    where: Where, limits: PdfLimits, limit: str, value: int | None = None, *, is_pdf: bool = True
-) -> InputError:
+def over_limit(where: Where, limits: PdfLimits, limit: str, value: int | None = None) -> InputError:
     """A limit that a document has passed, and how to raise it."""
-    most = f"{getattr(limits, limit):.15g} {limit.replace('_', ' ')}"
-    rule = f"a {'PDF' if is_pdf else 'document'} must take at most {most}"
+    rule = f"a document must take at most {getattr(limits, limit):.15g} {limit.replace('_', ' ')}"
     rule += " for each MiB" if limit == "seconds" else ""
-    remedy = "split it, or give its text as a .txt file"
-    if is_pdf:
-        remedy += f", or raise {limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
+    remedy = (
+        "split it, or give its text as a .txt file; for a PDF, raise "
+        f"{limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
+    )
     return input_error(where, rule, remedy, "more" if value is None else str(value))

@@ -31,13 +31,11 @@ MOST_PIXELS = 2**26  # an A4 page at 600 dots an inch has half of it
 MOST_SLENDER = 100
 MOST_SCANS = 500  # of a JPEG, each of which passes over all its pixels; ten are usual
 KIND = "image"
-_MEDIA_TYPES = {
-    "PNG": "image/png",
-    "JPEG": "image/jpeg",
-    "MPO": "image/jpeg",  # a JPEG with further ones behind it, of which the first is read
-}
+_PNG = b"\x89PNG"
 _SCAN = b"\xff\xda"  # its mark, which cannot stand in coded pixels
 _CAPTION_WORDS = 220
+_WHOLE = "a picture must be a whole PNG or JPEG file"
+_PIXELS = f"a picture must have at most {MOST_PIXELS} pixels"
 _HALVES = 257  # 16 bits a pixel become 8: 65535 / 255
 
 
@@ -70,7 +68,7 @@ def picture_chunk(
       InputError: no PNG or JPEG, damaged or cut off, beyond a limit, or a caption that is too long.
     """
     raw = read_bytes(path, max_file_bytes, follow_links=follow_links)
-    media_type, (width, height) = _media_type(raw, path), read_pixels(raw, path).size
+    width, height = read_pixels(raw, path).size
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
     lines = [name if count_words(name) else "picture"]
     beside = caption_file(path)
@@ -78,16 +76,13 @@ def picture_chunk(
         text = read_bytes(beside, max_file_bytes, follow_links=follow_links, keep_mark=True)
         caption = decode_text(text, Where(str(beside), 1), encoding).strip("\n")
         if count_words(caption) > _CAPTION_WORDS:
-            rule = (
-                "a caption, the text file named after a picture, must have at most "
-                f"{_CAPTION_WORDS} words"
-            )
-            remedy = "shorten it, or rename it where it is a document of its own"
-            raise input_error(Where(str(beside)), rule, remedy, str(count_words(caption)))
+            rule = f"a caption, named after a picture, must have at most {_CAPTION_WORDS} words"
+            remedy, words = "shorten it, or rename it", str(count_words(caption))
+            raise input_error(Where(str(beside)), rule, remedy, words)
         lines.append(caption)
     tags = {
         "kind": KIND,
-        "media_type": media_type,
+        "media_type": f"image/{'png' if raw.startswith(_PNG) else 'jpeg'}",
         "pixels": f"{width}x{height}",
         "sha256": sha256(raw).hexdigest(),
     }
@@ -138,7 +133,7 @@ def read_pixels(raw: bytes, path: Path) -> Image.Image:
             shown = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
         return shown.convert("RGB")
     except Exception as error:  # a decoder fails in as many ways as files are damaged
-        raise _unreadable(path, shown_value(str(error))) from error
+        raise _refused(path, _WHOLE, shown_value(str(error))) from error
 
 
 def _opened(raw: bytes, path: Path) -> Image.Image:
@@ -153,37 +148,21 @@ def _opened(raw: bytes, path: Path) -> Image.Image:
             # our own limit is lower
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             opened = Image.open(BytesIO(raw), formats=("PNG", "JPEG"))
-    except Image.DecompressionBombError:
-        raise _over_limit(path, "more than twice as many as Pillow takes") from None
     except Exception as error:  # a head fails in as many ways as files are damaged
-        raise _unreadable(path, "something else, or a damaged one") from error
-    scans = raw.count(_SCAN) if opened.format != "PNG" else 1
-    if scans > MOST_SCANS:
-        rule = f"a JPEG must have at most {MOST_SCANS} scans"
-        raise input_error(Where(str(path)), rule, "save it anew, or take it away", str(scans))
+        is_bomb = isinstance(error, Image.DecompressionBombError)
+        rule = _PIXELS if is_bomb else _WHOLE
+        raise _refused(path, rule, "more" if is_bomb else "something else") from error
+    scans = 1 if raw.startswith(_PNG) else raw.count(_SCAN)
     width, height = opened.size
+    if scans > MOST_SCANS:
+        raise _refused(path, f"a JPEG must have at most {MOST_SCANS} scans", str(scans))
     if width * height > MOST_PIXELS:
-        raise _over_limit(path, f"{width}x{height}")
+        raise _refused(path, _PIXELS, f"{width}x{height}")
     if max(width, height) > MOST_SLENDER * min(width, height):
         rule = f"a picture must be at most {MOST_SLENDER} times as long as wide"
-        raise input_error(
-            Where(str(path)), rule, "cut it into several, or take it away", f"{width}x{height}"
-        )
+        raise _refused(path, rule, f"{width}x{height}")
     return opened
 
 
-def _media_type(raw: bytes, path: Path) -> str:
-    return _MEDIA_TYPES[str(_opened(raw, path).format)]
-
-
-def _over_limit(path: Path, value: str) -> InputError:
-    rule = f"a picture must have at most {MOST_PIXELS} pixels"
-    return input_error(Where(str(path)), rule, "scale it down, or take it away", value)
-
-
-def _unreadable(path: Path, value: str) -> InputError:
-    rule, remedy = (
-        "a picture must be a whole PNG or JPEG file",
-        "open and save it anew, or take it away",
-    )
-    return input_error(Where(str(path)), rule, remedy, value)
+def _refused(path: Path, rule: str, value: str) -> InputError:
+    return input_error(Where(str(path)), rule, "save it anew or smaller, or take it away", value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.html import html_document, names
-from raglab.store.markdown import VERSIONS
+from raglab.store.markdown import LABELS
 
 # roles whose title may touch its target
 _TITLED = names("any,doc,download,numref,ref,term")
@@ -33,14 +33,10 @@ _SETTINGS = {
     "embed_stylesheet": False,
     "stylesheet_path": "",
     "syntax_highlight": "none",
-    "smart_quotes": False,
     "math_output": "latex",
     "initial_header_level": "1",
     "doctitle_xform": False,
-    "sectsubtitle_xform": False,
     "line_length_limit": 1_000_000,
-    "datestamp": None,
-    "generator": None,
 }
 
 
@@ -49,15 +45,14 @@ def rst_blocks(raw: bytes) -> DocumentBlocks:
 
     No other file is read and no HTML taken over. Of a directive or a role that docutils does not
     know, such as those of Sphinx, the text stays. A substitution by the day on which the text is
-    read, `.. |d| date::`, stays as it is written, with a note: the same text gives the same blocks.
+    read, `.. |d| date::`, stays as it is written: the same text gives the same blocks.
 
     Args:
       raw: text as UTF-8.
     """
     from docutils import core, nodes
 
-    dates: list[str] = []
-    with _sphinx_names(dates):
+    with _sphinx_names():
         tree = core.publish_doctree(raw.decode(), settings_overrides=_SETTINGS)
     tree.transform_messages = []
     for message in [*tree.findall(nodes.system_message)]:
@@ -66,21 +61,16 @@ def rst_blocks(raw: bytes) -> DocumentBlocks:
     for problem in [*tree.findall(nodes.problematic)]:
         problem.parent.replace(problem, nodes.Text(problem.astext()))
     page = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
-    rule = f"{len(dates)} substitutions stand for the day of reading, and stay as they are written"
-    return DocumentBlocks("", html_document(page).blocks, notes=(rule,) if dates else ())
+    return DocumentBlocks("", html_document(page).blocks)
 
 
 @contextmanager
-def _sphinx_names(dates: list[str]) -> Iterator[None]:
-    """Let docutils read directives and roles of any name, no picture's file, and no clock.
-
-    Args:
-      dates: takes the names of substitutions by the day.
-    """
+def _sphinx_names() -> Iterator[None]:
+    """Let docutils read directives and roles of any name, no picture's file, and no clock."""
     from docutils import nodes
     from docutils.parsers.rst import directives, roles
 
-    content = _content_directive(dates)
+    content = _content_directive()
 
     def directive(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
         is_own = name.lower() in {"date", "image", "figure", *_CODE, *_SILENT}
@@ -92,8 +82,10 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
         return (known, messages) if known else (title, [])
 
     def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-        shown = role_title(name, " ".join(text.split()).lstrip("~!"))
-        return [nodes.literal(shown, shown)], []
+        text = " ".join(text.split()).lstrip("~!")
+        mark = "<" if name.rpartition(":")[2] in _TITLED else " <"  # before the target
+        shown = text.partition(mark)[0].rstrip() if text.endswith(">") else text
+        return [nodes.literal(text, shown or text)], []
 
     known_directive, known_role = directives.directive, roles.role
     directives.directive, roles.role = directive, role
@@ -104,7 +96,7 @@ def _sphinx_names(dates: list[str]) -> Iterator[None]:
         roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
 
 
-def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has no types
+def _content_directive() -> Any:  # noqa: ANN401 - docutils has no types
     """Class of directives of any name and options, which are their text."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
@@ -126,15 +118,14 @@ def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has 
             if name in _SILENT or name.startswith("auto"):
                 return []
             if name == "date":
-                dates.append(self.state.parent["names"][0])
-                return [nodes.Text(f"|{dates[-1]}|")]
+                return [nodes.Text(f"|{self.state.parent['names'][0]}|")]
             if name == "image":
                 return [nodes.inline("", self.options.get("alt", ""))]
             if name in _CODE:
                 code = "\n".join(self.content)
                 return [nodes.literal_block(code, code, classes=["code", *argument.split()[:1]])]
             container = nodes.container()
-            title = "" if name in _UNTITLED else f"{VERSIONS.get(name, '')} {argument}".strip()
+            title = "" if name in _UNTITLED else f"{LABELS.get(name, '')} {argument}".strip()
             if title:
                 texts, _ = self.state.inline_text(title, self.lineno)
                 container += nodes.paragraph(title, "", *texts)
@@ -142,11 +133,3 @@ def _content_directive(dates: list[str]) -> Any:  # noqa: ANN401 - docutils has 
             return [container]
 
     return Content
-
-
-def role_title(role: str, text: str) -> str:
-    """What a reader sees of a role: its text without the target in angle brackets."""
-    target = text.find(" <")
-    if target < 0 and role.rpartition(":")[2] in _TITLED:
-        target = text.find("<")
-    return text[:target].rstrip() if target > 0 and text.endswith(">") else text

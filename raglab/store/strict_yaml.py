@@ -12,12 +12,13 @@ from raglab.store.files import Where, input_error, shown_value
 from raglab.store.records import MAX_NAME
 
 
-def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAML value
+def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any:  # noqa: ANN401 - any YAML value
     """Value of a YAML text.
 
     Args:
       file: for messages.
       what: that stands in it, such as "a policy".
+      as_texts: whether a scalar is the text that stands there; null is None all the same.
 
     Raises:
       InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the
@@ -29,7 +30,7 @@ def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAM
         rule = f"{what} must hold no byte-order mark but at its beginning"
         raise input_error(Where(file, line), rule, "take it away", "one")
     try:
-        loader = _StrictYaml(text)
+        loader = (_TextYaml if as_texts else _StrictYaml)(text)
         try:
             return loader.get_single_data()
         except RecursionError:
@@ -117,3 +118,12 @@ class _StrictYaml(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             names.add(name)
         return rows
+
+
+class _TextYaml(_StrictYaml):
+    """The same with scalars as they are written: 1.10 is no 1.1."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent
+        first: [pair for pair in pairs if pair[0].endswith((":null", ":merge"))]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }

@@ -30,7 +30,7 @@ class DocumentWorker:
     """A process that reads documents; started for the first, and again where it had to be ended."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Any = None  # a Popen with pipes
 
     def answer(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
         """Kind of what the worker says of a document, and its JSON; nothing of it is checked yet.
@@ -65,8 +65,6 @@ class DocumentWorker:
             process = self._process = self._process or _started()
         except OSError as error:
             return "unreadable", f"no process to read it in ({error.strerror})".encode()
-        if process.stdin is None or process.stdout is None:
-            return "unreadable", b"no process"
         most = _ESCAPED * request["characters"] + _MIB
         patience = _START_S + _WALL * request["seconds"]
         begin = monotonic()
@@ -74,11 +72,11 @@ class DocumentWorker:
         timer.start()
         line = b""
         try:
-            process.stdin.write(json.dumps({**request, "bytes": len(raw)}).encode() + b"\n" + raw)
-            process.stdin.flush()
-            line = process.stdout.readline(most + 1)
-        except OSError:  # it has ended
-            pass
+            with suppress(OSError):  # it has ended
+                process.stdin.write(json.dumps({**request, "bytes": len(raw)}).encode() + b"\n")
+                process.stdin.write(raw)
+                process.stdin.flush()
+                line = process.stdout.readline(most + 1)
         except BaseException:  # Ctrl-C among them: no worker lives on
             self.end()
             raise
@@ -94,7 +92,7 @@ class DocumentWorker:
         return ("limit", SECONDS) if is_late else ("unreadable", b"a reader that ended")
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _started() -> Any:  # noqa: ANN401 - a Popen, whose pipes may be None to mypy
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-P", str(_WORKER)]
