@@ -79,7 +79,7 @@ class Trace(values.TraceData):
           TraceError: truncated, altered, of another schema, or made of something else; the message
             names the way to build it.
         """
-        trace = load(Path(path))
+        trace = load(Path(path), cls)
         for name, wanted in (("corpus_hash", corpus_hash), ("cases_hash", cases_hash)):
             there = str(trace.meta.get(name))
             if name == "cases_hash" and wanted == there:
@@ -89,9 +89,7 @@ class Trace(values.TraceData):
                 rule = f"a trace must be made of the {what} it is replayed for"
                 value = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
                 raise trace_error(Path(path), rule, value, trace.meta)
-        return cls(
-            **{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)}
-        )
+        return trace
 
     @classmethod
     def open(cls, path: str | Path) -> Any:  # noqa: ANN401 - a `raglab.ShardedTrace` of this class
@@ -319,10 +317,7 @@ class Trace(values.TraceData):
         """
         if not traces:
             return self
-        merged = merge_traces([self, *traces])
-        return type(self)(
-            **{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)}
-        )
+        return merge_traces(self, traces)
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
