@@ -316,7 +316,7 @@ class TestFailingSave:
         [
             (ask(expect_sources=("folder/a.md#x",)), "path or path#page"),
             (ask(id=" "), "id must not be blank"),
-            (ask(query="half a pair \ud800"), "must hold no half of a surrogate pair"),
+            (ask(query="half a pair \ud800"), "must be a valid string"),
         ],
     )
     def test_what_would_not_load_is_not_saved(self, tmp_path: Path, case: Case, rule: str) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from raglab.policy_parts.patterns import COUNTED
 from raglab.store.files import (
+    InputError,
     Where,
     canonical_text,
     input_error,
@@ -87,7 +88,7 @@ def _answer_type() -> pa.StructType:
     return pa.struct(list(zip(_ANSWER_FIELDS, types, strict=True)))
 
 
-def damage_errors() -> tuple[type[Exception], ...]:
+def _damage_errors() -> tuple[type[Exception], ...]:
     """What reading a damaged file raises."""
     import pyarrow as pa
 
@@ -237,9 +238,15 @@ def parquet_frame(path: Path) -> pd.DataFrame:
 
     Raises:
       OversizeError: it declares or takes more than its size allows.
-      ValueError, OSError: it is no whole Parquet file.
+      InputError: it is no whole Parquet file.
     """
-    return read_parquet(open_parquet(path), path).to_pandas()
+    try:
+        return read_parquet(open_parquet(path), path).to_pandas()
+    except InputError:
+        raise
+    except _damage_errors() as error:
+        rule = "the file must be a whole Parquet file"
+        raise input_error(Where(str(path)), rule, "write it again", str(error)) from error
 
 
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
@@ -476,7 +483,7 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
             if head == _latency_head(latency, fingerprint)
             else "altered content, or that of another trace"
         )
-    except damage_errors() as error:
+    except _damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
     if value:
         rule = "latencies must be as they were written with their trace"
@@ -566,7 +573,7 @@ def load(path: Path, kind: type[Kind]) -> Kind:
         raise
     except BrokenRuleError as error:
         raise trace_error(path, error.rule, error.value, head["meta"]) from error
-    except damage_errors() as error:
+    except _damage_errors() as error:
         raise _damaged(path, head, error) from error
     if is_altered:
         raise trace_error(path, _WHOLE, "altered content", head["meta"])
@@ -579,7 +586,7 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     file, head = _opened(path)
     try:
         return _parse_cases(file.read(columns=["case"]))
-    except damage_errors() as error:
+    except _damage_errors() as error:
         raise _damaged(path, head, error) from error
 
 
@@ -593,7 +600,7 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
         version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
     except OversizeError:
         raise
-    except damage_errors() as error:
+    except _damage_errors() as error:
         rule = "a trace must be a whole Parquet file that raglab wrote"
         raise trace_error(path, rule, f"a damaged one ({type(error).__name__})", {}) from error
     if version != SCHEMA_VERSION:
