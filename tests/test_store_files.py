@@ -615,11 +615,9 @@ ALLOWED = {
         "retrieval/indexes.py",
         "_new_array",
     ): "into paths of `replacing` that the caller of `write_bm25` gives",
-    (
-        "store/blobs.py",
-        "_make_secret",
-    ): "of two that begin at once the first wins; read by its user alone",
-    ("store/blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
+    ("store/blobs.py", "_first"): "of two that begin at once the first wins",
+    ("store/blobs.py", "own_secret"): "into a path of `_first`; read by its user alone",
+    ("store/blobs.py", "_make"): "SQLite makes the file in a path of `_first`",
     ("store/blobs.py", "_recover"): "gives what is damaged another name",
 }
 
