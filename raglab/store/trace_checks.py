@@ -234,17 +234,17 @@ def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Ru
     yield "s_rerank must be of the first n_reranked hits", is_past, hits.s_rerank
 
 
-def _pattern_rules(found: PatternHits, n_cases: int, n_chunks: int) -> Iterator[_Rule]:
+def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterator[_Rule]:
     """Counts of patterns are counts, and names are texts."""
-    yield _form("pattern_counts", found.counts, "iu", (n_cases, len(COUNTED)))
-    yield _range("pattern_counts", found.counts, 0, MOST_PATTERNS)
+    yield _form("pattern_counts", patterns.counts, "iu", (n_cases, len(COUNTED)))
+    yield _range("pattern_counts", patterns.counts, 0, MOST_PATTERNS)
     for name, rows, size in (
-        ("query_entities", found.query_entities, n_cases),
-        ("entities_found", found.chunk_entities, n_chunks),
+        ("query_entities", patterns.query_entities, n_cases),
+        ("entities_found", patterns.chunk_entities, n_chunks),
     ):
         is_other = len(rows) != size or not all(map(_are_texts, rows))
         yield f"{name} must be {size} lists of texts", is_other, f"{len(rows)} lists"
-    yield "patterns_hash must be a text", not _are_texts([found.patterns_hash]), "another"
+    yield "patterns_hash must be a text", not _are_texts([patterns.patterns_hash]), "another"
 
 
 def _answer_rules(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> Iterator[_Rule]:

@@ -116,20 +116,16 @@ def _chunk_row(trace: TraceData, number: int) -> dict[str, Any]:
         **chunk._asdict(),
         "position": number,
         "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
-        "entities": list(chunk.entities),
-        "section": list(chunk.section),
-        "entities_found": [] if pattern_hits is None else list(pattern_hits.chunk_entities[number]),
+        "entities_found": () if pattern_hits is None else pattern_hits.chunk_entities[number],
     }
 
 
 def decode_chunk(row: Mapping[str, Any]) -> Chunk:
     """Chunk of a row, which has no section in a trace without any."""
-    fields = {name: row[name] for name in Chunk._fields if name != "section"}
-    section = tuple(row.get("section") or ())
-    return Chunk(
-        **fields
-        | {"tags": json.loads(row["tags"]), "entities": tuple(row["entities"]), "section": section}
-    )
+    fields: dict[str, Any] = {name: row.get(name) for name in Chunk._fields}
+    fields["tags"] = json.loads(row["tags"])
+    fields["entities"], fields["section"] = tuple(row["entities"]), tuple(row.get("section") or ())
+    return Chunk(**fields)
 
 
 def chunk_facts(chunk: Chunk) -> list[Any]:
@@ -137,8 +133,8 @@ def chunk_facts(chunk: Chunk) -> list[Any]:
 
     The section only where there is one, so that older hashes stay.
     """
-    fields = [*chunk[:5], dict(chunk.tags), list(chunk.entities)]
-    return [*fields, list(chunk.section)] if chunk.section else fields
+    lists = [chunk.entities, chunk.section] if chunk.section else [chunk.entities]
+    return [*chunk[:5], dict(chunk.tags), *lists]
 
 
 def answer_rows(answers: Answers, size: int) -> Rows:

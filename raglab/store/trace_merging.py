@@ -136,24 +136,19 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
       InputError: it is no trace in memory.
     """
     if not isinstance(trace, TraceData):
-        remedy = (
-            "merge its shards (trace.merge(*sharded.shards())), or write all by "
-            "raglab.io.save_shards"
-        )
+        remedy = "merge its shards (trace.merge(*sharded.shards())), or write raglab.io.save_shards"
         remedy = "give its .trace" if isinstance(trace, Measured) else remedy
         _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
-    optional = {
-        name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")
-    }
-    answers = trace.answers
+    optional = ("pattern_hits", "queries", "answers", "vectors")
+    patterns, answers, vectors = trace.pattern_hits, trace.answers, trace.vectors
     facts: dict[str, Any] = {
-        "arms": list(trace.arms),
+        "arms": trace.arms,
         "depths": trace.hits.chunk.shape[2],
-        "parts": [name for name, value in optional.items() if value is not None],
-        "patterns": None if trace.pattern_hits is None else trace.pattern_hits.patterns_hash,
-        "generator and scorer": None if answers is None else [answers.generator, answers.scorer],
-        "width of vectors": None if trace.vectors is None else trace.vectors.shape[1],
-        "signals": list(trace.signals),
+        "parts": [name for name in optional if getattr(trace, name) is not None],
+        "patterns": patterns and patterns.patterns_hash,
+        "generator and scorer": answers and answers[:2],
+        "width of vectors": None if vectors is None else vectors.shape[1],
+        "signals": trace.signals,
     }
     facts |= {f"{key} in their meta": trace.meta[key] for key in sorted(trace.meta.keys() - OWN)}
     plain: dict[str, Any] = json.loads(canonical_json(facts, default=str))  # as a manifest holds it
@@ -174,19 +169,15 @@ def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     for what in sorted({*first, *second} - {FAILED_FACT}, key=[*first, *second].index):
         left, right = first.get(what), second.get(what)
         if left != right:
-            _refuse(
-                f"traces must have the same {what}",
-                f"{shown_value(str(left))} and {shown_value(str(right))}",
-            )
+            value = f"{shown_value(str(left))} and {shown_value(str(right))}"
+            _refuse(f"traces must have the same {what}", value)
 
 
 def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
     """Fingerprint of the cases of several traces in their order; of one trace its own."""
-    return (
-        str(fingerprints[0])
-        if len(fingerprints) == 1
-        else digest(canonical_json(list(fingerprints)), 16)
-    )
+    if len(fingerprints) == 1:
+        return str(fingerprints[0])
+    return digest(canonical_json(list(fingerprints)), 16)
 
 
 def refuse_duplicate(case_id: str, times: int) -> NoReturn:
@@ -256,18 +247,18 @@ def _joined_patterns(
     parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int32]]
 ) -> PatternHits | None:
     """What the patterns hit in all queries and chunks."""
-    found = [part.pattern_hits for part in parts if part.pattern_hits is not None]
-    if not found:
+    by_part = [part.pattern_hits for part in parts if part.pattern_hits is not None]
+    if not by_part:
         return None
     by_chunk = {
         place: entities
-        for pattern_hits, number in zip(found, numbers, strict=True)
-        for place, entities in zip(number[:-1].tolist(), pattern_hits.chunk_entities, strict=True)
+        for hits, number in zip(by_part, numbers, strict=True)
+        for place, entities in zip(number[:-1].tolist(), hits.chunk_entities, strict=True)
     }
     return PatternHits(
-        found[0].patterns_hash,
-        _joined([pattern_hits.counts for pattern_hits in found]),
-        _joined([pattern_hits.query_entities for pattern_hits in found]),
+        by_part[0].patterns_hash,
+        _joined([hits.counts for hits in by_part]),
+        _joined([hits.query_entities for hits in by_part]),
         tuple(by_chunk[place] for place in sorted(by_chunk)),
     )
 
