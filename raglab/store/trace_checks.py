@@ -34,9 +34,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "s_raw": (-1e308, 1e308),
     **dict.fromkeys(("cosine", "anchor_sim", "sig_sim", "sig_sim_strict"), (-1.0, 1.0)),
 }
-# A rule in words; where it is broken, as a mask or one fact; and the array whose number at that
-# place is shown, or the value as text.
-_Rule = tuple[str, "NDArray[np.bool_] | bool", "NDArray[Any] | str"]
+# What has a rule, and the rule behind "must"; where it is broken, as a mask or one fact; and the
+# array whose number at that place is shown, or the value as text.
+_Rule = tuple[str, str, "NDArray[np.bool_] | bool", "NDArray[Any] | str"]
 
 
 class BrokenRuleError(InputError):
@@ -84,11 +84,12 @@ def check_trace(trace: TraceData) -> None:
 
     Source: rules S1.1 to S1.4, S2.15.
     """
-    for rule, broken, value in _rules(trace):
+    for name, rule, broken, value in _rules(trace):
         if np.any(broken):
             place = np.argwhere(broken)[0].tolist()
             shown = value if isinstance(value, str) else f"{value[tuple(place)]:.9g} at {place}"
-            raise BrokenRuleError(rule, shown)
+            broken_rule = f"{name} must {rule}"
+            raise BrokenRuleError(broken_rule, shown)
     try:
         check_columns(trace)
     except ValueError as error:
@@ -105,11 +106,12 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
     for what, (fits, names) in _META.items():
         for name in names:
             value = trace.meta.get(name)
-            rule = f"{name} of a trace's meta must be {what}"
-            yield rule, value is not None and not fits(value), shown_value(value)
+            is_other = value is not None and not fits(value)
+            yield f"meta.{name}", f"be {what}", is_other, shown_value(value)
     # Of a search of ours and of a frame both are of the same two vectors of unit length.
     if not _OF_BOTH.isdisjoint(trace.meta.get("parameters") or ()):
-        yield "l2 must be 2 - 2 cosine", np.abs(hits.l2 - 2 + 2 * hits.cosine) > _APART, hits.l2
+        is_apart = np.abs(hits.l2 - 2 + 2 * hits.cosine) > _APART
+        yield "l2", "be 2 - 2 cosine", is_apart, hits.l2
     if trace.pattern_hits is not None:
         yield from _pattern_rules(trace.pattern_hits, n_cases, n_chunks)
     if trace.queries is not None:
@@ -118,8 +120,7 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
             and all(len(depths) == shape[2] and _are_texts(depths) for depths in arms)
             for arms in trace.queries
         ]
-        rule = f"queries must be texts {shape}, of cases, arms and depths"
-        yield rule, len(whole) != n_cases or not all(whole), "others"
+        yield "queries", f"be texts {shape}", len(whole) != n_cases or not all(whole), "others"
     if trace.answers is not None:
         yield from _answer_rules(trace.answers, shape, n_chunks)
     if trace.vectors is not None:
@@ -128,7 +129,7 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
         lengths = np.sqrt(np.einsum("cd,cd->c", vectors, vectors, dtype=np.float64))
         # A passage without a word may have no direction; NaN and infinity are neither.
         is_unit = (np.abs(lengths - 1.0) <= _UNIT_LENGTH) | (lengths == 0.0)
-        yield "vectors must be of unit length", ~is_unit, lengths
+        yield "vectors", "be of unit length", ~is_unit, lengths
     for name in sorted(set(trace.columns).intersection(NAMES)):
         column, unit = trace.columns[name], signal(name).unit
         yield _form(name, column, "f", shape)
@@ -139,13 +140,13 @@ def _form(name: str, array: NDArray[Any], kinds: str, shape: tuple[int, ...]) ->
     """Kinds of numbers, as NumPy's letters, and the shape of an array."""
     is_other = array.dtype.kind not in kinds or array.shape != shape
     what = "floats" if kinds == "f" else "integers"
-    return f"{name} must be {what} {shape}", is_other, f"{array.dtype} {array.shape}"
+    return name, f"be {what} {shape}", is_other, f"{array.dtype} {array.shape}"
 
 
 def _range(name: str, array: NDArray[Any], low: float, high: float) -> _Rule:
     """Range of the numbers of an array; NaN is a missing one."""
     broken = np.isinf(array) | (array < low - _ROUNDING) | (array > high + _ROUNDING)
-    return f"{name} must lie in [{low:g}, {high:g}]", broken, array
+    return name, f"lie in [{low:g}, {high:g}]", broken, array
 
 
 def _shown_items(items: Sequence[object]) -> str:
@@ -180,9 +181,9 @@ def _name_rules(trace: TraceData) -> Iterator[_Rule]:
         ("arms", list(trace.arms)),
         ("passages", [chunk.chunk_id for chunk in trace.chunks]),
     ):
-        yield f"{what} must be named by texts", not _are_texts(names), "others"
+        yield what, "be named by texts", not _are_texts(names), "others"
         wrong = [name for name, count in Counter(names).items() if count > 1 or not name]
-        yield f"{what} must have names of their own", bool(wrong), _shown_items(wrong)
+        yield what, "have different names", bool(wrong), _shown_items(wrong)
     wrong = [
         chunk.chunk_id
         for chunk in trace.chunks
@@ -190,8 +191,8 @@ def _name_rules(trace: TraceData) -> Iterator[_Rule]:
         or (chunk.page or 0) > MAX_INTEGER
         or not _are_texts([*chunk.tags.values()])
     ]
-    rule = f"a passage must have a source, a page up to {MAX_INTEGER} and tags that are texts"
-    yield rule, bool(wrong), _shown_items(wrong)
+    rule = f"have a source, pages up to {MAX_INTEGER} and texts as tags"
+    yield "passages", rule, bool(wrong), _shown_items(wrong)
 
 
 def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Rule]:
@@ -199,10 +200,9 @@ def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Ru
     # Shapes and types first: all that follows compares the arrays with one another.
     shape = hits.chunk.shape
     is_other = len(shape) != 4 or shape[:2] != size
-    most = f"{MOST_DEPTHS} depths and {MOST_HITS:,} hits"
-    yield f"hits must be of {size[0]} cases and {size[1]} arms", is_other, str(shape)
+    yield "hits", f"be of {size[0]} cases and {size[1]} arms", is_other, str(shape)
     is_more = not 1 <= shape[2] <= MOST_DEPTHS or shape[3] > MOST_HITS
-    yield f"hits must be of at most {most}", is_more, str(shape)
+    yield "hits", f"be of 1 to {MOST_DEPTHS} depths and {MOST_HITS:,} at most", is_more, str(shape)
     for name, field in hits._asdict().items():
         kinds = "f" if name in FLOAT_FIELDS else "iu"
         yield _form(name, field, kinds, shape[:3] if name == "n_reranked" else shape)
@@ -210,28 +210,28 @@ def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Ru
     is_hit = chunk >= 0
     n_hits = is_hit.sum(axis=-1)
     yield _range("chunk", chunk, -1, n_chunks - 1)
-    yield "chunk must be padded at the end", is_hit[..., 1:] & ~is_hit[..., :-1], chunk[..., 1:]
+    yield "chunk", "be padded at the end", is_hit[..., 1:] & ~is_hit[..., :-1], chunk[..., 1:]
     ordered = np.sort(chunk, axis=-1)
     before, after = ordered[..., :-1], ordered[..., 1:]
-    yield "chunk must hold a passage once", (before == after) & (after >= 0), after
+    yield "chunk", "hold a passage once", (before == after) & (after >= 0), after
     # Sorted from the right, ranks of n hits are …, -1, 0, 1, …, n - 1: each place is known.
     ranks = np.sort(rank, axis=-1)
     wanted = np.arange(shape[3]) - shape[3] + n_hits[..., None]
-    yield "rank must count 0, 1, 2, …", ranks != np.maximum(wanted, -1), ranks
-    yield "rank must be of a hit", (rank >= 0) != is_hit, rank
-    yield "n_reranked must count hits", (n_reranked < 0) | (n_reranked > n_hits), n_reranked
+    yield "rank", "count 0, 1, 2, …", ranks != np.maximum(wanted, -1), ranks
+    yield "rank", "be of a hit", (rank >= 0) != is_hit, rank
+    yield "n_reranked", "count hits", (n_reranked < 0) | (n_reranked > n_hits), n_reranked
     for name in FLOAT_FIELDS:
         field = getattr(hits, name)
         yield _range(name, field, *RANGES[name])
-        yield f"{name} must be of a hit", ~np.isnan(field) & ~is_hit, field
+        yield name, "be of a hit", ~np.isnan(field) & ~is_hit, field
     # l2 and cosine are of the same two vectors: one without the other is no measurement.
     is_missing = np.isnan(hits.l2)
-    yield "l2 must stand with cosine", is_missing != np.isnan(hits.cosine), hits.l2
+    yield "l2", "stand with cosine", is_missing != np.isnan(hits.cosine), hits.l2
     nearer, farther = hits.l2[..., :-1], hits.l2[..., 1:]
     is_less = (farther < nearer) | (is_missing[..., :-1] & ~is_missing[..., 1:])
-    yield "l2 must ascend", is_less, farther
+    yield "l2", "ascend", is_less, farther
     is_past = ~np.isnan(hits.s_rerank) & (rank >= n_reranked[..., None])
-    yield "s_rerank must be of the first n_reranked hits", is_past, hits.s_rerank
+    yield "s_rerank", "be of the first n_reranked hits", is_past, hits.s_rerank
 
 
 def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterator[_Rule]:
@@ -243,8 +243,8 @@ def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterat
         ("entities_found", patterns.chunk_entities, n_chunks),
     ):
         is_other = len(rows) != size or not all(map(_are_texts, rows))
-        yield f"{name} must be {size} lists of texts", is_other, f"{len(rows)} lists"
-    yield "patterns_hash must be a text", not _are_texts([patterns.patterns_hash]), "another"
+        yield name, f"be {size} lists of texts", is_other, f"{len(rows)} lists"
+    yield "patterns_hash", "be a text", not _are_texts([patterns.patterns_hash]), "another"
 
 
 def _answer_rules(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> Iterator[_Rule]:
@@ -255,19 +255,19 @@ def _answer_rules(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> It
         ("confidence", 0, 1),
         ("support", 0, 1),
     ):
-        yield _range(f"{name} of an answer", getattr(answers, name), low, high)
+        yield _range(f"answers.{name}", getattr(answers, name), low, high)
     is_hit, after = answers.chunks >= 0, answers.chunks[:, 1:]
-    yield "chunks of an answer must be padded at the end", is_hit[:, 1:] & ~is_hit[:, :-1], after
+    yield "answers.chunks", "be padded at the end", is_hit[:, 1:] & ~is_hit[:, :-1], after
     texts = [answers.generator, answers.scorer, *answers.text, *answers.claim, *answers.refused]
-    yield "texts of an answer must be texts", not _are_texts(texts), "another"
+    yield "texts of answers", "be texts", not _are_texts(texts), "another"
     wrong = [
         cited
         for cited, chunks in zip(answers.cited, answers.chunks.tolist(), strict=True)
         if not set(cited) <= set(chunks) - {-1}
     ]
-    yield "cited of an answer must be among its chunks", bool(wrong), _shown_items(wrong)
+    yield "answers.cited", "be among the chunks", bool(wrong), _shown_items(wrong)
     # Two answers to one set of hits: which of them decides would hang on their order.
     places = np.stack([answers.row, answers.arm, answers.depth], axis=1)
     keys = np.concatenate([places, answers.chunks], axis=1)
     is_repeated = len(np.unique(keys, axis=0)) < len(keys)
-    yield "a set of hits must have one answer", is_repeated, "several"
+    yield "answers", "be of different hits", is_repeated, "several"

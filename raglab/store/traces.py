@@ -26,7 +26,7 @@ from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, frame_series, signal_column, warn_of_percent
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import TraceError, merge_traces
-from raglab.values import NONE, STATUS_NAMES, Case, case_positions, map_fields
+from raglab.values import NONE, Case, case_positions, map_fields
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -370,16 +370,12 @@ def labelled_cases(
 def check_labels(
     n_cases: int, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Raise ValueError if labels or `extra` keys are not one entry a case, or a label is wrong."""
+    """Raise ValueError if labels or `extra` keys are not one entry a case."""
     if not n_cases == len(labels) == len(extra):
         msg = (
             f"labels and extra must hold an entry a case, got {len(labels)} and {len(extra)} for "
             f"{n_cases} cases; write None and {{}} where nothing changes."
         )
-        raise ValueError(msg)
-    if wrong := sorted({str(label) for label in labels if label is not None} - set(STATUS_NAMES)):
-        names = ", ".join(STATUS_NAMES)
-        msg = f"a label must be {names} or None, got {shown_value(wrong[0])}; correct it."
         raise ValueError(msg)
 
 
