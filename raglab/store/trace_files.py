@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,15 +98,12 @@ def _damage_errors() -> tuple[type[Exception], ...]:
 
 def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
     """Chunks by the case that hits them first; those that none hits stand with the last case."""
-    rest = dict.fromkeys(range(len(trace.chunks)))
-    rows = []
-    for hit in trace.hits.chunk.reshape(len(trace), -1):
-        new = [number for number in dict.fromkeys(hit.tolist()) if number in rest]
-        for number in new:
-            del rest[number]
-        rows.append(new)
-    if rows:
-        rows[-1] += list(rest)
+    waiting = dict.fromkeys(range(len(trace.chunks)), True)
+    rows = [
+        [number for number in dict.fromkeys(hits) if waiting.pop(number, False)]
+        for hits in trace.hits.chunk.reshape(len(trace), -1).tolist()
+    ]
+    rows[-1] += waiting
     return [[_chunk_row(trace, number) for number in row] for row in rows]
 
 
@@ -200,15 +197,12 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
         for leaf in leaves
         if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
     ]
-    options = {
-        "metadata": file.metadata,
-        "page_checksum_verification": True,
-        "read_dictionary": texts,
-    }
-    table = pq.ParquetFile(path, **options).read()
-    check_decoded(
-        sum(_decoded_bytes(chunk) for column in table.columns for chunk in column.chunks), path
+    whole = pq.ParquetFile(
+        path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=texts
     )
+    table = whole.read()
+    chunks = (chunk for column in table.columns for chunk in column.chunks)
+    check_decoded(sum(map(_decoded_bytes, chunks)), path)
     return table.cast(file.schema_arrow)
 
 
@@ -242,7 +236,7 @@ def parquet_frame(path: Path) -> pd.DataFrame:
         raise
     except _damage_errors() as error:
         rule = "the file must be a whole Parquet file"
-        raise input_error(Where(str(path)), rule, "write it again", str(error)) from error
+        raise input_error(path, rule, "write it again", str(error)) from error
 
 
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
@@ -257,15 +251,15 @@ def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
     Args:
       content: hash of what the trace holds.
     """
-    hits_of, answers = trace.pattern_hits, trace.answers
+    patterns, answers = trace.pattern_hits, trace.answers
     return {
         "schema_version": SCHEMA_VERSION,
         "content": content,
         "shape": list(trace.hits.l2.shape[1:]),
         "arms": list(trace.arms),
-        "patterns_hash": None if hits_of is None else hits_of.patterns_hash,
-        "generator": None if answers is None else answers.generator,
-        "scorer": None if answers is None else answers.scorer,
+        "patterns_hash": patterns and patterns.patterns_hash,
+        "generator": answers and answers.generator,
+        "scorer": answers and answers.scorer,
         "meta": dict(trace.meta),
     }
 
@@ -471,20 +465,17 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
         return None
     try:
         file, head = open_trace(beside)
-        flat = read_parquet(file, beside)["ms"].combine_chunks().flatten()
-        numbers = flat.to_numpy(zero_copy_only=False).reshape(size, *head["shape"])
+        flat = _flat_values(read_parquet(file, beside), "ms")
+        numbers = flat.reshape(size, *head["shape"])
         latency = Latency(tuple(head["stages"]), numbers)
-        value = (
-            ""
-            if head == _latency_head(latency, fingerprint)
-            else "altered content, or that of another trace"
-        )
+        is_own = head == _latency_head(latency, fingerprint)
+        value = "" if is_own else "altered content, or that of another trace"
     except _damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
     if value:
         rule = "latencies must be as they were written with their trace"
         remedy = "take the file away, or build the trace again"
-        raise TraceError(str(input_error(Where(str(beside)), rule, remedy, value)))
+        raise TraceError(str(input_error(beside, rule, remedy, value)))
     return latency
 
 
@@ -508,7 +499,7 @@ def content_hash(trace: TraceData) -> str:
     total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
     for name, field in trace.hits._asdict().items():
         total.update(f"{name}{list(field.shape)}".encode())
-        plain = np.where(np.isnan(field), np.nan, field) if name in FLOAT_FIELDS else field
+        plain = np.where(np.isnan(field), np.nan, field)  # of integers none is
         total.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
         [case_record(case) for case in trace.cases],
@@ -540,9 +531,8 @@ def content_hash(trace: TraceData) -> str:
 
 def save(trace: TraceData, path: Path) -> None:
     """Write a trace as one Parquet file; see `Trace.save`."""
-    where = Where(str(path))
     if not len(trace):
-        raise input_error(where, "a trace must have at least one case", "keep some cases", "none")
+        raise input_error(path, "a trace must have at least one case", "keep some cases", "none")
     for case in trace.cases:
         parse_case(case_record(case), str(path))
     check_trace(trace)  # what is written must load again
@@ -550,7 +540,7 @@ def save(trace: TraceData, path: Path) -> None:
         table = trace_table(trace, trace_head(trace, content_hash(trace)))
     except UnicodeEncodeError as error:
         value = f"half a surrogate pair in {shown_value(error.object)}"
-        raise input_error(where, "text must be Unicode", "correct the text", value) from error
+        raise input_error(path, "text must be Unicode", "correct the text", value) from error
     make_folder(path.parent)
     with ExitStack() as after, replacing(path) as partial:
         write(table, partial)
@@ -560,30 +550,35 @@ def save(trace: TraceData, path: Path) -> None:
 def load(path: Path, kind: type[Kind]) -> Kind:
     """Read a trace of a kind and check that it is whole, unaltered and of this schema."""
     file, head = _opened(path)
-    try:
+    meta = head["meta"]
+    with _undamaged(path, _WHOLE, meta):
         trace = parse_trace(file, head, path, kind)
-        is_altered = head != trace_head(trace, content_hash(trace))
-        if not is_altered:
-            check_trace(trace)  # whoever alters a file may compute its hash again
-    except OversizeError:
-        raise
-    except BrokenRuleError as error:
-        raise trace_error(path, error.rule, error.value, head["meta"]) from error
-    except _damage_errors() as error:
-        raise _damaged(path, head, error) from error
-    if is_altered:
-        raise trace_error(path, _WHOLE, "altered content", head["meta"])
-    latency = load_latency(path, str(head["meta"].get("fingerprint")), len(trace))
+        if head != trace_head(trace, content_hash(trace)):
+            raise trace_error(path, _WHOLE, "altered content", meta)
+        check_trace(trace)  # whoever alters a file may compute its hash again
+    latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
     return dataclasses.replace(trace, latency=latency)
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Cases of a trace's file, without its hits; see `Trace.cases_of`."""
     file, head = _opened(path)
-    try:
+    with _undamaged(path, _WHOLE, head["meta"]):
         return _parse_cases(file.read(columns=["case"]))
+
+
+@contextmanager
+def _undamaged(path: Path, rule: str, meta: Mapping[str, Any]) -> Iterator[None]:
+    """Turn what a damaged file raises into an error about a trace's file."""
+    try:
+        yield
+    except (OversizeError, TraceError):
+        raise
+    except BrokenRuleError as error:
+        raise trace_error(path, error.rule, error.value, meta) from error
     except _damage_errors() as error:
-        raise _damaged(path, head, error) from error
+        value = f"damaged content ({type(error).__name__})"
+        raise trace_error(path, rule, value, meta) from error
 
 
 def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
@@ -591,27 +586,17 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     if not path.is_file():
         value = "a folder" if path.is_dir() else "none there"
         raise trace_error(path, "a trace must be a file", value, {})
-    try:
+    with _undamaged(path, "a trace must be a whole Parquet file that raglab wrote", {}):
         file, head = open_trace(path)
         version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
-    except OversizeError:
-        raise
-    except _damage_errors() as error:
-        rule = "a trace must be a whole Parquet file that raglab wrote"
-        raise trace_error(path, rule, f"a damaged one ({type(error).__name__})", {}) from error
     if version != SCHEMA_VERSION:
-        value = (
-            f"version {version} of {'an older' if version < SCHEMA_VERSION else 'a newer'} raglab"
-        )
+        age = "an older" if version < SCHEMA_VERSION else "a newer"
+        value = f"version {version} of {age} raglab"
         raise trace_error(path, f"the schema must be version {SCHEMA_VERSION}", value, head["meta"])
     return file, head
-
-
-def _damaged(path: Path, head: Mapping[str, Any], error: Exception) -> TraceError:
-    return trace_error(path, _WHOLE, f"damaged content ({type(error).__name__})", head["meta"])
 
 
 def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> TraceError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
     remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
-    return TraceError(str(input_error(Where(str(path)), rule, remedy, value)))
+    return TraceError(str(input_error(path, rule, remedy, value)))
