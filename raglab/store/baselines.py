@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 
 FORMAT = "raglab-baseline-1"
 COST = "expected_cost"
-REMEDY = (
-    "take the file as it was written, or save the baseline again (raglab check --save-baseline)"
-)
+REMEDY = "save the baseline again (raglab check --save-baseline)"
 UNDECIDED = "answered_undecided"
 # outcome of each cell, as files name it
 OUTCOME_NAMES = (
@@ -265,7 +263,7 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
         raise input_error(where, rule, "give labelled cases", "none")
     for case, following in pairwise(ordered):
         if case.id == following.id:
-            rule = "a case's id must be unique, since cases are paired by it"
+            rule = "a case's id must be unique"
             raise input_error(where, rule, "rename or remove one", f"{shown_value(case.id)} twice")
     return ordered
 

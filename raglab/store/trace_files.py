@@ -27,7 +27,6 @@ from raglab.store.files import (
     input_error,
     make_folder,
     replacing,
-    shown_value,
 )
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.records import case_record, parse_case
@@ -536,11 +535,7 @@ def save(trace: TraceData, path: Path) -> None:
     for case in trace.cases:
         parse_case(case_record(case), str(path))
     check_trace(trace)  # what is written must load again
-    try:
-        table = trace_table(trace, trace_head(trace, content_hash(trace)))
-    except UnicodeEncodeError as error:
-        value = f"half a surrogate pair in {shown_value(error.object)}"
-        raise input_error(path, "text must be Unicode", "correct the text", value) from error
+    table = trace_table(trace, trace_head(trace, content_hash(trace)))
     make_folder(path.parent)
     with ExitStack() as after, replacing(path) as partial:
         write(table, partial)
