@@ -199,9 +199,9 @@ def test_a_trace_without_sections_is_written_as_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("Home", "section must be a list of strings"),
-        ([""], "section must be a list of strings that are not blank"),
-        (["x" * 4001], "the headings above a chunk must have at most 4000 characters"),
+        ("Home", "section must be a valid list"),
+        ([""], "section.0 must not be blank"),
+        (["x" * 1001], "section.0 must have at most 1000 characters"),
     ],
 )
 def test_a_wrong_section_is_refused(tmp_path: Path, section: object, message: str) -> None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parqu
 from raglab.store.records import case_record, parse_case
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
-from raglab.store.trace_merging import TraceError
+from raglab.store.trace_merging import Kind, TraceError
 from raglab.values import (
     FLOAT_FIELDS,
     SCHEMA_VERSION,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 SIGNAL = "signal_"  # before the name of a signal's column
 _WHOLE = "a trace must be as it was written"
 Rows = list[list[dict[str, Any]]]
-Kind = TypeVar("Kind", bound=TraceData)
 _ANSWER_FIELDS = Answers._fields[3:]  # of an answer's row, which stands with its case
 _ANSWER_ARRAYS = dict.fromkeys(("row", "arm", "depth", "chunks"), np.int32) | dict.fromkeys(
     ("confidence", "support"), np.float64
@@ -95,25 +94,25 @@ def _damage_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, *plain, TypeError, ValueError)
 
 
-def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
+def chunk_rows(trace: TraceData) -> Rows:
     """Chunks by the case that hits them first; those that none hits stand with the last case."""
     waiting = dict.fromkeys(range(len(trace.chunks)), True)
-    rows = [
+    by_case = [
         [number for number in dict.fromkeys(hits) if waiting.pop(number, False)]
         for hits in trace.hits.chunk.reshape(len(trace), -1).tolist()
     ]
-    rows[-1] += waiting
-    return [[_chunk_row(trace, number) for number in row] for row in rows]
-
-
-def _chunk_row(trace: TraceData, number: int) -> dict[str, Any]:
-    chunk, pattern_hits = trace.chunks[number], trace.pattern_hits
-    return {
-        **chunk._asdict(),
-        "position": number,
-        "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
-        "entities_found": () if pattern_hits is None else pattern_hits.chunk_entities[number],
-    }
+    by_case[-1] += waiting
+    patterns = trace.pattern_hits
+    rows = [
+        {
+            **chunk._asdict(),
+            "position": number,
+            "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
+            "entities_found": patterns.chunk_entities[number] if patterns else (),
+        }
+        for number, chunk in enumerate(trace.chunks)
+    ]
+    return [[rows[number] for number in numbers] for numbers in by_case]
 
 
 def decode_chunk(row: Mapping[str, Any]) -> Chunk:
@@ -122,15 +121,6 @@ def decode_chunk(row: Mapping[str, Any]) -> Chunk:
     fields["tags"] = json.loads(row["tags"])
     fields["entities"], fields["section"] = tuple(row["entities"]), tuple(row.get("section") or ())
     return Chunk(**fields)
-
-
-def chunk_facts(chunk: Chunk) -> list[Any]:
-    """Fields of a chunk as they are hashed.
-
-    The section only where there is one, so that older hashes stay.
-    """
-    lists = [chunk.entities, chunk.section] if chunk.section else [chunk.entities]
-    return [*chunk[:5], dict(chunk.tags), *lists]
 
 
 def answer_rows(answers: Answers, size: int) -> Rows:
@@ -502,7 +492,11 @@ def content_hash(trace: TraceData) -> str:
         total.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
         [case_record(case) for case in trace.cases],
-        [chunk_facts(chunk) for chunk in trace.chunks],
+        # the section only where there is one, so that older hashes stay
+        [
+            [*chunk[:5], dict(chunk.tags), *chunk[6 : 8 if chunk.section else 7]]
+            for chunk in trace.chunks
+        ],
         list(trace.arms),
         dict(trace.meta),
     ]

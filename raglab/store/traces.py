@@ -25,7 +25,7 @@ from raglab.store.files import shown_value
 from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, frame_series, signal_column, warn_of_percent
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
-from raglab.store.trace_merging import TraceError, merge_traces
+from raglab.store.trace_merging import Kind, TraceError, merge_traces
 from raglab.values import NONE, Case, case_positions, map_fields
 from raglab.words.canonical import canonical_json, digest
 
@@ -215,7 +215,7 @@ class Trace(values.TraceData):
           ValueError: another number than of cases, or a label that is none.
         """
         cases = labelled_cases(self.cases, labels, extra)
-        return dataclasses.replace(self, cases=cases, meta=_partial_meta(self.meta, cases))
+        return dealt_trace(self, cases)
 
     def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
         """A signal that the trace holds as a column, a value a case, indexed by case id.
@@ -338,13 +338,13 @@ def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN4
     return dataclasses.replace(trace, columns={**trace.columns, name: column}, meta=meta)
 
 
-def dealt_trace(trace: Trace, cases: Sequence[Case]) -> Trace:
-    """Trace with its cases in splits.
+def dealt_trace(trace: Kind, cases: Sequence[Case]) -> Kind:
+    """Trace with its cases changed, such as dealt into splits.
 
     Hits and measurements stay as they are, fingerprint and `cases_hash` are its own.
 
     Args:
-      cases: those of the trace, in their order, each with a split.
+      cases: those of the trace, in their order.
     """
     return dataclasses.replace(trace, cases=tuple(cases), meta=_partial_meta(trace.meta, cases))
 
