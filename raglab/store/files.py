@@ -555,10 +555,7 @@ def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
     """
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - MAX_LINE_BYTES))
-    tail = file.readall()
-    last = tail[tail.rfind(b"\n") + 1 :]
-    if not last:
-        return
+    last = file.readall().rpartition(b"\n")[2]
     if last[: len(opening)] != opening[: len(last)]:
         rule = f"the last line must begin with {opening.decode()}"
         value = shown_value(last[:_SHOWN_CHARACTERS])
