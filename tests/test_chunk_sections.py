@@ -19,7 +19,7 @@ from raglab.live.cut_chunks import cut_chunks
 from raglab.policy_parts.patterns import entities_of
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.store.trace_files import load, save
-from raglab.values import Chunk, Corpus
+from raglab.values import Chunk, Corpus, TraceData
 from worlds import Hit, ask, trace_of
 
 
@@ -175,7 +175,7 @@ def test_every_form_keeps_the_section(tmp_path: Path) -> None:
     trace = raglab.trace_from_frame(hits)
     assert trace.chunks[0].section == ("Home",)
     save(trace, tmp_path / "t.parquet")
-    assert load(tmp_path / "t.parquet").chunks == trace.chunks
+    assert load(tmp_path / "t.parquet", TraceData).chunks == trace.chunks
     assert raglab.Trace.load(tmp_path / "t.parquet").hits_of("q1")["section"].tolist() == ["Home"]
 
 
@@ -191,17 +191,17 @@ def test_a_trace_without_sections_is_written_as_before(tmp_path: Path) -> None:
         trace, chunks=tuple(one._replace(section=("Home",)) for one in trace.chunks)
     )
     save(below, tmp_path / "s.parquet")
-    assert [chunk.section for chunk in load(tmp_path / "s.parquet").chunks] == [("Home",)] * len(
-        trace.chunks
-    )
+    assert [chunk.section for chunk in load(tmp_path / "s.parquet", TraceData).chunks] == [
+        ("Home",)
+    ] * len(trace.chunks)
 
 
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("Home", "section must be a list of strings"),
-        ([""], "section must be a list of strings that are not blank"),
-        (["x" * 4001], "the headings above a chunk must have at most 4000 characters"),
+        ("Home", "section must be a valid list"),
+        ([""], "section.0 must not be blank"),
+        (["x" * 1001], "section.0 must have at most 1000 characters"),
     ],
 )
 def test_a_wrong_section_is_refused(tmp_path: Path, section: object, message: str) -> None:

@@ -288,7 +288,8 @@ class TestLabelsBack:
         with pytest.raises(ValueError, match="got 1 and 1 for 3 cases"):
             trace.with_labels([None], [{}])
         with pytest.raises(
-            ValueError, match="a label must be ok, refuse, ambiguous or None, got 'yes'"
+            ValueError,
+            match="expect_status must be one of ok, refuse, ambiguous, or None, got 'yes'",
         ):
             trace.with_labels([None, "yes", None], [{}] * 3)
 

@@ -214,6 +214,7 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
     wanted = build()
     assert {path.name for path in (tmp_path / "own").iterdir()} == {
         "cache.key",
+        "documents",
         default_cache().path.name,
     }
     for _ in spoilt(tmp_path / "own", marker):

@@ -315,7 +315,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
         save_corpus(Corpus("n", (Chunk("a", "\ud800", "s"),)), path)
     with pytest.raises(InputError, match="unique, got 'a' again"):
         save_corpus(Corpus("n", (Chunk("a", "x", "s"), Chunk("a", "y", "s"))), path)
-    with pytest.raises(InputError, match=r"must be writable, got .*; make the folder"):
+    with pytest.raises(InputError, match=r"must be writable, got .*; check path and rights"):
         save_corpus(Corpus("n", (Chunk("a", "x", "s"),)), tmp_path / "none" / "c.jsonl")
     with pytest.raises(InputError, match=r"must be writable"):
         save_corpus(Corpus("n", (Chunk("a", "x", "s"),)), path / "c.jsonl")

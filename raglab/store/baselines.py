@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
 
 FORMAT = "raglab-baseline-1"
 COST = "expected_cost"
-REMEDY = (
-    "take the file as it was written, or save the baseline again (raglab check --save-baseline)"
-)
+REMEDY = "save the baseline again (raglab check --save-baseline)"
 UNDECIDED = "answered_undecided"
 # outcome of each cell, as files name it
 OUTCOME_NAMES = (
@@ -190,20 +189,10 @@ class Baseline:
 
     def text(self) -> str:
         """The file's content: the head, then one case a line."""
-        head = {
-            "format": FORMAT,
-            "policy_id": self.policy_id,
-            "arm": self.arm,
-            "basis": self.basis,
-            "schema_version": self.schema_version,
-            "costs": _matrix_record(self.costs),
-            "retrieval": json.loads(canonical_json(dict(self.retrieval))),  # keys sorted
-            "corpus_hash": self.corpus_hash,
-            "status_only": self.status_only,
-            "missing_answers": self.missing_answers,
-            "cases_hash": self.cases_hash,
-            "measures": self.measures,
-        }
+        names = [name for name in _FileFields.model_fields if name not in {"format", "cases"}]
+        head = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
+        head["costs"] = _matrix_record(self.costs)
+        head["retrieval"] = json.loads(canonical_json(dict(self.retrieval)))  # keys sorted
         lines = (
             json.dumps(case._asdict() | {"cost": cost}, ensure_ascii=False)
             for case, cost in zip(self.cases, self.case_costs.tolist(), strict=True)
@@ -230,22 +219,35 @@ class Baseline:
         where, faults = Where(str(path)), Faults("values")
         record = read_json(Path(path), MAX_FILE_BYTES)
         stated = faults.checked(read_record(JsonLine(where, record), _FileFields, faults))
+        cases = [BaselineCase(**case.model_dump(exclude={"cost"})) for case in stated.cases]
         known = (SOURCES, MIXED, *BASES)
-        if stated.basis not in known:
-            raise input_error(
-                where,
-                f"basis must be one of {', '.join(known)}",
-                REMEDY,
-                shown_value(stated.basis),
-            )
-        of_file = stated.model_dump(exclude={"format", "costs", "cases", "cases_hash", "measures"})
-        baseline = cls(
-            costs=_matrix(stated.costs, where),
-            cases=_cases(stated.cases, where),
-            first_forms={},
-            **of_file,
-        )
-        _check_agreement(baseline, stated, where)
+        least = max(stated.status_only, stated.missing_answers)
+        pairs = [(case.label, case.outcome) for case in cases]
+        odd = [" and ".join(pair) for pair in pairs if pair not in CELL_OF]
+        for broken, rule, value in (
+            (stated.basis not in known, f"basis must be one of {', '.join(known)}", stated.basis),
+            (odd, "label and outcome must be a pair that a decision can give", odd[:1]),
+            (least > len(cases), "status_only and missing_answers must count cases", least),
+        ):
+            if broken:
+                raise input_error(where, rule, REMEDY, shown_value(str(value)))
+        try:
+            costs = metrics.cost_matrix(stated.costs)
+        except ValueError as error:
+            rule = "costs must be finite numbers of at least 0"
+            raise input_error(where, rule, REMEDY, str(error)) from error
+        derived = ("costs", "cases_hash", "measures", "cases")
+        stated_facts = stated.model_dump(exclude={"format", *derived})
+        rows = baseline_rows(cases, where)
+        baseline = cls(costs=costs, cases=rows, first_forms={}, **stated_facts)
+        # Where one part of a file was changed without the others, one does not follow.
+        again = json.loads(baseline.text())
+        again["measures"] = {name: again["measures"].get(name) for name in stated.measures}
+        record["cases"].sort(key=itemgetter("id"))
+        for name in derived:
+            if again[name] != record[name]:
+                rule = f"{name} must agree with the other parts of the file"
+                raise input_error(where, rule, REMEDY, "another")
         return baseline
 
 
@@ -257,17 +259,12 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
     """
     ordered = tuple(sorted(cases))
     if not ordered:
-        raise input_error(
-            where, "a baseline must have at least one case", "give labelled cases", "none"
-        )
-    repeated = [case.id for case, following in pairwise(ordered) if case.id == following.id]
-    if repeated:
-        raise input_error(
-            where,
-            "a case's id must be unique, since cases are paired by it",
-            "rename or remove one",
-            f"{shown_value(repeated[0])} twice",
-        )
+        rule = "a baseline must have at least one case"
+        raise input_error(where, rule, "give labelled cases", "none")
+    for case, following in pairwise(ordered):
+        if case.id == following.id:
+            rule = "a case's id must be unique"
+            raise input_error(where, rule, "rename or remove one", f"{shown_value(case.id)} twice")
     return ordered
 
 
@@ -278,12 +275,9 @@ def check_free(path: Path) -> None:
       InputError: there is one.
     """
     if path.exists():
-        raise input_error(
-            Where(str(path)),
-            "a baseline must be written to a new file",
-            "choose another path, or remove the file first",
-            "one that is there",
-        )
+        rule = "a baseline must be written to a new file"
+        remedy = "choose another path, or remove the file first"
+        raise input_error(path, rule, remedy, "one that is there")
 
 
 def _cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -296,62 +290,3 @@ def _matrix_record(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
         label: dict(zip(OUTCOMES, row, strict=True))
         for label, row in zip(LABELS, matrix.tolist(), strict=True)
     }
-
-
-def _matrix(stated: Mapping[str, Mapping[str, float]], where: Where) -> NDArray[np.float64]:
-    keys = {(label, outcome) for label, costs in stated.items() for outcome in costs}
-    wanted = {(label, outcome) for label in LABELS for outcome in OUTCOMES}
-    if odd := sorted(keys ^ wanted):
-        raise input_error(
-            where,
-            "costs must state every label and outcome",
-            REMEDY,
-            shown_value(".".join(odd[0])),
-        )
-    try:
-        return metrics.cost_matrix(stated)
-    except ValueError as error:
-        raise input_error(
-            where, "costs must be finite numbers of at least 0", REMEDY, str(error)
-        ) from error
-
-
-def _cases(stated: Sequence[_CaseFields], where: Where) -> tuple[BaselineCase, ...]:
-    cases = [
-        BaselineCase(case.id, case.question, case.label, case.judged_by, case.outcome)
-        for case in stated
-    ]
-    for case in cases:
-        if (case.label, case.outcome) not in CELL_OF:
-            raise input_error(
-                where._replace(id=case.id),
-                "label and outcome must be a pair that a decision can give",
-                REMEDY,
-                shown_value(f"{case.label} and {case.outcome}"),
-            )
-    return baseline_rows(cases, where)
-
-
-def _check_agreement(baseline: Baseline, stated: _FileFields, where: Where) -> None:
-    """Refuse a file of which one part was changed without the others."""
-    costs = {case.id: case.cost for case in stated.cases}
-    wrong = [
-        (case.id, cost)
-        for case, cost in zip(baseline.cases, baseline.case_costs.tolist(), strict=True)
-        if costs[case.id] != cost
-    ]
-    measures, n = baseline.measures, len(baseline.cases)
-    odd = [name for name, of in stated.measures.items() if measures.get(name, ()) != of]
-    few = max(baseline.status_only, baseline.missing_answers) <= n
-    for holds, rule, value in (
-        (not wrong, "cost must be that of the matrix", wrong[:1]),
-        (
-            stated.cases_hash == baseline.cases_hash,
-            "cases_hash must be that of the cases",
-            "another",
-        ),
-        (not odd, "measures must be those of the cases", odd[:1]),
-        (few, "status_only and missing_answers must count some of the cases", f"more than {n}"),
-    ):
-        if not holds:
-            raise input_error(where, rule, REMEDY, shown_value(str(value)))

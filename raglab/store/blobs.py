@@ -11,13 +11,14 @@ library holds these two: diskcache unpickles rows.
 from __future__ import annotations
 
 import hmac
+import json
 import os
 import secrets
 import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from errno import EACCES, EPERM, EROFS
 from functools import partial
 from hashlib import sha256
@@ -35,7 +36,6 @@ CACHE_PATIENCE_S = 1.0  # a question waits so long for a cache, whose value is s
 # What fails at once is tried every time. What is silent, or locked, is left alone for a multiple of
 # the time that it took, so that a tenth of the time at most is spent on waiting for it.
 AT_ONCE_S, PAUSE, LONGEST_PAUSE_S = 0.5, 10.0, 60.0
-LOOKUP = 500  # keys of one query; one key a query takes 1.4 times as long
 MOST_BYTES = 2**28  # of one value
 KEY_BYTES = 32
 ASIDE = ".damaged"
@@ -98,31 +98,39 @@ def own_secret(folder: Path | None = None) -> bytes:
         with suppress(OSError):
             if path.is_file() and path.stat().st_size == KEY_BYTES:
                 return path.read_bytes()
-        with suppress(OSError):
-            _make_secret(path)
+        with (
+            suppress(OSError),
+            _first(path, KEY_BYTES) as new,
+            open(new, "xb", opener=partial(os.open, mode=0o600)) as file,
+        ):
+            file.write(secrets.token_bytes(KEY_BYTES))
     return _PROCESS_SECRET
 
 
-def _make_secret(path: Path) -> None:
-    """Put a new secret in its place whole, unless another thread or process was faster.
+@contextmanager
+def _first(path: Path, size: int | None = None) -> Iterator[Path]:
+    """New path beside a file's, which gets its name at the end, unless another was faster.
 
-    Both go on with that one.
+    That one stays, and both threads or processes go on with it.
+
+    Args:
+      size: bytes that a file in the place must have, else it is replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with open(new, "xb", opener=partial(os.open, mode=0o600)) as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
+        yield new
         try:
             os.link(new, path)
         except FileExistsError:
-            if path.stat().st_size != KEY_BYTES:  # one of another length is no key
+            if size is not None and path.stat().st_size != size:
                 new.replace(path)
         except OSError:  # a file system without links
             new.replace(path)
     finally:
-        with suppress(OSError):
-            new.unlink()
+        for rest in (new, *_beside(new)):
+            with suppress(OSError):
+                rest.unlink()
 
 
 class Blobs:
@@ -165,63 +173,35 @@ class Blobs:
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
             values: dict[str, bytes] = {}
-            for start in range(0, len(keys), LOOKUP):
-                some = keys[start : start + LOOKUP]
-                query = (
-                    "SELECT key, digest, value FROM blobs WHERE key IN "  # noqa: S608
-                    f"({','.join('?' * len(some))})"
-                )
-                for name, digest, value in connection.execute(query, some):
-                    key = name.decode()
-                    is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
-                    if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
-                        values[key] = value
+            query = (
+                "SELECT key, digest, value FROM blobs WHERE key IN (SELECT value FROM json_each(?))"
+            )
+            for name, digest, value in connection.execute(query, (json.dumps(list(keys)),)):
+                key = name.decode()
+                is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
+                if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
+                    values[key] = value
             return values
 
         return self._run(read, make=False) or {}
 
     def put(self, values: Mapping[str, bytes]) -> None:
         """Store values in one transaction, over what has their keys."""
-        if not values:
-            return
         rows = [(key, self._digest(key, value), value) for key, value in values.items()]
-
-        def write(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows)
-                self._make_room(connection)
-
-        self._run(write, make=True)
+        if rows:
+            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows, make=True)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out the values of keys."""
-
-        def delete(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("DELETE FROM blobs WHERE key = ?", ((key,) for key in keys))
-
         if keys:
-            self._run(delete, make=False)
+            self._write("DELETE FROM blobs WHERE key = ?", [(key,) for key in keys])
 
     def clear(self) -> None:
         """Take out all values; one warning says where they cannot be."""
-
-        def delete(connection: sqlite3.Connection) -> bool:
-            with connection:
-                connection.execute("DELETE FROM blobs")
-            return True
-
         # Whoever empties a cache counts on it: it is tried even where it was locked a moment ago.
         self._alone_until = 0.0
-        if not self._run(delete, make=False) and self.path.is_file():
-            warn_user(
-                visible(
-                    f"the cache {self.path} is not emptied: it cannot be written now; empty it "
-                    "again later."
-                )
-            )
+        if not self._write("DELETE FROM blobs", [()]) and self.path.is_file():
+            warn_user(visible(f"the cache {self.path} is not emptied; try again later."))
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -237,6 +217,20 @@ class Blobs:
             else hmac.digest(self._secret, text, "sha256")
         )
 
+    def _write(
+        self, statement: str, rows: Sequence[Sequence[object]], *, make: bool = False
+    ) -> bool:
+        """Whether a statement was run with each of some rows, in one transaction."""
+
+        def write(connection: sqlite3.Connection) -> bool:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(statement, rows)
+                self._make_room(connection)
+            return True
+
+        return self._run(write, make=make) is not None
+
     def _make_room(self, connection: sqlite3.Connection) -> None:
         """Delete the least recently stored, a tenth at a time, until the rest fits the size."""
 
@@ -245,18 +239,13 @@ class Blobs:
 
         while self._most is not None:
             pages = number("PRAGMA page_count") - number("PRAGMA freelist_count")
-            count = (
-                0
-                if pages * number("PRAGMA page_size") <= self._most
-                else number("SELECT count(*) FROM blobs")
-            )
+            size = pages * number("PRAGMA page_size")
+            count = 0 if size <= self._most else number("SELECT count(*) FROM blobs")
             if not count:
                 return
             oldest = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
-            connection.execute(
-                f"DELETE FROM blobs WHERE rowid IN ({oldest})",  # noqa: S608
-                (max(1, count // 10),),
-            )
+            statement = f"DELETE FROM blobs WHERE rowid IN ({oldest})"  # noqa: S608
+            connection.execute(statement, (max(1, count // 10),))
 
     def _run(self, work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
         """Result of some work on the file; None where there is none to work on.
@@ -297,16 +286,10 @@ class Blobs:
         reason, code = str(error) or type(error).__name__, _code(error)
         folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
         if folder is not None:
-            self._warn(
-                f"must be a file, got a folder as {folder.name}: it stays, and raglab works "
-                "without the cache"
-            )
+            self._warn(f"must be a file, got a folder as {folder.name}: it stays, with no cache")
             return False
-        if code == sqlite3.SQLITE_READONLY or getattr(error, "errno", None) in {
-            EROFS,
-            EACCES,
-            EPERM,
-        }:
+        is_closed = getattr(error, "errno", None) in {EROFS, EACCES, EPERM}
+        if is_closed or code == sqlite3.SQLITE_READONLY:
             return False
         # These say nothing against what stands in the file. SQLite's own "error" is a statement
         # that does not fit it.
@@ -315,17 +298,15 @@ class Blobs:
             self._warn(f"failed ({reason}): raglab works without it")
             return False
         self._disconnect()
+        outcome = "put aside and made again"
         try:
             for path in (*_beside(self.path), self.path):
                 with suppress(FileNotFoundError):
                     path.replace(path.with_name(path.name + ASIDE))
         except OSError as failure:
-            self._warn(
-                f"is damaged or none of raglab's ({reason}), and cannot be put aside ({failure})"
-            )
-            return False
-        self._warn(f"is damaged or none of raglab's ({reason}): it is put aside and made again")
-        return True
+            outcome = f"not put aside ({failure})"
+        self._warn(f"is damaged or none of raglab's ({reason}): it is {outcome}")
+        return outcome.startswith("put")
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -377,23 +358,11 @@ def _make(path: Path) -> None:
     It is in WAL mode before it has its name: processes that switch at once would lock each other
     out.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
+    with _first(path) as new:
         new.touch(mode=0o644)  # says why it cannot be made, which SQLite does not
         with closing(sqlite3.connect(new)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(_SCHEMA)
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            return
-        except OSError:  # a file system without links
-            new.replace(path)
-    finally:
-        for rest in (new, *_beside(new)):
-            with suppress(OSError):
-                rest.unlink()
 
 
 def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
@@ -422,10 +391,8 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
             "synchronous=NORMAL",
         ):
             link.execute(f"PRAGMA {pragma}")
-        objects = {
-            tuple(row) for row in link.execute("SELECT type, name, sql FROM sqlite_master LIMIT 10")
-        }
-        if objects != _OBJECTS:
+        query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
+        if {tuple(row) for row in link.execute(query)} != _OBJECTS:
             msg = "its tables are not those of this version"
             raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
     except BaseException:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import ENOENT
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
@@ -52,14 +53,16 @@ class Where(NamedTuple):
     id: str | None = None
 
 
-def input_error(where: Where, rule: str, remedy: str, value: str | None = None) -> InputError:
+def input_error(
+    where: Where | Path, rule: str, remedy: str, value: str | None = None
+) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
     Whatever comes from a file is shown as text: no escape sequence, no turned direction, no
     password of a URL.
 
     Args:
-      where: the place; parts that are None are left out.
+      where: the place, of which parts that are None are left out, or the path of a file.
       rule: what must hold.
       remedy: what the person can do.
       value: what was found instead, already shortened (see `shown_value`).
@@ -70,15 +73,15 @@ def input_error(where: Where, rule: str, remedy: str, value: str | None = None) 
       ... )
       'a.jsonl, line 3: query must be a string, got 7; quote it.'
     """
+    if isinstance(where, Path):
+        where = Where(str(where))
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
     got_clause = "" if value is None else f", got {value}"
     # both may name what the input calls a key
     rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))
-    file = _shorten(where.file, _SHOWN_PATH)
-    return InputError(
-        visible(masked_passwords(f"{file}{line}{record}: {rule}{got_clause}; {remedy}."))
-    )
+    place = f"{_shorten(where.file, _SHOWN_PATH)}{line}{record}"
+    return InputError(visible(masked_passwords(f"{place}: {rule}{got_clause}; {remedy}.")))
 
 
 def shown_value(value: object, most: int = _SHOWN_CHARACTERS) -> str:
@@ -103,8 +106,10 @@ def _shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
 
 
 SCRATCH = ".scratch"  # in a folder that is written to: files of a run alone
+_WRITABLE = "the file must be writable"
 MAX_LINE_BYTES = 16 * 2**20
 MAX_FILE_BYTES = 256 * 2**20
+Append = Callable[[Mapping[str, Any]], None]
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -135,18 +140,16 @@ def read_bytes(
       InputError: the file cannot be read, is empty, or is longer than the limit; or the path is a
         link, and may not be.
     """
-    where = Where(str(path))
     with _opened(path, follow_links=follow_links) as file:
         raw = file.read(max_file_bytes + 1) or b""
     if len(raw) > max_file_bytes:
         rule = f"a file must be at most {max_file_bytes} bytes"
-        raise input_error(
-            where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}"
-        )
-    if not blank and not raw.removeprefix(_BOM).strip():
+        raise input_error(path, rule, "split it, or raise max_file_bytes", "more")
+    text = raw.removeprefix(_BOM)
+    if not blank and not text.strip():
         rule, remedy = "a file must not be empty", "fill it or take it away"
-        raise BlankError(str(input_error(where, rule, remedy, "no content")))
-    return raw if keep_mark else raw.removeprefix(_BOM)
+        raise BlankError(str(input_error(path, rule, remedy, "no content")))
+    return raw if keep_mark else text
 
 
 def read_text(
@@ -159,12 +162,8 @@ def read_text(
     )
     # it would hide the `---` of a front matter, or become a part of the first key
     if text.startswith("\ufeff"):
-        raise input_error(
-            where,
-            "a file must begin with one byte-order mark at most",
-            "take the second away",
-            "two",
-        )
+        rule = "a file must begin with one byte-order mark at most"
+        raise input_error(where, rule, "take the second away", "two")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -186,29 +185,29 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
     """
     has_record = False
     with _opened(path, follow_links=follow_links) as file:
-        number = 0
-        while raw := file.readline(max_line_bytes + 2):
-            number += 1
+        lines = iter(partial(file.readline, max_line_bytes + 2), b"")
+        for number, raw in enumerate(lines, 1):
             where = Where(str(path), number)
             line = (raw.removeprefix(_BOM) if number == 1 else raw).rstrip(b"\r\n")
             if len(line) > max_line_bytes:
                 rule = f"a line must be at most {max_line_bytes} bytes"
-                raise input_error(
-                    where,
-                    rule,
-                    "write one record a line, or raise max_line_bytes",
-                    f"more than {max_line_bytes}",
-                )
+                remedy = "write one record a line, or raise max_line_bytes"
+                raise input_error(where, rule, remedy, "more")
             if line.strip():
                 has_record = True
-                yield JsonLine(where, _object(parse_json(decode_utf8(line, where), where), where))
+                yield _json_line(line, where)
     if not has_record:
-        raise input_error(
-            Where(str(path)),
-            "a file must not be empty",
-            "write one JSON object a line",
-            "no record",
-        )
+        remedy = "write one JSON object a line"
+        raise input_error(path, "a file must not be empty", remedy, "no record")
+
+
+def _json_line(line: bytes, where: Where) -> JsonLine:
+    """Record of a line, which must be a JSON object."""
+    value = parse_json(decode_utf8(line, where), where)
+    if not isinstance(value, dict):
+        rule, remedy = "a line must be a JSON object", 'write {"key": value, …}'
+        raise input_error(where, rule, remedy, shown_value(value))
+    return JsonLine(where, value)
 
 
 def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8") -> str:
@@ -235,31 +234,34 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
         )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except json.JSONDecodeError as error:
-        place = where if where.line is not None else where._replace(line=error.lineno)
-        reason = f"{error.msg} at column {error.colno}"
-        raise input_error(
-            place, "text must be valid JSON", "correct or remove it", reason
-        ) from error
     except (ValueError, RecursionError) as error:
-        reason = "nesting too deep" if isinstance(error, RecursionError) else str(error)
-        reason = (
-            "an integer of over 4300 digits" if "integer string conversion" in reason else reason
-        )
-        raise input_error(
-            where, "text must be valid JSON", "correct or remove it", reason
-        ) from error
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            where = where._replace(line=where.line or error.lineno)
+            reason = f"{error.msg} at column {error.colno}"
+        elif isinstance(error, RecursionError):
+            reason = "nesting too deep"
+        elif "integer string conversion" in reason:
+            reason = "an integer of over 4300 digits"
+        rule = "text must be valid JSON"
+        raise input_error(where, rule, "correct or remove it", reason) from error
     return value
 
 
 def canonical_text(value: object, where: Where) -> str:
     """Canonical JSON of a value: sorted keys, no white space, ASCII only."""
-    try:
+    with _json_values(where):
         return canonical_json(value, ensure_ascii=True, allow_nan=False)
+
+
+@contextmanager
+def _json_values(where: Where) -> Iterator[None]:
+    """Turn an error about what is no JSON into an InputError."""
+    try:
+        yield
     except (TypeError, ValueError, RecursionError) as error:
-        raise input_error(
-            where, "a record must hold JSON values only", "convert or remove it", str(error)
-        ) from error
+        rule = "a record must hold JSON values only"
+        raise input_error(where, rule, "convert or remove it", str(error)) from error
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -374,14 +376,9 @@ def make_folder(folder: Path) -> Path:
     Raises:
       InputError: it cannot be made, or a file stands in its way.
     """
-    _check_name(folder, "folder")
-    try:
+    _check_name(folder)
+    with _system_errors(folder, "the folder must be writable"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        remedy = "check its path and rights, or choose another"
-        raise input_error(
-            Where(str(folder)), "the folder must be writable", remedy, _reason(error)
-        ) from error
     return folder
 
 
@@ -400,7 +397,7 @@ def replacing(path: Path) -> Iterator[Path]:
       InputError: the folder cannot be written, the file may not be, it is a folder or a device, or
         the disk is full.
     """
-    with _writing(path):
+    with _system_errors(path, _WRITABLE):
         _check_place(path)
         target = Path(os.path.realpath(path))
         partial = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -421,10 +418,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[LineLog]:
-    """A log of JSON lines that this block alone holds; made where it is not there.
+def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[Append]:
+    """Function that adds a record to a log of JSON lines, made where it is not there.
 
-    Others wait for its lock.
+    This block alone holds the log, and others wait for its lock. A record is seen on the disk, or
+    the file is as it was.
 
     A last line that a kill or a full disk cut off was never finished and is taken away first; one
     that is whole but for its line end gets it.
@@ -437,12 +435,12 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[Lin
     Raises:
       InputError: the file cannot be written, is another's, or is held for longer than `wait_s`.
     """
-    with _writing(path):
+    with _system_errors(path, _WRITABLE):
         _check_place(path)
         with path.open("a+b", buffering=0) as file:
             _lock(file, path, wait_s)
             _mend_last_line(file, path, opening.encode())
-            yield LineLog(path, file)
+            yield partial(_append_line, path, file)
 
 
 @contextmanager
@@ -452,7 +450,7 @@ def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
     Raises:
       InputError: the file cannot be written, or is held for longer than `wait_s`.
     """
-    with _writing(path):
+    with _system_errors(path, _WRITABLE):
         _check_place(path)
         file = path.open("a+b", buffering=0)
     with file:
@@ -485,37 +483,25 @@ def append_bytes(content: bytes, path: Path) -> int:
     Raises:
       InputError: the file cannot be written, or the disk is full.
     """
-    with _writing(path), path.open("ab") as file:
+    with _system_errors(path, _WRITABLE), path.open("ab") as file:
         start = file.tell()
         file.write(content)
     return start
 
 
-class LineLog:
-    """A log of JSON lines, held by `locked_lines`."""
-
-    def __init__(self, path: Path, file: FileIO) -> None:
-        """Name the file, open for reading and appending under its lock."""
-        self._path, self._file = path, file
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add a line and see it on the disk; on any error the file is as it was.
-
-        Raises:
-          InputError: the record is not JSON, or the disk is full.
-        """
-        before = self._file.seek(0, os.SEEK_END)
-        line = memoryview(_encode_line(record, Where(str(self._path))))
-        with _writing(self._path):
-            try:
-                while line:
-                    line = line[self._file.write(line) :]
-                os.fsync(self._file.fileno())
-            except OSError:
-                self._file.truncate(before)
-                raise
-        if not before:
-            _sync_folder(self._path.parent)
+def _append_line(path: Path, file: FileIO, record: Mapping[str, Any]) -> None:
+    before = file.seek(0, os.SEEK_END)
+    line = memoryview(_encode_line(record, Where(str(path))))
+    with _system_errors(path, _WRITABLE):
+        try:
+            while line:
+                line = line[file.write(line) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(before)
+            raise
+    if not before:
+        _sync_folder(path.parent)
 
 
 def logged_lines(path: Path) -> list[JsonLine]:
@@ -527,15 +513,14 @@ def logged_lines(path: Path) -> list[JsonLine]:
       InputError: the file cannot be read, is longer than `MAX_FILE_BYTES`, or a line is no JSON
         object.
     """
-    if not path.exists() or (path.is_file() and not path.stat().st_size):
+    if not path.exists():
         return []
-    *whole, last = read_bytes(path, MAX_FILE_BYTES).split(b"\n")
-    rows = [(Where(str(path), number), line) for number, line in enumerate(whole, 1)]
+    *lines, last = read_bytes(path, MAX_FILE_BYTES, blank=True).split(b"\n")
     if _is_object(last):
-        rows.append((Where(str(path), len(rows) + 1), last))
+        lines.append(last)
     return [
-        JsonLine(where, _object(parse_json(decode_utf8(line, where), where), where))
-        for where, line in rows
+        _json_line(line, Where(str(path), number))
+        for number, line in enumerate(lines, 1)
         if line.strip()
     ]
 
@@ -555,13 +540,9 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                rule, value = (
-                    f"the file must be free within {wait_s:g} s",
-                    "a lock of another process",
-                )
-                raise input_error(
-                    Where(str(path)), rule, "wait for it, or end it", value
-                ) from error
+                rule = f"the file must be free within {wait_s:g} s"
+                value = "a lock of another process"
+                raise input_error(path, rule, "wait for it, or end it", value) from error
             time.sleep(0.005)
         else:
             return
@@ -574,15 +555,11 @@ def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
     """
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - MAX_LINE_BYTES))
-    tail = file.readall()
-    last = tail[tail.rfind(b"\n") + 1 :]
-    if not last:
-        return
+    last = file.readall().rpartition(b"\n")[2]
     if last[: len(opening)] != opening[: len(last)]:
         rule = f"the last line must begin with {opening.decode()}"
-        raise input_error(
-            Where(str(path)), rule, "give another file", shown_value(last[:_SHOWN_CHARACTERS])
-        )
+        value = shown_value(last[:_SHOWN_CHARACTERS])
+        raise input_error(path, rule, "give another file", value)
     if _is_object(last):
         file.write(b"\n")
     else:
@@ -598,43 +575,30 @@ def _is_object(line: bytes) -> bool:
 
 def _check_place(path: Path) -> None:
     """Refuse to write to what is no file: a device would be taken for one and replaced."""
-    _check_name(path, "path")
+    _check_name(path)
     if not path.name or (path.exists() and not path.is_file()):
         value = "a folder" if path.is_dir() else "a device or pipe"
-        raise input_error(
-            Where(str(path)), "the file must be writable", "give the path of a file", value
-        )
+        raise input_error(path, _WRITABLE, "give the path of a file", value)
 
 
-def _check_name(path: Path, what: str) -> None:
+def _check_name(path: Path) -> None:
     if "\0" in str(path):
-        raise input_error(
-            Where(str(path)), f"a {what} must hold no NUL character", "take it away", "one"
-        )
+        raise input_error(path, "a path must hold no NUL character", "take it away", "one")
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn the system's errors about a path that is written into an InputError."""
+def _system_errors(path: Path, rule: str) -> Iterator[None]:
+    """Turn the system's errors about a path into an InputError.
+
+    What the system says goes by its number where it has one: libraries put texts of their own
+    around it.
+    """
     try:
         yield
     except OSError as error:
-        remedy = "make the folder or choose another"
-        raise input_error(
-            Where(str(path)), "the file must be writable", remedy, _reason(error)
-        ) from error
-
-
-def _reason(error: OSError) -> str:
-    """What the system says, by its number where it has one.
-
-    Libraries put texts of their own around it.
-    """
-    return (
-        os.strerror(error.errno)
-        if error.errno
-        else error.strerror or str(error) or type(error).__name__
-    )
+        reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+        remedy = "check path and rights, or choose another"
+        raise input_error(path, rule, remedy, reason) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -648,20 +612,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _encode_line(record: Mapping[str, Any], where: Where) -> bytes:
-    try:
+    with _json_values(where):
         return (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise input_error(
-            where, "a record must hold JSON values only", "convert or remove it", str(error)
-        ) from error
-
-
-def _object(value: object, where: Where) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise input_error(
-            where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value)
-        )
-    return value
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -692,7 +644,7 @@ def link_error(path: Path) -> InputError:
     with suppress(OSError):
         value = f"a link to {shown_value(str(path.readlink()))}"
     remedy = "copy what it points at, or follow links with follow_links=True (--follow-links)"
-    return input_error(Where(str(path)), "a folder must hold its files itself", remedy, value)
+    return input_error(path, "a folder must hold its files itself", remedy, value)
 
 
 def check_regular(mode: int, path: Path) -> None:
@@ -702,17 +654,10 @@ def check_regular(mode: int, path: Path) -> None:
     """
     if not S_ISREG(mode):
         value = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
-        raise input_error(
-            Where(str(path)), "the path must be a file", "give the path of a file", value
-        )
+        raise input_error(path, "the path must be a file", "give the path of a file", value)
 
 
-_READ_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
@@ -721,14 +666,14 @@ def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
 
     What is no file is never waited for, and the system's errors are InputErrors.
     """
-    try:
+    with _system_errors(path, "the file must be readable"):
         if not follow_links and path.is_symlink():
             raise link_error(path)
         try:
             mode = path.stat().st_mode
         # a NUL, or half of a surrogate pair: no file can have such a name
         except ValueError as error:
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT)) from error
+            raise FileNotFoundError(ENOENT, "") from error
         check_regular(mode, path)  # opening a device can do something
         # Whatever stands there a moment later is looked at once more, and a link that took its
         # place is not followed.
@@ -736,8 +681,3 @@ def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
         with os.fdopen(os.open(path, flags), "rb") as file:
             check_regular(os.fstat(file.fileno()).st_mode, path)
             yield file
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise input_error(
-            Where(str(path)), "the file must be readable", "check path and rights", reason
-        ) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.store.files import InputError, Where, input_error
+from raglab.store.files import InputError, input_error
 from raglab.store.parquet_footer import declared_columns
 
 TEXT = "BYTE_ARRAY"  # physical type of strings
@@ -23,15 +23,16 @@ class OversizeError(InputError):
 class ParquetLimits(NamedTuple):
     """What a Parquet file may declare at most.
 
+    Of each the first figure is free, and the second is added for each byte of the file.
+
     columns, row_groups, column_chunks: of the file, the last of columns in all row groups. values,
     texts, decoded_bytes: values in all columns, those that become Python objects (strings, and what
-    stands inside lists of records), and bytes when decoded; of each the first figure is free, and
-    the second is added for each byte of the file.
+    stands inside lists of records), and bytes when decoded.
     """
 
-    columns: int = 10_000
-    row_groups: int = 10_000
-    column_chunks: int = 100_000
+    columns: tuple[int, int] = (10_000, 0)
+    row_groups: tuple[int, int] = (10_000, 0)
+    column_chunks: tuple[int, int] = (100_000, 0)
     values: tuple[int, int] = (20_000_000, 100)
     texts: tuple[int, int] = (2_000_000, 4)
     decoded_bytes: tuple[int, int] = (2**28, 100)
@@ -52,26 +53,17 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
       OversizeError: a limit is passed; the message names it.
       ValueError: its footer is damaged.
     """
-    size, limits = path.stat().st_size, PARQUET_LIMITS
-    groups = metadata.num_row_groups
-    counts = {
-        "columns": (metadata.num_columns, limits.columns),
-        "row groups": (groups, limits.row_groups),
-        "columns in all row groups": (metadata.num_columns * groups, limits.column_chunks),
-    }
-    for what, (count, most) in counts.items():
-        _at_most(path, what, count, most)
-    values = texts = decoded = 0
-    for column in declared_columns(path):
-        values += column.n_values
-        decoded += column.n_bytes
-        nested = column.depth > 2  # deeper than a list of numbers
-        texts += column.n_values if nested or column.is_text else 0
+    columns, groups = metadata.num_columns, metadata.num_row_groups
+    _at_most(path, columns=columns, row_groups=groups, column_chunks=columns * groups)
+    declared = declared_columns(path)
     # a null has its room too
     padded = sum(getattr(field.type, "list_size", 0) for field in schema) * metadata.num_rows
-    _at_most(path, "values", max(values, padded, metadata.num_rows), _room(limits.values, size))
-    _at_most(path, "strings and values in records", texts, _room(limits.texts, size))
-    _at_most(path, "bytes when decoded", decoded, _room(limits.decoded_bytes, size))
+    values = sum(column.n_values for column in declared)
+    # strings, and what is nested deeper than a list of numbers
+    texts = sum(column.n_values for column in declared if column.is_text or column.depth > 2)
+    decoded = sum(column.n_bytes for column in declared)
+    values = max(values, padded, metadata.num_rows)
+    _at_most(path, values=values, texts=texts, decoded_bytes=decoded)
 
 
 def check_decoded(n_bytes: int, path: Path) -> None:
@@ -80,22 +72,16 @@ def check_decoded(n_bytes: int, path: Path) -> None:
     Raises:
       OversizeError: as said.
     """
-    _at_most(
-        path,
-        "bytes when decoded",
-        n_bytes,
-        _room(PARQUET_LIMITS.decoded_bytes, path.stat().st_size),
-    )
+    _at_most(path, decoded_bytes=n_bytes)
 
 
-def _room(limit: tuple[int, int], size: int) -> int:
-    """What a file of a size may have."""
-    free, more = limit
-    return free + more * size
-
-
-def _at_most(path: Path, what: str, count: int, most: int) -> None:
-    if not 0 <= count <= most:
-        rule = f"a Parquet file of this size must have at most {most} {what}"
-        remedy = "write it again, in smaller parts if it is honest"
-        raise OversizeError(str(input_error(Where(str(path)), rule, remedy, str(count))))
+def _at_most(path: Path, **counts: int) -> None:
+    """Stop at a count above its limit, which has its name."""
+    for name, count in counts.items():
+        free, more = getattr(PARQUET_LIMITS, name)
+        most = free + more * path.stat().st_size
+        if not 0 <= count <= most:
+            what = name.replace("_", " ")
+            rule = f"a Parquet file of this size must have at most {most} {what}"
+            remedy = "write it again, in smaller parts if it is honest"
+            raise OversizeError(str(input_error(path, rule, remedy, str(count))))

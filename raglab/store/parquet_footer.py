@@ -7,7 +7,7 @@ before it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,8 @@ _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _TEXT, _LIST, _SET, _MAP, _STRUCT, _UUID =
     13,
 )
 _WHOLE = frozenset({4, 5, 6})  # integers of 16, 32 and 64 bits, all written alike
-_SIZES = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}  # bytes that values of a type take
+# bytes that values of a type take, those of a truth inside a list
+_SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 # numbers of fields
 _ROW_GROUPS, _COLUMNS, _META, _KIND, _PATH, _VALUES, _UNCOMPRESSED = 4, 1, 3, 1, 3, 5, 6
 _LONG_LIST = 15  # mark of a list whose length follows
@@ -48,63 +49,50 @@ class ColumnDeclaration(NamedTuple):
 
 
 class _Compact:
-    """Reader of Thrift's compact protocol, of which a footer is one struct."""
+    """Reader of Thrift's compact protocol, of which a footer is one struct.
+
+    Damage is a LookupError or a TypeError.
+    """
 
     def __init__(self, raw: bytes) -> None:
         self._raw, self._at = raw, 0
-        self._nested: dict[int, Callable[[int], Any]] = {_STRUCT: self.struct, _MAP: self._map}
-        self._nested |= dict.fromkeys((_LIST, _SET), self._list)
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Fields of a struct by their numbers."""
         fields: dict[int, Any] = {}
         number = 0
         while (head := self._byte()) != _STOP:
-            step = head >> 4
+            step, kind = head >> 4, head & 15
             number = number + step if step else self._integer()
-            kind = head & 15
             if number in fields:  # which of two counts, another reader might take otherwise
-                msg = "its footer holds a field twice"
-                raise ValueError(msg)
+                raise LookupError
             fields[number] = kind == _TRUE if kind in {_TRUE, _FALSE} else self._value(kind, depth)
         return fields
 
     def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - any value of Thrift
         if depth > _DEEPEST:
-            msg = "its footer is nested too deep"
-            raise ValueError(msg)
-        if kind in {_TRUE, _FALSE}:  # inside a list a byte each
-            return self._byte()
-        read = self._nested.get(kind)
-        return self._plain(kind) if read is None else read(depth + 1)
-
-    def _plain(self, kind: int) -> Any:  # noqa: ANN401 - an integer or bytes
+            raise LookupError
         if kind in _WHOLE:
             return self._integer()
         if kind == _TEXT:
             return self._bytes(self._varint())
-        if kind not in _SIZES:
-            msg = "its footer holds a value of no type"
-            raise ValueError(msg)
-        return self._bytes(_SIZES[kind])
-
-    def _list(self, depth: int) -> list[Any]:
-        head = self._byte()
-        size = self._size(self._varint() if head >> 4 == _LONG_LIST else head >> 4)
-        return [self._value(head & 15, depth) for _ in range(size)]
-
-    def _map(self, depth: int) -> list[Any]:
-        size = self._size(self._varint())
-        kinds = self._byte() if size else 0
-        return [
-            (self._value(kinds >> 4, depth), self._value(kinds & 15, depth)) for _ in range(size)
-        ]
+        if kind == _STRUCT:
+            return self.struct(depth + 1)
+        if kind in {_LIST, _SET}:
+            head = self._byte()
+            size = self._size(self._varint() if head >> 4 == _LONG_LIST else head >> 4)
+            return [self._value(head & 15, depth + 1) for _ in range(size)]
+        if kind == _MAP:
+            size = self._size(self._varint())
+            kinds = self._byte() if size else 0
+            pair = (kinds >> 4, kinds & 15)
+            return [[self._value(kind, depth + 1) for kind in pair] for _ in range(size)]
+        return self._bytes(_SIZES[kind])  # a value of no type is no key
 
     def _size(self, size: int) -> int:
-        """Items of a list, each of which takes a byte at least."""
+        """Bytes, or items of a list, each of which takes a byte at least."""
         if size > len(self._raw) - self._at:
-            msg = "its footer declares a list that is longer than the footer"
-            raise ValueError(msg)
+            raise LookupError
         return size
 
     def _byte(self) -> int:
@@ -113,15 +101,13 @@ class _Compact:
         return byte
 
     def _bytes(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._raw):
-            raise IndexError
-        part, self._at = self._raw[self._at : end], end
-        return part
+        start = self._at
+        self._at += self._size(size)
+        return self._raw[start : self._at]
 
     def _varint(self) -> int:
         raw, at, value, shift = self._raw, self._at, 0, 0
-        while True:
+        while shift <= 63:
             byte = raw[at]
             at += 1
             value |= (byte & 127) << shift
@@ -129,9 +115,7 @@ class _Compact:
                 self._at = at
                 return value
             shift += 7
-            if shift > 63:
-                msg = "its footer holds an integer of more than 64 bits"
-                raise ValueError(msg)
+        raise LookupError
 
     def _integer(self) -> int:
         value = self._varint()
@@ -160,7 +144,7 @@ def declared_columns(path: Path) -> list[ColumnDeclaration]:
         groups = [group[_COLUMNS] for group in footer[_ROW_GROUPS]]
         return [_declaration(column[_META]) for columns in groups for column in columns]
     except (LookupError, TypeError) as error:
-        msg = "its footer is cut off, or lacks what a column must declare"
+        msg = "its footer is damaged"
         raise ValueError(msg) from error
 
 

@@ -50,15 +50,13 @@ class Policy(policy.PolicyData):
         policy.warn_idle((file_policy, path) for path in numbers)
         if file_policy.pack in BUNDLED and file_policy.pack_hash is None:
             return file_policy
-        place = (
-            file_policy.pack
-            if file_policy.pack in BUNDLED
-            else _pack_place(file_policy.pack, Path(path))
-        )
+        place = file_policy.pack
+        if place not in BUNDLED:  # stated relative to the file
+            place = os.path.normpath(Path(path).parent.resolve() / place)
         pack = load_pack(place)
         remedy = f"put that pack back, or correct pack_hash in {path}"
         policy.check_pack(file_policy.pack_hash, pack.digest, f"the policy {path}", remedy)
-        return file_policy.model_copy(update={"pack": str(place), "pack_hash": pack.stored})
+        return file_policy.model_copy(update={"pack": place, "pack_hash": pack.stored})
 
     def save(self, path: str | Path) -> None:
         """Write every value as YAML, whole or not at all, under a comment that names the policy_id.
@@ -69,28 +67,16 @@ class Policy(policy.PolicyData):
         Raises:
           InputError: the folder cannot be written.
         """
-        rows = self.model_dump(mode="json")
         rows = {
             key: value
-            for key, value in rows.items()
-            if value is not None or key not in {"certificate", "notes"}
+            for key, value in self.model_dump(mode="json").items()
+            # the content of the pack may go on changing
+            if key != "pack_hash" and (value is not None or key not in {"certificate", "notes"})
         }
-        rows.pop("pack_hash", None)  # the content of the pack may go on changing
         if "pack" in rows and self.pack not in BUNDLED:
             rows["pack"] = Path(os.path.relpath(self.pack, Path(path).resolve().parent)).as_posix()
         text = yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
         write_text(f"# policy_id {self.policy_id}\n{text}", Path(path))
-
-
-def _pack_place(pack: str, path: Path) -> Path:
-    """Where the pack of a policy file stands, stated relative to it."""
-    try:
-        return (path.parent / pack).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL
-        value = shown_value(pack)
-        raise input_error(
-            Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", value
-        ) from error
 
 
 def load_pack(name: str | Path) -> packs.Pack:
@@ -115,15 +101,9 @@ def load_pack(name: str | Path) -> packs.Pack:
     files = sorted((*place.glob("*.yaml"), *place.glob("*.json"))) if inside else [place]
     if not files or not all(inside or file.is_file() for file in files):
         rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
-        raise input_error(
-            Where(str(place)), rule, "correct `pack` in the policy file", "none there"
-        )
-    return _pack_of_files(
-        tuple(
-            (str(file), read_text(file, MAX_POLICY_BYTES, follow_links=not inside))
-            for file in files
-        )
-    )
+        raise input_error(place, rule, "correct `pack` in the policy file", "none there")
+    texts = [read_text(file, MAX_POLICY_BYTES, follow_links=not inside) for file in files]
+    return _pack_of_files(tuple(zip(map(str, files), texts, strict=True)))
 
 
 @lru_cache(maxsize=8)
@@ -151,14 +131,9 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
 def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     """A YAML file that states a mapping."""
     # a fitted model is thousands of numbers, which YAML takes seconds to read
-    stated = (
-        parse_json(text, Where(file)) if file.endswith(".json") else load_yaml(text, file, "a pack")
-    )
+    is_json = file.endswith(".json")
+    stated = parse_json(text, Where(file)) if is_json else load_yaml(text, file, "a pack")
     if not isinstance(stated, dict):
-        raise input_error(
-            Where(file),
-            "a pack must be a mapping of keys",
-            "see datasets/README.md",
-            shown_value(stated),
-        )
+        rule = "a pack must be a mapping of keys"
+        raise input_error(Where(file), rule, "see datasets/README.md", shown_value(stated))
     return stated

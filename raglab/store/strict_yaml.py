@@ -24,11 +24,11 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
       InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the
         line.
     """
-    line: int | None = None
     if "\ufeff" in text:  # it would become a part of a key that nobody sees
         line = 1 + text.count("\n", 0, text.index("\ufeff"))
         rule = f"{what} must hold no byte-order mark but at its beginning"
         raise input_error(Where(file, line), rule, "take it away", "one")
+    line = None
     try:
         loader = (_TextYaml if as_texts else _StrictYaml)(text)
         try:
@@ -36,18 +36,16 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
         except RecursionError:
             line, reason = loader.line + 1, "nesting too deep"
     except yaml.YAMLError as error:  # the reader's come before there is a loader
+        mark = getattr(error, "problem_mark", None)
         reason = " ".join(str(error).split())
-        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-            line, reason = (
-                error.problem_mark.line + 1,
-                f"{error.problem} at column {error.problem_mark.column + 1}",
-            )
-    raise input_error(
-        Where(file, line), f"{what} must be valid YAML", "correct or remove the line", reason
-    )
+        if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
+            line, reason = mark.line + 1, f"{error.problem} at column {mark.column + 1}"
+    rule = f"{what} must be valid YAML"
+    raise input_error(Where(file, line), rule, "correct or remove the line", reason)
 
 
 MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
+_DEEPEST = 100  # a policy is seven deep
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_NUMBERS = {
     f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"),
@@ -62,19 +60,24 @@ class _StrictYaml(yaml.SafeLoader):
     number in sixties, octal or hexadecimal.
     """
 
-    nodes = 0
+    nodes = depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         self.nodes += 1
+        problem = ""
         if self.nodes > MOST_YAML_VALUES:
-            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             problem = f"more than {MOST_YAML_VALUES} keys and values"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
+        elif self.depth > _DEEPEST:
+            problem = "nesting too deep"
+        elif isinstance(event, yaml.AliasEvent):
             problem = f"the alias *{event.anchor}; write the value out"
+        if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     # as in the parent
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001
@@ -101,20 +104,18 @@ class _StrictYaml(yaml.SafeLoader):
         deep: bool = False,  # noqa: FBT001
     ) -> dict[Hashable, Any]:
         keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        merged = next((key for key in keys if key.tag == f"{_TAG}merge"), None)
-        if merged is not None:
-            raise yaml.MarkedYAMLError(
-                problem="the merge <<; write the keys out", problem_mark=merged.start_mark
-            )
         rows = super().construct_mapping(node, deep=deep)
-        names = set()
+        names: set[Hashable] = set()
         for key in keys:
-            name = self.construct_object(key, deep=True)
-            if isinstance(name, str) and len(name) > MAX_NAME:
+            is_merge, problem = key.tag == f"{_TAG}merge", ""
+            name = key.value if is_merge else self.construct_object(key, deep=True)
+            if is_merge:
+                problem = "the merge <<; write the keys out"
+            elif isinstance(name, str) and len(name) > MAX_NAME:
                 problem = f"a key of {len(name)} characters; write at most {MAX_NAME}"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            if name in names:
+            elif name in names:
                 problem = f"key {shown_value(name)} twice in one mapping"
+            if problem:
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             names.add(name)
         return rows

@@ -86,18 +86,18 @@ def split_long_rows(block: Block, room: int, sizes: Sizes) -> list[Block]:
     rows = lines[1:] if has_head else [head, *lines]
     whole_heads = _cells(head) if has_head else ()
     width = max((len(_cells(row)) for row in rows), default=0)
-    heads = _short_heads(whole_heads, room, sizes)
+    # as they are repeated, the long ones in part
+    heads = tuple(
+        f"{name[:_HEAD].rstrip()} …" if size > room // _SHARE and len(name) > _HEAD else name
+        for name, size in zip(whole_heads, sizes(whole_heads), strict=True)
+    )
     table = _TableForm(heads, width if width <= room // _SHARE else 0, room - _SLACK)
     blocks: list[Block] = []
     # A head that takes more than half of a chunk is not repeated whole: each row has what it needs
     # of it.
     frame = sizes([above])[0] if above else 0
     places = [frame <= room // 2 and size + frame <= room for size in sizes(rows)]
-    unabridged = {
-        column
-        for column, pair in enumerate(zip(heads, whole_heads, strict=True))
-        if pair[0] == pair[1]
-    }
+    unabridged = {column for column, name in enumerate(heads) if name == whole_heads[column]}
     shown: set[int] = set()
     for fits, run in groupby(zip(places, rows, strict=True), key=itemgetter(0)):
         if fits:
@@ -110,14 +110,6 @@ def split_long_rows(block: Block, room: int, sizes: Sizes) -> list[Block]:
     # Heads that stand in no piece, or not whole, and those of columns without a cell.
     unplaced = [name for column, name in enumerate(whole_heads) if name and column not in shown]
     return [*([block._replace(kind="text", text="; ".join(unplaced))] if unplaced else []), *blocks]
-
-
-def _short_heads(heads: tuple[str, ...], room: int, sizes: Sizes) -> tuple[str, ...]:
-    """Heads as they are repeated, the long ones in part."""
-    return tuple(
-        f"{head[:_HEAD].rstrip()} …" if size > room // _SHARE and len(head) > _HEAD else head
-        for head, size in zip(heads, sizes(heads), strict=True)
-    )
 
 
 def _row_parts(texts: tuple[str, ...], table: _TableForm, sizes: Sizes) -> Iterator[list[_RowCell]]:
@@ -150,7 +142,7 @@ def _parted(cells: Sequence[_RowCell], count: int) -> list[list[_RowCell]]:
     marks = [
         start + place
         for start, cell in zip(starts, cells, strict=True)
-        for place in _sentence_starts(cell.text)
+        for place in (0, *(end for _, end in sentence_ends(cell.text)))
     ]
     # Each cut is the beginning of a sentence or cell nearest to its place, unless that is nearer to
     # another cut's.
@@ -179,10 +171,6 @@ def _parted(cells: Sequence[_RowCell], count: int) -> list[list[_RowCell]]:
 
 def _stripped(column: int, text: str) -> list[_RowCell]:
     return [_RowCell(column, text.strip())] if text.strip() else []
-
-
-def _sentence_starts(text: str) -> list[int]:
-    return [0, *(start for _, start in sentence_ends(text))]
 
 
 def _word_start(text: str, at: int, reach: int) -> int:

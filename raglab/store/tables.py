@@ -30,7 +30,7 @@ from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
 from raglab.store.folders import is_folder
 from raglab.store.records import Columns, Faults, shown_names
-from raglab.store.trace_files import damage_errors, parquet_frame
+from raglab.store.trace_files import parquet_frame
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
@@ -133,15 +133,7 @@ def read_table(
         return _frame_table(source, names, mapped, name)
     path = Path(source)
     if path.suffix.lower() not in TEXT_ENDINGS:
-        try:
-            return _frame_table(parquet_frame(path), names, mapped, str(path))
-        except damage_errors() as error:
-            raise input_error(
-                Where(str(path)),
-                "the file must be a whole Parquet file",
-                "write it again",
-                str(error),
-            ) from error
+        return _frame_table(parquet_frame(path), names, mapped, str(path))
     text = table_text(path, max_file_bytes, encoding=encoding, remedy=remedy)
     heads, *rows = csv_records(text, path)
     stripped = [head.strip() for head in heads.cells]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 
 from raglab.policy_parts.patterns import COUNTED
 from raglab.store.files import (
+    InputError,
     Where,
     canonical_text,
     input_error,
     make_folder,
     replacing,
-    shown_value,
 )
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.records import case_record, parse_case
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
-from raglab.store.trace_merging import TraceError
+from raglab.store.trace_merging import Kind, TraceError
 from raglab.values import (
     FLOAT_FIELDS,
     SCHEMA_VERSION,
@@ -52,8 +52,12 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 SIGNAL = "signal_"  # before the name of a signal's column
+_WHOLE = "a trace must be as it was written"
 Rows = list[list[dict[str, Any]]]
-Queries = tuple[tuple[tuple[str, ...], ...], ...]
+_ANSWER_FIELDS = Answers._fields[3:]  # of an answer's row, which stands with its case
+_ANSWER_ARRAYS = dict.fromkeys(("row", "arm", "depth", "chunks"), np.int32) | dict.fromkeys(
+    ("confidence", "support"), np.float64
+)
 
 
 def _chunk_type(*, sections: bool) -> pa.StructType:
@@ -67,196 +71,81 @@ def _chunk_type(*, sections: bool) -> pa.StructType:
     """
     import pyarrow as pa
 
-    strings = pa.list_(pa.string())
-    texts = dict.fromkeys(("chunk_id", "text", "source"), pa.string())
-    pages = {"page": pa.int64(), "page_label": pa.string(), "tags": pa.string()}
-    named = {
-        "entities": strings,
-        "entities_found": strings,
-        **({"section": strings} if sections else {}),
-    }
-    return pa.struct({"position": pa.int64(), **texts, **pages, **named})
+    text, number, texts = pa.string(), pa.int64(), pa.list_(pa.string())
+    types = {"position": number, "chunk_id": text, "text": text, "source": text, "page": number}
+    types |= {"page_label": text, "tags": text, "entities": texts, "entities_found": texts}
+    return pa.struct(types | ({"section": texts} if sections else {}))
 
 
 def _answer_type() -> pa.StructType:
     """Type of an answer's row."""
     import pyarrow as pa
 
-    numbers = pa.list_(pa.int32())
-    fields = {
-        "text": pa.string(),
-        "confidence": pa.float64(),
-        "support": pa.float64(),
-        "claim": pa.string(),
-    }
-    place = {"arm": pa.int32(), "depth": pa.int32(), "chunks": numbers}
-    return pa.struct({**place, **fields, "cited": numbers, "refused": pa.string()})
+    number, numbers, text, share = pa.int32(), pa.list_(pa.int32()), pa.string(), pa.float64()
+    types = (number, number, numbers, text, share, share, text, numbers, text)
+    return pa.struct(list(zip(_ANSWER_FIELDS, types, strict=True)))
 
 
-def damage_errors() -> tuple[type[Exception], ...]:
+def _damage_errors() -> tuple[type[Exception], ...]:
     """What reading a damaged file raises."""
     import pyarrow as pa
 
-    plain = (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        OSError,
-        TypeError,
-        ValueError,
-    )
-    return (pa.ArrowException, *plain)
+    plain = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError)
+    return (pa.ArrowException, *plain, TypeError, ValueError)
 
 
-def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
+def chunk_rows(trace: TraceData) -> Rows:
     """Chunks by the case that hits them first; those that none hits stand with the last case."""
-    rest = dict.fromkeys(range(len(trace.chunks)))
-    rows = []
-    for hit in trace.hits.chunk.reshape(len(trace), -1):
-        new = [number for number in dict.fromkeys(hit.tolist()) if number in rest]
-        for number in new:
-            del rest[number]
-        rows.append(new)
-    if rows:
-        rows[-1] += list(rest)
-    return [[_chunk_row(trace, number) for number in row] for row in rows]
-
-
-def _chunk_row(trace: TraceData, number: int) -> dict[str, Any]:
-    chunk, pattern_hits = trace.chunks[number], trace.pattern_hits
-    return {
-        **chunk._asdict(),
-        "position": number,
-        "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
-        "entities": list(chunk.entities),
-        "section": list(chunk.section),
-        "entities_found": [] if pattern_hits is None else list(pattern_hits.chunk_entities[number]),
-    }
+    waiting = dict.fromkeys(range(len(trace.chunks)), True)
+    by_case = [
+        [number for number in dict.fromkeys(hits) if waiting.pop(number, False)]
+        for hits in trace.hits.chunk.reshape(len(trace), -1).tolist()
+    ]
+    by_case[-1] += waiting
+    patterns = trace.pattern_hits
+    rows = [
+        {
+            **chunk._asdict(),
+            "position": number,
+            "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
+            "entities_found": patterns.chunk_entities[number] if patterns else (),
+        }
+        for number, chunk in enumerate(trace.chunks)
+    ]
+    return [[rows[number] for number in numbers] for numbers in by_case]
 
 
 def decode_chunk(row: Mapping[str, Any]) -> Chunk:
     """Chunk of a row, which has no section in a trace without any."""
-    fields = {name: row[name] for name in Chunk._fields if name != "section"}
-    section = tuple(row.get("section") or ())
-    return Chunk(
-        **fields
-        | {"tags": json.loads(row["tags"]), "entities": tuple(row["entities"]), "section": section}
-    )
-
-
-def chunk_facts(chunk: Chunk) -> list[Any]:
-    """Fields of a chunk as they are hashed.
-
-    The section only where there is one, so that older hashes stay.
-    """
-    fields = [*chunk[:5], dict(chunk.tags), list(chunk.entities)]
-    return [*fields, list(chunk.section)] if chunk.section else fields
+    fields: dict[str, Any] = {name: row.get(name) for name in Chunk._fields}
+    fields["tags"] = json.loads(row["tags"])
+    fields["entities"], fields["section"] = tuple(row["entities"]), tuple(row.get("section") or ())
+    return Chunk(**fields)
 
 
 def answer_rows(answers: Answers, size: int) -> Rows:
     """Answers by case."""
     rows: Rows = [[] for _ in range(size)]
-    for number, row in enumerate(answers.row.tolist()):
-        rows[row].append(
-            {
-                "arm": int(answers.arm[number]),
-                "depth": int(answers.depth[number]),
-                "chunks": [int(chunk) for chunk in answers.chunks[number] if chunk >= 0],
-                "text": answers.text[number],
-                "confidence": float(answers.confidence[number]),
-                "support": float(answers.support[number]),
-                "claim": answers.claim[number],
-                "cited": list(answers.cited[number]),
-                "refused": answers.refused[number],
-            }
-        )
+    columns = (field.tolist() if isinstance(field, np.ndarray) else field for field in answers[2:])
+    for row, *fields in zip(*columns, strict=True):
+        answer = dict(zip(_ANSWER_FIELDS, fields, strict=True))
+        rows[row].append(answer | {"chunks": [chunk for chunk in answer["chunks"] if chunk >= 0]})
     return rows
 
 
 def answers_from_rows(rows: Rows, generator: str, scorer: str) -> Answers:
     """Answers of rows by case."""
-    flat = [(case, row) for case, case_rows in enumerate(rows) for row in case_rows]
-    width = max((len(row["chunks"]) for _, row in flat), default=0)
-    chunks = np.full((len(flat), width), -1, dtype=np.int32)
-    for number, (_, row) in enumerate(flat):
-        chunks[number, : len(row["chunks"])] = row["chunks"]
-
-    def ints(values: list[int]) -> NDArray[np.int32]:
-        return np.array(values, dtype=np.int32)
-
-    return Answers(
-        generator=generator,
-        scorer=scorer,
-        row=ints([case for case, _ in flat]),
-        arm=ints([row["arm"] for _, row in flat]),
-        depth=ints([row["depth"] for _, row in flat]),
-        chunks=chunks,
-        text=tuple(row["text"] for _, row in flat),
-        confidence=np.array([row["confidence"] for _, row in flat], dtype=np.float64),
-        support=np.array([row["support"] for _, row in flat], dtype=np.float64),
-        claim=tuple(row["claim"] for _, row in flat),
-        cited=tuple(tuple(row["cited"]) for _, row in flat),
-        refused=tuple(row["refused"] for _, row in flat),
-    )
-
-
-def _optional(trace: TraceData) -> dict[str, Any]:
-    """Columns of queries, answers and signals, of those that the trace holds."""
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {}
-    if trace.queries is not None:
-        kind = pa.list_(pa.list_(pa.string()))
-        columns["queries"] = pa.array(
-            [[list(depths) for depths in arms] for arms in trace.queries], kind
-        )
-    if trace.answers is not None:
-        columns["answers"] = pa.array(
-            answer_rows(trace.answers, len(trace)), pa.list_(_answer_type())
-        )
-    for name, column in sorted(trace.columns.items()):
-        columns[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
-    return columns
-
-
-def read_outputs(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | None, Answers | None]:
-    """Queries and answers of a table, None where it has none."""
-    queries = answers = None
-    if "queries" in table.column_names:
-        queries = tuple(
-            tuple(tuple(depths) for depths in arms) for arms in table["queries"].to_pylist()
-        )
-    if "answers" in table.column_names:
-        answers = answers_from_rows(table["answers"].to_pylist(), head["generator"], head["scorer"])
-    return queries, answers
-
-
-def hashed_content(trace: TraceData) -> list[Any]:
-    """Queries, answers and signals as plain lists, for the hash of a trace's content.
-
-    Nothing where there are none.
-    """
-    content: list[Any] = []
-    if trace.queries is not None:
-        content.append(["queries", trace.queries])
-    if trace.answers is not None:
-        answers = trace.answers
-        content.append(
-            ["answers", answers.generator, answers.scorer, answer_rows(answers, len(trace))]
-        )
-    if trace.columns:
-        rows = [[name, _without_nan(column)] for name, column in sorted(trace.columns.items())]
-        content.append(["signals", rows])
-    return content
-
-
-def _without_nan(column: NDArray[np.float64]) -> list[Any]:
-    """Values as plain lists, None where missing, so that the same content has one spelling."""
-    plain = column.astype(object)
-    plain[np.isnan(column)] = None
-    values_of: list[Any] = plain.tolist()
-    return values_of
+    flat = [{"row": case, **row} for case, case_rows in enumerate(rows) for row in case_rows]
+    width = max((len(row["chunks"]) for row in flat), default=0)
+    fields: dict[str, Any] = {
+        name: tuple(row[name] for row in flat) for name in ("row", *_ANSWER_FIELDS)
+    }
+    fields["cited"] = tuple(map(tuple, fields["cited"]))
+    fields["chunks"] = [chunks + [-1] * (width - len(chunks)) for chunks in fields["chunks"]]
+    for name, kind in _ANSWER_ARRAYS.items():
+        fields[name] = np.array(fields[name], kind)
+    fields["chunks"] = fields["chunks"].reshape(len(flat), width)
+    return Answers(generator, scorer, **fields)
 
 
 def write(table: pa.Table, path: Path) -> None:
@@ -297,15 +186,12 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
         for leaf in leaves
         if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
     ]
-    options = {
-        "metadata": file.metadata,
-        "page_checksum_verification": True,
-        "read_dictionary": texts,
-    }
-    table = pq.ParquetFile(path, **options).read()
-    check_decoded(
-        sum(_decoded_bytes(chunk) for column in table.columns for chunk in column.chunks), path
+    whole = pq.ParquetFile(
+        path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=texts
     )
+    table = whole.read()
+    chunks = (chunk for column in table.columns for chunk in column.chunks)
+    check_decoded(sum(map(_decoded_bytes, chunks)), path)
     return table.cast(file.schema_arrow)
 
 
@@ -322,14 +208,8 @@ def _decoded_bytes(column: pa.Array) -> int:
         return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
     if pa.types.is_struct(kind):
         return sum(map(_decoded_bytes, column.flatten()))
-    listed = (
-        pa.types.is_list,
-        pa.types.is_large_list,
-        pa.types.is_fixed_size_list,
-        pa.types.is_map,
-    )
-    nested = any(of_kind(kind) for of_kind in listed)
-    return _decoded_bytes(column.values) if nested else 0
+    # of a list of any kind, or a map
+    return _decoded_bytes(column.values) if hasattr(column, "values") else 0
 
 
 def parquet_frame(path: Path) -> pd.DataFrame:
@@ -337,18 +217,21 @@ def parquet_frame(path: Path) -> pd.DataFrame:
 
     Raises:
       OversizeError: it declares or takes more than its size allows.
-      ValueError, OSError: it is no whole Parquet file.
+      InputError: it is no whole Parquet file.
     """
-    return read_parquet(open_parquet(path), path).to_pandas()
+    try:
+        return read_parquet(open_parquet(path), path).to_pandas()
+    except InputError:
+        raise
+    except _damage_errors() as error:
+        rule = "the file must be a whole Parquet file"
+        raise input_error(path, rule, "write it again", str(error)) from error
 
 
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Open a trace's file; and what its metadata says."""
     file = open_parquet(path)
-    info = {
-        key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()
-    }
-    return file, json.loads(info["raglab"])
+    return file, json.loads(file.schema_arrow.metadata[b"raglab"])
 
 
 def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
@@ -357,15 +240,15 @@ def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
     Args:
       content: hash of what the trace holds.
     """
-    hits_of, answers = trace.pattern_hits, trace.answers
+    patterns, answers = trace.pattern_hits, trace.answers
     return {
         "schema_version": SCHEMA_VERSION,
         "content": content,
         "shape": list(trace.hits.l2.shape[1:]),
         "arms": list(trace.arms),
-        "patterns_hash": None if hits_of is None else hits_of.patterns_hash,
-        "generator": None if answers is None else answers.generator,
-        "scorer": None if answers is None else answers.scorer,
+        "patterns_hash": patterns and patterns.patterns_hash,
+        "generator": answers and answers.generator,
+        "scorer": answers and answers.scorer,
         "meta": dict(trace.meta),
     }
 
@@ -374,45 +257,40 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     """Trace as a table, a row a case; `head` is its metadata."""
     import pyarrow as pa
 
-    size = len(trace)
+    size, texts = len(trace), pa.list_(pa.string())
     # The first two are for people who open the file with other tools; `parse_trace` checks that
     # they are the case's.
-    columns: dict[str, Any] = {
-        **{
-            name: pa.array(column, pa.string())
-            for name, column in _shown_columns(trace.cases).items()
-        },
-        "case": pa.array(
-            [
-                canonical_text(case_record(case), Where("case", None, case.id))
-                for case in trace.cases
-            ],
-            pa.string(),
-        ),
+    columns = {
+        name: pa.array(column, pa.string()) for name, column in _shown_columns(trace.cases).items()
     }
+    columns["case"] = pa.array(
+        [canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases],
+        pa.string(),
+    )
     # Floats go to disk in half the width where that loses nothing; the algebra reads them as
     # float64 again.
     for name, field in trace.hits._asdict().items():
-        columns[name] = _list_array(
-            _narrow_array(field) if name in FLOAT_FIELDS else field.astype(width(name)), size
-        )
-    hits_of = trace.pattern_hits
-    if hits_of is not None:
-        columns["pattern_counts"] = _list_array(hits_of.counts, size)
-        columns["query_entities"] = pa.array(
-            [list(names) for names in hits_of.query_entities], pa.list_(pa.string())
-        )
-    columns |= _optional(trace)
+        is_float = name in FLOAT_FIELDS
+        columns[name] = _list_array(_narrow_array(field) if is_float else field.astype(np.int32))
+    pattern_hits = trace.pattern_hits
+    if pattern_hits is not None:
+        columns["pattern_counts"] = _list_array(pattern_hits.counts)
+        columns["query_entities"] = pa.array(map(list, pattern_hits.query_entities), texts)
+    if trace.queries is not None:
+        columns["queries"] = pa.array(trace.queries, pa.list_(texts))
+    if trace.answers is not None:
+        columns["answers"] = pa.array(answer_rows(trace.answers, size), pa.list_(_answer_type()))
+    for name, column in sorted(trace.columns.items()):
+        columns[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64))
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is
     # read by itself.
     rows = chunk_rows(trace)
     kind = _chunk_type(sections=any(chunk.section for chunk in trace.chunks))
     columns["chunks"] = pa.array(rows, pa.list_(kind))
     if trace.vectors is not None:
-        numbers = [[row["position"] for row in of_case] for of_case in rows]
-        columns["vectors"] = pa.array(
-            [trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32())
-        )
+        vectors = trace.vectors
+        of_cases = [vectors[[row["position"] for row in of_case]].ravel() for of_case in rows]
+        columns["vectors"] = pa.array(of_cases, pa.list_(pa.float32()))
     return pa.table(columns).replace_schema_metadata({"raglab": json.dumps(head, sort_keys=True)})
 
 
@@ -432,15 +310,21 @@ def _narrow_array(field: NDArray[np.float64]) -> NDArray[Any]:
     return half if np.array_equal(half.astype(np.float64), field, equal_nan=True) else field
 
 
-def _list_array(field: NDArray[Any], size: int) -> pa.Array:
+def _list_array(field: NDArray[Any]) -> pa.Array:
+    """Numbers of each case as a list, all of one length."""
     import pyarrow as pa
 
-    flat = np.ascontiguousarray(field).reshape(size, -1)
+    flat = np.ascontiguousarray(field).reshape(len(field), -1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
 
 
-def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> TraceData:
+def parse_trace(
+    file: pq.ParquetFile, head: Mapping[str, Any], path: Path, kind: type[Kind]
+) -> Kind:
     """Trace of an opened file.
+
+    Args:
+      kind: of trace.
 
     Raises:
       ValueError: a column that repeats what another holds must hold the same.
@@ -449,93 +333,77 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     size, shape = table.num_rows, tuple(head["shape"])
     # Types before values: what would be converted to the type of its field would come out as other
     # numbers.
-    check_column_types(table.schema, _column_types(shape), SIGNAL)
-    cases = tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
+    check_column_types(table.schema, _column_types(*shape), SIGNAL)
+    cases = _parse_cases(table)
     # Chunks stand in the rows of the cases that hit them; hits name them by their position in the
     # trace.
-    rows = sorted(
-        (row for rows in table["chunks"].to_pylist() for row in rows),
-        key=lambda row: row["position"],
-    )
-    chunks = tuple(map(decode_chunk, rows))
+    unordered = [row for rows in table["chunks"].to_pylist() for row in rows]
+    order = np.argsort([row["position"] for row in unordered]).tolist()
+    rows = [unordered[place] for place in order]
     # Columns for people repeat the cases, and positions number the chunks of the hits: altered,
     # both would mislead.
     shown = _shown_columns(cases)
-    positions = [row["position"] for row in rows]
-    if any(
-        table[name].to_pylist() != column for name, column in shown.items()
-    ) or positions != list(range(len(rows))):
-        msg = "case_id, query and position must be those of the cases and chunks"
+    is_other = any(table[name].to_pylist() != column for name, column in shown.items())
+    if is_other or [row["position"] for row in rows] != list(range(len(rows))):
+        msg = "case_id, query or position of others"
         raise ValueError(msg)
 
-    def array(name: str, dims: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
-        out: NDArray[Any] = _flat_values(table, name).astype(kind).reshape(size, *dims)
+    def array(name: str, dims: tuple[int, ...], number: type[np.generic]) -> NDArray[Any]:
+        out: NDArray[Any] = _flat_values(table, name).astype(number).reshape(size, *dims)
         return out
 
-    walked = shape[:2]  # arms and depths
-    hits = Hits(
-        **{
-            name: array(name, walked if name == "n_reranked" else shape, width(name))
-            for name in Hits._fields
-        }
-    )
-    patterns = None
+    of_hits = dict.fromkeys(Hits._fields, shape) | {"n_reranked": shape[:2]}
+    hits = {name: array(name, dims, width(name)) for name, dims in of_hits.items()}
+    fields: dict[str, Any] = {"arms": tuple(head["arms"]), "meta": head["meta"]}
     # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
     if head["patterns_hash"] is not None:
-        counts = _flat_values(table, "pattern_counts")
-        queries = tuple(tuple(names) for names in table["query_entities"].to_pylist())
+        counts = _flat_values(table, "pattern_counts").reshape(size, -1)
+        queries = tuple(map(tuple, table["query_entities"].to_pylist()))
         by_chunk = tuple(tuple(row["entities_found"]) for row in rows)
-        patterns = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
-    vectors = _vectors(table, len(chunks))
-    queries_and_answers = read_outputs(table, head)
-    columns = {
-        name.removeprefix(SIGNAL): array(name, walked, np.float64)
+        fields["pattern_hits"] = PatternHits(head["patterns_hash"], counts, queries, by_chunk)
+    if "queries" in table.column_names:
+        of_cases = table["queries"].to_pylist()
+        fields["queries"] = tuple(tuple(map(tuple, of_arms)) for of_arms in of_cases)
+    if "answers" in table.column_names:
+        answers = table["answers"].to_pylist()
+        fields["answers"] = answers_from_rows(answers, head["generator"], head["scorer"])
+    if "vectors" in table.column_names and rows:
+        vectors = _flat_values(table, "vectors").reshape(len(rows), -1)
+        fields["vectors"] = vectors[order].astype(np.float32)
+    fields["columns"] = {
+        name.removeprefix(SIGNAL): array(name, shape[:2], np.float64)
         for name in table.column_names
         if name.startswith(SIGNAL)
     }
-    return TraceData(
-        cases,
-        chunks,
-        tuple(head["arms"]),
-        hits,
-        patterns,
-        head["meta"],
-        *queries_and_answers,
-        vectors=vectors,
-        columns=columns,
-    )
+    return kind(cases=cases, chunks=tuple(map(decode_chunk, rows)), hits=Hits(**hits), **fields)
 
 
-def _column_types(shape: Sequence[int]) -> dict[str, list[pa.DataType]]:
-    """Types that the columns of a trace may have, by name.
+def _parse_cases(table: pa.Table) -> tuple[Case, ...]:
+    return tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
+
+
+def _column_types(arms: int, depths: int, hits: int) -> dict[str, Sequence[pa.DataType]]:
+    """Types that the columns of a trace may have, by name, as its head states its shape.
 
     Those of signals by what their names begin with.
-
-    Args:
-      shape: arms, depths and hits, as the head states them.
     """
     import pyarrow as pa
 
-    arms, depths, hits = (size if type(size) is int and 0 < size < 2**31 else 0 for size in shape)
-    of_hits, of_depths = arms * depths * hits, arms * depths
-    strings, texts = (
-        pa.list_(pa.string()),
-        {name: [pa.string()] for name in ("case_id", "query", "case")},
-    )
-    ints = {name: [pa.list_(pa.int32(), of_hits)] for name in ("chunk", "rank")}
-    floats = [pa.list_(kind, of_hits) for kind in (pa.float32(), pa.float64())]
+    of_hits, text, texts = arms * depths * hits, pa.string(), pa.list_(pa.string())
+    chunks = [pa.list_(_chunk_type(sections=sections)) for sections in (False, True)]
+    floats = pa.list_(pa.float32(), of_hits), pa.list_(pa.float64(), of_hits)
     return {
-        **texts,
-        **ints,
+        **dict.fromkeys(("case_id", "query", "case"), (text,)),
+        **dict.fromkeys(("chunk", "rank"), (pa.list_(pa.int32(), of_hits),)),
         **dict.fromkeys(FLOAT_FIELDS, floats),
-        "n_reranked": [pa.list_(pa.int32(), of_depths)],
+        "n_reranked": [pa.list_(pa.int32(), arms * depths)],
         "pattern_counts": [pa.list_(pa.int32(), len(COUNTED))],
-        "query_entities": [strings],
-        "queries": [pa.list_(pa.list_(pa.string()))],
+        "query_entities": [texts],
+        "queries": [pa.list_(texts)],
         "answers": [pa.list_(_answer_type())],
-        "chunks": [pa.list_(_chunk_type(sections=sections)) for sections in (False, True)],
+        "chunks": chunks,
         "vectors": [pa.list_(pa.float32())],
-        SIGNAL: [pa.list_(pa.float64(), of_depths)],
+        SIGNAL: [pa.list_(pa.float64(), arms * depths)],
     }
 
 
@@ -547,24 +415,10 @@ def _flat_values(table: pa.Table, name: str) -> NDArray[Any]:
     """
     flat = table[name].combine_chunks().flatten()
     if flat.null_count:
-        msg = (
-            f"{name} must hold numbers, NaN where there is none, got {flat.null_count} empty "
-            "values; build it again."
-        )
+        msg = f"a number of {name} is null"
         raise ValueError(msg)
     values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
     return values
-
-
-def _vectors(table: pa.Table, size: int) -> NDArray[np.float32] | None:
-    """Embeddings of the chunks in their order, [C, dim]; None where the table holds none."""
-    if "vectors" not in table.column_names or not size:
-        return None
-    flat = _flat_values(table, "vectors").reshape(size, -1)
-    position = [row["position"] for rows in table["chunks"].to_pylist() for row in rows]
-    vectors = np.empty(flat.shape, np.float32)
-    vectors[position] = flat
-    return vectors
 
 
 def latency_path(path: Path) -> Path:
@@ -583,20 +437,9 @@ def _save_latency(latency: Latency | None, fingerprint: str, path: Path, after: 
 
     beside = latency_path(path)
     if latency is not None:
-        flat = np.ascontiguousarray(latency.ms).reshape(len(latency.ms), -1)
-        head = {
-            "fingerprint": fingerprint,
-            "stages": list(latency.stages),
-            "shape": list(latency.ms.shape[1:]),
-            "content": _latency_hash(latency, fingerprint),
-        }
-        table = pa.table(
-            {"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])}
-        )
-        partial = after.enter_context(replacing(beside))
-        pq.write_table(
-            table.replace_schema_metadata({"raglab": json.dumps(head)}), partial, compression="zstd"
-        )
+        head = json.dumps(_latency_head(latency, fingerprint))
+        table = pa.table({"ms": _list_array(latency.ms)}).replace_schema_metadata({"raglab": head})
+        pq.write_table(table, after.enter_context(replacing(beside)), compression="zstd")
     beside.unlink(missing_ok=True)
 
 
@@ -610,29 +453,34 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     if not beside.exists():
         return None
     try:
-        table = read_parquet(open_parquet(beside), beside)
-        head = json.loads(table.schema.metadata[b"raglab"])
-        flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
-        whole = (
-            _latency_hash(latency, fingerprint) == head["content"]
-            and head["fingerprint"] == fingerprint
-        )
-        value = "" if whole else "altered content, or that of another trace"
-    except damage_errors() as error:
+        file, head = open_trace(beside)
+        flat = _flat_values(read_parquet(file, beside), "ms")
+        numbers = flat.reshape(size, *head["shape"])
+        latency = Latency(tuple(head["stages"]), numbers)
+        is_own = head == _latency_head(latency, fingerprint)
+        value = "" if is_own else "altered content, or that of another trace"
+    except _damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
     if value:
         rule = "latencies must be as they were written with their trace"
         remedy = "take the file away, or build the trace again"
-        raise TraceError(str(input_error(Where(str(beside)), rule, remedy, value)))
+        raise TraceError(str(input_error(beside, rule, remedy, value)))
     return latency
 
 
-def _latency_hash(latency: Latency, fingerprint: str) -> str:
-    """SHA-256 over latencies and the fingerprint of their trace, with one NaN for all."""
-    head = canonical_json([fingerprint, latency.stages, latency.ms.shape])
+def _latency_head(latency: Latency, fingerprint: str) -> dict[str, Any]:
+    """What the metadata of a file of latencies says.
+
+    A SHA-256 over them and the fingerprint of their trace among it, with one NaN for all.
+    """
+    facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
     plain = np.where(np.isnan(latency.ms), np.nan, latency.ms).astype(np.float64, order="C")
-    return hashlib.sha256(head.encode() + plain.tobytes()).hexdigest()
+    return {
+        "fingerprint": fingerprint,
+        "stages": list(latency.stages),
+        "shape": list(latency.ms.shape[1:]),
+        "content": hashlib.sha256(facts.encode() + plain.tobytes()).hexdigest(),
+    }
 
 
 def content_hash(trace: TraceData) -> str:
@@ -640,24 +488,33 @@ def content_hash(trace: TraceData) -> str:
     total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
     for name, field in trace.hits._asdict().items():
         total.update(f"{name}{list(field.shape)}".encode())
-        plain = np.where(np.isnan(field), np.nan, field) if name in FLOAT_FIELDS else field
+        plain = np.where(np.isnan(field), np.nan, field)  # of integers none is
         total.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
         [case_record(case) for case in trace.cases],
-        [chunk_facts(chunk) for chunk in trace.chunks],
+        # the section only where there is one, so that older hashes stay
+        [
+            [*chunk[:5], dict(chunk.tags), *chunk[6 : 8 if chunk.section else 7]]
+            for chunk in trace.chunks
+        ],
+        list(trace.arms),
+        dict(trace.meta),
     ]
-    rows += [list(trace.arms), dict(trace.meta)]
     if trace.pattern_hits is not None:
-        pattern_hits = trace.pattern_hits
-        rows.append(
-            [
-                pattern_hits.patterns_hash,
-                pattern_hits.counts.tolist(),
-                pattern_hits.query_entities,
-                pattern_hits.chunk_entities,
-            ]
-        )
-    rows += hashed_content(trace)
+        patterns_hash, counts, *entities = trace.pattern_hits
+        rows.append([patterns_hash, counts.tolist(), *entities])
+    if trace.queries is not None:
+        rows.append(["queries", trace.queries])
+    if trace.answers is not None:
+        answers = answer_rows(trace.answers, len(trace))
+        rows.append(["answers", trace.answers.generator, trace.answers.scorer, answers])
+    if trace.columns:
+        # None where missing, so that the same content has one spelling
+        plain_columns = [
+            [name, np.where(np.isnan(column), None, column).tolist()]  # type: ignore[call-overload]
+            for name, column in sorted(trace.columns.items())
+        ]
+        rows.append(["signals", plain_columns])
     if trace.vectors is not None and len(trace.vectors):  # of no chunk, a file holds none
         total.update(f"vectors{list(trace.vectors.shape)}".encode())
         total.update(trace.vectors.astype(np.float32, order="C").tobytes())
@@ -667,87 +524,68 @@ def content_hash(trace: TraceData) -> str:
 
 def save(trace: TraceData, path: Path) -> None:
     """Write a trace as one Parquet file; see `Trace.save`."""
-    where = Where(str(path))
     if not len(trace):
-        raise input_error(where, "a trace must have at least one case", "keep some cases", "none")
+        raise input_error(path, "a trace must have at least one case", "keep some cases", "none")
     for case in trace.cases:
         parse_case(case_record(case), str(path))
-    try:
-        check_trace(trace)  # what is written must load again
-    except BrokenRuleError as error:
-        raise input_error(
-            where, error.rule, "correct it where the trace is made", error.value
-        ) from error
-    try:
-        table = trace_table(trace, trace_head(trace, content_hash(trace)))
-    except UnicodeEncodeError as error:
-        value = f"half a surrogate pair in {shown_value(error.object)}"
-        raise input_error(where, "text must be Unicode", "correct the text", value) from error
+    check_trace(trace)  # what is written must load again
+    table = trace_table(trace, trace_head(trace, content_hash(trace)))
     make_folder(path.parent)
     with ExitStack() as after, replacing(path) as partial:
         write(table, partial)
         _save_latency(trace.latency, str(trace.meta.get("fingerprint")), path, after)
 
 
-def load(path: Path) -> TraceData:
-    """Read a trace and check that it is whole, unaltered and of this schema."""
+def load(path: Path, kind: type[Kind]) -> Kind:
+    """Read a trace of a kind and check that it is whole, unaltered and of this schema."""
     file, head = _opened(path)
-    try:
-        trace = parse_trace(file, head, path)
+    meta = head["meta"]
+    with _undamaged(path, _WHOLE, meta):
+        trace = parse_trace(file, head, path, kind)
         if head != trace_head(trace, content_hash(trace)):
-            raise trace_error(
-                path, "a trace must be as it was written", "altered content", head["meta"]
-            )
+            raise trace_error(path, _WHOLE, "altered content", meta)
         check_trace(trace)  # whoever alters a file may compute its hash again
-    except (OversizeError, TraceError):
-        raise
-    except BrokenRuleError as error:
-        raise trace_error(path, error.rule, error.value, head["meta"]) from error
-    except damage_errors() as error:
-        raise _damaged(path, head, error) from error
-    latency = load_latency(path, str(head["meta"].get("fingerprint")), len(trace))
+    latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
     return dataclasses.replace(trace, latency=latency)
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Cases of a trace's file, without its hits; see `Trace.cases_of`."""
     file, head = _opened(path)
+    with _undamaged(path, _WHOLE, head["meta"]):
+        return _parse_cases(file.read(columns=["case"]))
+
+
+@contextmanager
+def _undamaged(path: Path, rule: str, meta: Mapping[str, Any]) -> Iterator[None]:
+    """Turn what a damaged file raises into an error about a trace's file."""
     try:
-        texts = file.read(columns=["case"])["case"].to_pylist()
-        return tuple(parse_case(json.loads(text)) for text in texts)
-    except damage_errors() as error:
-        raise _damaged(path, head, error) from error
+        yield
+    except (OversizeError, TraceError):
+        raise
+    except BrokenRuleError as error:
+        raise trace_error(path, error.rule, error.value, meta) from error
+    except _damage_errors() as error:
+        value = f"damaged content ({type(error).__name__})"
+        raise trace_error(path, rule, value, meta) from error
 
 
 def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Opened file of a trace of this schema, and what its metadata says."""
     if not path.is_file():
-        raise trace_error(
-            path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {}
-        )
-    try:
+        value = "a folder" if path.is_dir() else "none there"
+        raise trace_error(path, "a trace must be a file", value, {})
+    with _undamaged(path, "a trace must be a whole Parquet file that raglab wrote", {}):
         file, head = open_trace(path)
         version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
-    except OversizeError:
-        raise
-    except damage_errors() as error:
-        value = f"a damaged or other one ({type(error).__name__})"
-        raise trace_error(
-            path, "a trace must be a whole Parquet file that raglab wrote", value, {}
-        ) from error
     if version != SCHEMA_VERSION:
-        made_by = "an older raglab" if version < SCHEMA_VERSION else "a newer raglab"
-        rule = f"the schema must be version {SCHEMA_VERSION}"
-        raise trace_error(path, rule, f"version {version} of {made_by}", head["meta"])
+        age = "an older" if version < SCHEMA_VERSION else "a newer"
+        value = f"version {version} of {age} raglab"
+        raise trace_error(path, f"the schema must be version {SCHEMA_VERSION}", value, head["meta"])
     return file, head
-
-
-def _damaged(path: Path, head: Mapping[str, Any], error: Exception) -> TraceError:
-    value = f"damaged content ({type(error).__name__})"
-    return trace_error(path, "a trace must be as it was written", value, head["meta"])
 
 
 def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> TraceError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
     remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
-    return TraceError(str(input_error(Where(str(path)), rule, remedy, value)))
+    return TraceError(str(input_error(path, rule, remedy, value)))

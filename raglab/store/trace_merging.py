@@ -10,8 +10,10 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
-from typing import Any, NoReturn
+from itertools import chain, pairwise
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +22,27 @@ from raglab.decision.failed_calls import FAILED_CALLS, joined_failed_calls
 from raglab.decision.measured_trace import Measured
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.records import hash_cases
-from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
+from raglab.values import Answers, Chunk, Hits, PatternHits, TraceData
 from raglab.words.canonical import canonical_json, digest
 
 ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
 # Of a trace's meta, what its cases or its build change.
 OWN = frozenset({"fingerprint", "cases_hash", "command", "columns", ANSWER_REQUESTS})
+Kind = TypeVar("Kind", bound=TraceData)
 FAILED_FACT = f"{FAILED_CALLS} in their meta"  # that may differ, and are joined
 
 
-def merge_traces(parts: Sequence[TraceData]) -> TraceData:
-    """Cases of all parts, in order; see `Trace.merge`.
+def merge_traces(first: Kind, others: Sequence[TraceData]) -> Kind:
+    """Trace of the kind of the first with the cases of all, in order; see `Trace.merge`.
 
     Raises:
       InputError: parts that differ in more than their cases, or share one; a trace of shards.
     """
-    first = parts[0]
+    parts: Sequence[TraceData] = (first, *others)
     facts = shared_facts(first)
     # Alike before joined: below, whether there are answers, vectors or columns is read of the first
     # part alone.
-    for part in parts[1:]:
+    for part in others:
         check_alike(facts, shared_facts(part))
     cases = tuple(case for part in parts for case in part.cases)
     name, times = Counter(case.id for case in cases).most_common(1)[0] if cases else ("", 1)
@@ -49,7 +52,14 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     place = {chunk.chunk_id: number for number, chunk in enumerate(chunks)}
     # The last number of each part is -1, so that -1, which is no hit, stays -1 when it is looked
     # up.
-    numbers = [np.array([place[chunk.chunk_id] for chunk in part.chunks] + [-1]) for part in parts]
+    numbers = [
+        np.array([*(place[chunk.chunk_id] for chunk in part.chunks), -1], np.int32)
+        for part in parts
+    ]
+    hits = [
+        part.hits._replace(chunk=number[part.hits.chunk])
+        for part, number in zip(parts, numbers, strict=True)
+    ]
     meta = {**first.meta, "cases_hash": hash_cases(cases)}
     meta |= joined_failed_calls([part.meta for part in parts])
     # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have
@@ -59,22 +69,28 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
         [part.meta[ANSWER_REQUESTS] for part in parts if ANSWER_REQUESTS in part.meta]
     ):
         meta[ANSWER_REQUESTS] = requests
+    queries = None if first.queries is None else _joined([part.queries for part in parts])
+    latency, stages = first.latency, {part.latency and part.latency.stages for part in parts}
+    if latency is not None:  # stays where all parts have the same stages
+        milliseconds = [part.latency.ms for part in parts if part.latency]
+        latency = latency._replace(ms=_joined(milliseconds)) if len(stages) == 1 else None
+    vectors = None
+    if first.vectors is not None:
+        vectors = np.empty((len(chunks), first.vectors.shape[1]), dtype=np.float32)
+        for part, number in zip(parts, numbers, strict=True):
+            vectors[number[:-1]] = part.vectors
     return replace(
         first,
         cases=cases,
         chunks=chunks,
-        hits=_joined_hits(parts, numbers),
-        pattern_hits=_joined_patterns(parts, numbers, len(chunks)),
+        hits=Hits(*map(_joined, zip(*hits, strict=True))),
+        pattern_hits=_joined_patterns(parts, numbers),
         meta=meta,
-        queries=None
-        if first.queries is None
-        else tuple(row for part in parts for row in part.queries or ()),
+        queries=queries,
         answers=_joined_answers(parts, numbers),
-        latency=_joined_latency(parts),
-        vectors=_joined_vectors(parts, numbers, len(chunks)),
-        columns={
-            name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
-        },
+        latency=latency,
+        vectors=vectors,
+        columns={name: _joined([part.columns[name] for part in parts]) for name in first.columns},
     )
 
 
@@ -120,24 +136,19 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
       InputError: it is no trace in memory.
     """
     if not isinstance(trace, TraceData):
-        remedy = (
-            "merge its shards (trace.merge(*sharded.shards())), or write all by "
-            "raglab.io.save_shards"
-        )
+        remedy = "merge its shards (trace.merge(*sharded.shards())), or write raglab.io.save_shards"
         remedy = "give its .trace" if isinstance(trace, Measured) else remedy
         _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
-    optional = {
-        name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")
-    }
-    answers = trace.answers
+    optional = ("pattern_hits", "queries", "answers", "vectors")
+    patterns, answers, vectors = trace.pattern_hits, trace.answers, trace.vectors
     facts: dict[str, Any] = {
-        "arms": list(trace.arms),
+        "arms": trace.arms,
         "depths": trace.hits.chunk.shape[2],
-        "parts": [name for name, value in optional.items() if value is not None],
-        "patterns": None if trace.pattern_hits is None else trace.pattern_hits.patterns_hash,
-        "generator and scorer": None if answers is None else [answers.generator, answers.scorer],
-        "width of vectors": None if trace.vectors is None else trace.vectors.shape[1],
-        "signals": list(trace.signals),
+        "parts": [name for name in optional if getattr(trace, name) is not None],
+        "patterns": patterns and patterns.patterns_hash,
+        "generator and scorer": answers and answers[:2],
+        "width of vectors": None if vectors is None else vectors.shape[1],
+        "signals": trace.signals,
     }
     facts |= {f"{key} in their meta": trace.meta[key] for key in sorted(trace.meta.keys() - OWN)}
     plain: dict[str, Any] = json.loads(canonical_json(facts, default=str))  # as a manifest holds it
@@ -155,22 +166,18 @@ def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     Raises:
       InputError: names the first difference.
     """
-    for what in sorted({*first, *second} - {FAILED_FACT}, key=[*first, *second].index):
+    for what in dict.fromkeys((*first, *second)):
         left, right = first.get(what), second.get(what)
-        if left != right:
-            _refuse(
-                f"traces must have the same {what}",
-                f"{shown_value(str(left))} and {shown_value(str(right))}",
-            )
+        if left != right and what != FAILED_FACT:
+            value = f"{shown_value(str(left))} and {shown_value(str(right))}"
+            _refuse(f"traces must have the same {what}", value)
 
 
 def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
     """Fingerprint of the cases of several traces in their order; of one trace its own."""
-    return (
-        str(fingerprints[0])
-        if len(fingerprints) == 1
-        else digest(canonical_json(list(fingerprints)), 16)
-    )
+    if len(fingerprints) == 1:
+        return str(fingerprints[0])
+    return digest(canonical_json(list(fingerprints)), 16)
 
 
 def refuse_duplicate(case_id: str, times: int) -> NoReturn:
@@ -191,134 +198,84 @@ def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
     order yet would get one that a later part may not have.
     """
     known: dict[str, Chunk] = {}  # in the order in which they came
-    followers: dict[str, set[str]] = {}
+    sorter = TopologicalSorter[str]()
     for part in parts:
-        last = None
-        for chunk in part.chunks:
-            name = chunk.chunk_id
+        names = [chunk.chunk_id for chunk in part.chunks]
+        for name, chunk in zip(names, part.chunks, strict=True):
             if known.setdefault(name, chunk) != chunk:
-                _refuse(
-                    "a chunk must be the same in all traces", f"two of the id {shown_value(name)}"
+                rule, value = (
+                    "a chunk must be the same in all traces",
+                    f"two of the id {shown_value(name)}",
                 )
-            if last is not None:
-                followers.setdefault(last, set()).add(name)
-            last = name
-    positions = {name: number for number, name in enumerate(known)}
-    awaited = Counter(name for after in followers.values() for name in after)
-    free = [number for name, number in positions.items() if not awaited[name]]
+                _refuse(rule, value)
+            sorter.add(name)
+        for before, after in pairwise(names):
+            sorter.add(after, before)
     names, united = list(known), []
-    while free:
-        name = names[heappop(free)]
-        united.append(known[name])
-        for after in followers.get(name, ()):
-            awaited[after] -= 1
-            if not awaited[after]:
-                heappush(free, positions[after])
-    if len(united) < len(known):
+    positions = {name: number for number, name in enumerate(names)}
+    ready: list[int] = []
+    try:
+        sorter.prepare()
+    except CycleError:
         _refuse("chunks must stand in the same order in all traces", "two orders")
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heappush(ready, positions[name])
+        name = names[heappop(ready)]
+        united.append(known[name])
+        sorter.done(name)
     return tuple(united)
 
 
-def _joined_hits(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]) -> Hits:
-    """Hits of all cases, those of a narrower trace padded at the end."""
-    width = max(part.hits.chunk.shape[3] for part in parts)
-
-    def padded(field: NDArray[Any]) -> NDArray[Any]:
-        if field.ndim < 4:
-            return field
-        empty = np.nan if field.dtype.kind == "f" else -1
-        return np.pad(field, [(0, 0)] * 3 + [(0, width - field.shape[3])], constant_values=empty)
-
-    renumbered = [
-        part.hits._replace(chunk=number[part.hits.chunk].astype(np.int32))
-        for part, number in zip(parts, numbers, strict=True)
-    ]
-    return Hits(
-        *(
-            np.concatenate([padded(field) for field in fields])
-            for fields in zip(*renumbered, strict=True)
-        )
-    )
+def _joined(values: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays or tuples
+    """Arrays or tuples in one; narrower arrays are padded at the end, by what is missing."""
+    first = values[0]
+    if not isinstance(first, np.ndarray):
+        return tuple(chain.from_iterable(values))
+    if first.ndim > 1:
+        width = max(field.shape[-1] for field in values)
+        empty = np.nan if first.dtype.kind == "f" else -1
+        sides = [(0, 0)] * (first.ndim - 1)
+        values = [
+            np.pad(field, [*sides, (0, width - field.shape[-1])], constant_values=empty)
+            for field in values
+        ]
+    return np.concatenate(values)
 
 
 def _joined_patterns(
-    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int
+    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int32]]
 ) -> PatternHits | None:
     """What the patterns hit in all queries and chunks."""
-    pattern_hits = [part.pattern_hits for part in parts if part.pattern_hits is not None]
-    if not pattern_hits:
+    by_part = [part.pattern_hits for part in parts if part.pattern_hits is not None]
+    if not by_part:
         return None
-    by_chunk: list[tuple[str, ...]] = [()] * size
-    for part_hits, number in zip(pattern_hits, numbers, strict=True):
-        for place, entities in zip(number[:-1].tolist(), part_hits.chunk_entities, strict=True):
-            by_chunk[place] = entities
-    queries = tuple(names for part_hits in pattern_hits for names in part_hits.query_entities)
+    by_chunk = {
+        place: entities
+        for hits, number in zip(by_part, numbers, strict=True)
+        for place, entities in zip(number[:-1].tolist(), hits.chunk_entities, strict=True)
+    }
     return PatternHits(
-        pattern_hits[0].patterns_hash,
-        np.concatenate([part_hits.counts for part_hits in pattern_hits]),
-        queries,
-        tuple(by_chunk),
+        by_part[0].patterns_hash,
+        _joined([hits.counts for hits in by_part]),
+        _joined([hits.query_entities for hits in by_part]),
+        tuple(by_chunk[place] for place in sorted(by_chunk)),
     )
 
 
 def _joined_answers(
-    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]
+    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int32]]
 ) -> Answers | None:
     """Answers of all cases, their rows and chunks numbered anew."""
-    # Parts are alike: all of them have answers, or none has, so that answers and numbers pair up
-    # below.
-    by_part = [part.answers for part in parts if part.answers is not None]
-    if not by_part:
-        return None
-    starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
-    # Answers of fewer chunks are padded with -1, which is no chunk.
-    width = max(answers.chunks.shape[1] for answers in by_part)
-
-    def chunks(answers: Answers, number: NDArray[np.int64]) -> NDArray[np.int32]:
-        renumbered = number[answers.chunks].astype(np.int32)
-        return np.pad(renumbered, [(0, 0), (0, width - renumbered.shape[1])], constant_values=-1)
-
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(answers, name) for answers in by_part])
-        for name in ("arm", "depth", "confidence", "support")
-    }
-    joined |= {
-        name: tuple(value for answers in by_part for value in getattr(answers, name))
-        for name in ("text", "claim", "refused")
-    }
-    cited = (
-        tuple(int(number[chunk]) for chunk in row)
-        for answers, number in zip(by_part, numbers, strict=True)
-        for row in answers.cited
-    )
-    # Rows count cases, which stand part behind part; chunks are united, so their numbers are looked
-    # up.
-    rows = [answers.row + int(start) for answers, start in zip(by_part, starts, strict=True)]
-    return by_part[0]._replace(
-        row=np.concatenate(rows).astype(np.int32),
-        chunks=np.concatenate(
-            [chunks(answers, number) for answers, number in zip(by_part, numbers, strict=True)]
-        ),
-        cited=tuple(cited),
-        **joined,
-    )
-
-
-def _joined_latency(parts: Sequence[TraceData]) -> Latency | None:
-    """Latencies of all cases; None where a part has none, or others."""
-    there = [part.latency for part in parts if part.latency is not None]
-    if len(there) < len(parts) or any(latency.stages != there[0].stages for latency in there):
-        return None
-    return there[0]._replace(ms=np.concatenate([latency.ms for latency in there]))
-
-
-def _joined_vectors(
-    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int
-) -> NDArray[np.float32] | None:
-    """Embeddings of the united chunks."""
-    if parts[0].vectors is None:
-        return None
-    joined = np.empty((size, parts[0].vectors.shape[1]), dtype=np.float32)
+    start, renumbered = 0, []
     for part, number in zip(parts, numbers, strict=True):
-        joined[number[:-1]] = part.vectors
-    return joined
+        if part.answers is None:
+            return None  # parts are alike: none has any
+        row = (part.answers.row + start).astype(np.int32)
+        cited = tuple(tuple(number[list(chunks)].tolist()) for chunks in part.answers.cited)
+        chunks = number[part.answers.chunks]
+        renumbered.append(part.answers._replace(row=row, chunks=chunks, cited=cited))
+        start += len(part)
+    fields = zip(*renumbered, strict=True)
+    generator, scorer = next(fields)[0], next(fields)[0]
+    return Answers(generator, scorer, *map(_joined, fields))

@@ -21,19 +21,12 @@ from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
 from raglab.signals import Signal, declaration, own_signal
 from raglab.store.csv_tables import csv_frame
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import shown_value
 from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, frame_series, signal_column
-from raglab.store.trace_files import (
-    damage_errors,
-    load,
-    parquet_frame,
-    read_cases,
-    save,
-    trace_error,
-)
-from raglab.store.trace_merging import TraceError, merge_traces
-from raglab.values import NONE, STATUS_NAMES, Case, Hits, case_positions
+from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
+from raglab.store.trace_merging import Kind, TraceError, merge_traces
+from raglab.values import NONE, Case, case_positions, map_fields
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -79,19 +72,17 @@ class Trace(values.TraceData):
           TraceError: truncated, altered, of another schema, or made of something else; the message
             names the way to build it.
         """
-        trace = load(Path(path))
-        for name, wanted in (("corpus_hash", corpus_hash), ("cases_hash", cases_hash)):
-            there = str(trace.meta.get(name))
-            if name == "cases_hash" and wanted == there:
-                there = hash_cases(trace.cases)  # what a file says of itself may be another's
+        trace = load(Path(path), cls)
+        for what, wanted, there in (
+            ("corpus", corpus_hash, trace.meta.get("corpus_hash")),
+            # what a file says of its cases may be another's
+            ("cases", cases_hash, cases_hash and hash_cases(trace.cases)),
+        ):
             if wanted is not None and there != wanted:
-                what = name.removesuffix("_hash")
                 rule = f"a trace must be made of the {what} it is replayed for"
-                value = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
+                value = f"other {what} ({str(there)[:12]}, not {wanted[:12]})"
                 raise trace_error(Path(path), rule, value, trace.meta)
-        return cls(
-            **{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)}
-        )
+        return trace
 
     @classmethod
     def open(cls, path: str | Path) -> Any:  # noqa: ANN401 - a `raglab.ShardedTrace` of this class
@@ -137,27 +128,17 @@ class Trace(values.TraceData):
             pattern_hits = pattern_hits._replace(
                 counts=pattern_hits.counts[keep], query_entities=named
             )
-        cases = tuple(self.cases[row] for row in keep)
-        hits = Hits._make(field[keep] for field in self.hits)
-        queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
-        latency = None if self.latency is None else self.latency._replace(ms=self.latency.ms[keep])
-        meta, answers = (
-            _partial_meta(self.meta, cases, self.cases),
-            select_answers(self.answers, keep),
-        )
-        columns = {name: column[keep] for name, column in self.columns.items()}
-        return type(self)(
+        cases, latency = tuple(self.cases[row] for row in keep), self.latency
+        return dataclasses.replace(
+            self,
             cases=cases,
-            chunks=self.chunks,
-            arms=self.arms,
-            hits=hits,
+            hits=map_fields(self.hits, lambda field: field[keep]),
             pattern_hits=pattern_hits,
-            meta=meta,
-            queries=queries,
-            answers=answers,
-            latency=latency,
-            vectors=self.vectors,
-            columns=columns,
+            meta=_partial_meta(self.meta, cases, self.cases),
+            queries=None if self.queries is None else tuple(self.queries[row] for row in keep),
+            answers=select_answers(self.answers, keep),
+            latency=None if latency is None else latency._replace(ms=latency.ms[keep]),
+            columns={name: column[keep] for name, column in self.columns.items()},
         )
 
     def with_signal(
@@ -234,7 +215,7 @@ class Trace(values.TraceData):
           ValueError: another number than of cases, or a label that is none.
         """
         cases = labelled_cases(self.cases, labels, extra)
-        return dataclasses.replace(self, cases=cases, meta=_partial_meta(self.meta, cases))
+        return dealt_trace(self, cases)
 
     def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
         """A signal that the trace holds as a column, a value a case, indexed by case id.
@@ -250,13 +231,9 @@ class Trace(values.TraceData):
         import pandas as pd
 
         if name not in self.columns:
-            there = (
-                f"one of {', '.join(self.signals)}"
-                if self.columns
-                else "one that was added, and there is none"
-            )
+            there = ", ".join(self.signals) or "those that were added, and there is none"
             msg = (
-                f"signal must be {there}, got {str(name)[:80]!r}; built-in ones stand in "
+                f"signal must be one of {there}, got {shown_value(name)}; built-in ones stand in "
                 "raglab.audit_signals."
             )
             raise ValueError(msg)
@@ -283,9 +260,10 @@ class Trace(values.TraceData):
 
         row = next((place for place, case in enumerate(self.cases) if case.id == case_id), None)
         if row is None:
-            value = shown_value(case_id)
-            remedy = "see [case.id for case in trace.cases]"
-            msg = f"case must be one of the trace's {len(self)} cases, got {value}; {remedy}."
+            msg = (
+                f"case must be one of the trace's {len(self)} cases, got {shown_value(case_id)}; "
+                "see [case.id for case in trace.cases]."
+            )
             raise KeyError(msg)
         at = (row, 0 if arm is None else self.arm(arm), 0)
         there = np.flatnonzero(self.hits.chunk[at] >= 0)
@@ -319,10 +297,7 @@ class Trace(values.TraceData):
         """
         if not traces:
             return self
-        merged = merge_traces([self, *traces])
-        return type(self)(
-            **{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)}
-        )
+        return merge_traces(self, traces)
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -348,26 +323,27 @@ def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN4
         trace.hits.chunk.shape[:3],
         [case.id for case in trace.cases],
     )
-    known = (
-        trace.columns.get(name)
-        if trace.meta.get("signals", {}).get(name) == declaration(signal)
-        else None
-    )
-    if known is not None and np.array_equal(known, column, equal_nan=True):
+    declared, signals = declaration(signal), trace.meta.get("signals", {})
+    if signals.get(name) == declared and np.array_equal(
+        trace.columns.get(name, np.nan), column, equal_nan=True
+    ):
         return trace  # so that a cell of a notebook that is run again makes no other trace
-    stated = {**trace.meta.get("signals", {}), name: declaration(signal)}
-    facts = [str(trace.meta.get("fingerprint")), name, declaration(signal), array_hash(column)]
-    meta = {**trace.meta, "signals": stated, "fingerprint": digest(canonical_json(facts), 16)}
+    facts = [str(trace.meta.get("fingerprint")), name, declared, array_hash(column)]
+    meta = {
+        **trace.meta,
+        "signals": {**signals, name: declared},
+        "fingerprint": digest(canonical_json(facts), 16),
+    }
     return dataclasses.replace(trace, columns={**trace.columns, name: column}, meta=meta)
 
 
-def dealt_trace(trace: Trace, cases: Sequence[Case]) -> Trace:
-    """Trace with its cases in splits.
+def dealt_trace(trace: Kind, cases: Sequence[Case]) -> Kind:
+    """Trace with its cases changed, such as dealt into splits.
 
     Hits and measurements stay as they are, fingerprint and `cases_hash` are its own.
 
     Args:
-      cases: those of the trace, in their order, each with a split.
+      cases: those of the trace, in their order.
     """
     return dataclasses.replace(trace, cases=tuple(cases), meta=_partial_meta(trace.meta, cases))
 
@@ -393,18 +369,11 @@ def labelled_cases(
 def check_labels(
     n_cases: int, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Raise ValueError if labels or `extra` keys are not one entry a case, or a label is wrong."""
+    """Raise ValueError if labels or `extra` keys are not one entry a case."""
     if not n_cases == len(labels) == len(extra):
-        value = f"{len(labels)} and {len(extra)} for {n_cases} cases"
         msg = (
-            f"labels and extra must hold an entry a case, got {value}; write None and {{}} where "
-            "nothing changes."
-        )
-        raise ValueError(msg)
-    if wrong := sorted({str(label) for label in labels if label is not None} - set(STATUS_NAMES)):
-        msg = (
-            f"a label must be {', '.join(STATUS_NAMES)} or None, got {shown_value(wrong[0])}; "
-            "correct it."
+            f"labels and extra must hold an entry a case, got {len(labels)} and {len(extra)} for "
+            f"{n_cases} cases; write None and {{}} where nothing changes."
         )
         raise ValueError(msg)
 
@@ -415,15 +384,12 @@ def split_error(name: str, there: Collection[str]) -> ValueError:
     Args:
       there: splits of the cases, `NONE` of those without.
     """
-    splits = sorted({*there} - {NONE})
-    if splits:
-        return ValueError(
-            f"split must be one of {', '.join(splits)}, got {name!r}; set `split` in the cases."
-        )
-    remedy = "deal them by trace = raglab.split(trace), or leave the split out"
-    return ValueError(
-        f"a split must be of cases that have one, got {name!r} of cases without splits; {remedy}."
-    )
+    splits = ", ".join(sorted({*there} - {NONE}))
+    value, remedy = repr(name), "set `split` in the cases"
+    if not splits:
+        value += " of cases without splits"
+        remedy = "deal them by trace = raglab.split(trace)"
+    return ValueError(f"split must be one of {splits or 'the cases'}, got {value}; {remedy}.")
 
 
 class StudyTrace(TraceView, Protocol):
@@ -452,8 +418,8 @@ def load_view(path: str | Path) -> StudyTrace:
       TraceError: no whole trace of this schema.
       MissingExtensionError: a folder, and the room `scale` is not installed.
     """
-    opened: StudyTrace = Trace.open(path) if Path(path).is_dir() else Trace.load(path)
-    return opened
+    view: StudyTrace = Trace.open(path) if Path(path).is_dir() else Trace.load(path)
+    return view
 
 
 def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Series or path
@@ -461,16 +427,8 @@ def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Serie
     if not isinstance(values, str | Path):
         return values
     path = Path(values)
-    if path.suffix != ".parquet":
-        return frame_series(csv_frame(path, texts=("case_id",)), name, path)
-    try:
-        frame = parquet_frame(path)
-    except damage_errors() as error:
-        rule, reason = (
-            "values of a signal must be a whole Parquet or CSV file",
-            f"{type(error).__name__}: {error}",
-        )
-        raise input_error(Where(str(path)), rule, "write it again", reason) from error
+    is_parquet = path.suffix == ".parquet"
+    frame = parquet_frame(path) if is_parquet else csv_frame(path, texts=("case_id",))
     return frame_series(frame, name, path)
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from fuzz.mutation import places
 from raglab.store.trace_files import content_hash, open_trace, parse_trace, trace_head
+from raglab.values import TraceData
 from raglab.words.canonical import canonical_json, digest
 
 HUGE = 2**30
@@ -260,7 +261,7 @@ def signed_tables(change: Change, target: Path) -> Iterator[Change]:
     pq.write_table(change.content, target)
     try:
         file, head = open_trace(target)
-        trace = parse_trace(file, head, target)
+        trace = parse_trace(file, head, target, TraceData)
         again = trace_head(trace, content_hash(trace))
     except Exception:  # noqa: BLE001 - what cannot be read cannot be signed, and is tried as it is
         yield change._replace(content=target)

@@ -111,5 +111,5 @@ def test_a_shard_of_other_decisions(shards: Path, tmp_path: Path) -> None:
     bad = dataclasses.replace(trace, hits=trace.hits._replace(rank=trace.hits.rank * 2))
     write(trace_table(bad, trace_head(bad, content_hash(bad))), folder / row.file)
     rewritten(folder, lambda rows: rows["shards"][1].update(sha256=file_hash(folder / row.file)))
-    with pytest.raises(TraceError, match="rank must be as retrieval measures it"):
+    with pytest.raises(TraceError, match="rank must count 0, 1, 2"):
         shard_decisions(Trace.open(folder))
