@@ -54,7 +54,8 @@ def trace_from_mlflow(
       out: folder of shards.
 
     Raises:
-      TypeError: an experiment that is none of these; KeyError: a frame without the column `trace`.
+      TypeError: an experiment that is none of these.
+      KeyError: a frame without the column `trace`.
       InputError: no such store or experiment, a server that does not answer, or no request.
     """
     from mlflow import get_tracking_uri
