@@ -136,7 +136,8 @@ def trace_from_spans(
 
     Raises:
       ValueError: a direction that is none.
-      InputError: no file, no request, or a JSON document of more than 256 MiB.
+      InputError: no file, no request, or a JSON document of more than 256 MiB or 4 million
+        brackets.
       TypeError: an argument of another type.
       MissingExtensionError: `out` without the room `scale`.
 

@@ -279,7 +279,7 @@ def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
       counts: gets what cannot be read.
 
     Raises:
-      InputError: a value over several lines of more than 256 MiB.
+      InputError: a value over several lines of more than 256 MiB or 4 million brackets.
     """
     for value, place in _values(piece, counts):
         waiting: list[tuple[Any, dict[str, Any]]] = [(value, {})]
