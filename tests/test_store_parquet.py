@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from raglab import cli
 from raglab.store import parquet
 from raglab.store.files import InputError
+from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.parquet import OversizeError, ParquetLimits
 from raglab.store.trace_files import latency_path, load_latency, parquet_frame
 from raglab.store.traces import Trace
@@ -121,6 +123,17 @@ def test_a_bomb_costs_no_time(tmp_path: Path) -> None:
     with pytest.raises(OversizeError, match="values, got 30000000; write it again"):
         Trace.load(path)
     assert time.process_time() - before < 2
+
+
+@pytest.mark.parametrize("door", [Trace.load, parquet_frame, load_cases, load_corpus])
+def test_no_door_decodes_before_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: Callable[[Path], object]
+) -> None:
+    """Traces, tables of rounds, of cases and of chunks: pyarrow reads no row of a bomb."""
+    path = write(tmp_path / "a.parquet", {"text": pa.array([None] * 3, pa.list_(pa.int8(), 10**7))})
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("rows are decoded"))
+    with pytest.raises(InputError, match="values, got 30000000"):
+        door(path)
 
 
 def test_many_groups_of_rows_are_refused(tmp_path: Path) -> None:

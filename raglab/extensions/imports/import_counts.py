@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from raglab.words.characters import visible
+
 SIGNALS = {"retriever_score": "retrieved", "reranker_score": "reranked"}  # signal -> score of a hit
 MOST_REASONS = 40  # in a message; names of judgements may be many
 CLEAR = 0.9  # share of the rankings that tell a direction
@@ -79,4 +81,4 @@ class ImportCounts:
         ]
         if len(rows) > MOST_REASONS:
             rows[MOST_REASONS:] = [f"{len(rows) - MOST_REASONS:,} more kinds"]
-        return "; ".join(rows)
+        return visible("; ".join(rows))

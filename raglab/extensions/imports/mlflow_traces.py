@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from raglab.extensions.imports.span_traces import Feedback, import_settings, trace_of_spans
-from raglab.extensions.imports.spans import LoggedSpan
+from raglab.extensions.imports.spans import LoggedSpan, time_of
 from raglab.lab.artifact_places import check_database
 from raglab.lab.store_errors import (
     DAMAGED,
@@ -55,6 +55,7 @@ def trace_from_mlflow(
 
     Raises:
       TypeError: an experiment that is none of these.
+      KeyError: a frame without the column `trace`.
       InputError: no such store or experiment, a server that does not answer, or no request.
     """
     from mlflow import get_tracking_uri
@@ -115,7 +116,7 @@ def _listed(traces: Any) -> Iterable[Any]:  # noqa: ANN401 - a frame or a list
     """Traces of a frame of `mlflow.search_traces`, which holds each as JSON, or of a list."""
     from mlflow.entities import Trace
 
-    rows = traces.get("trace") if hasattr(traces, "columns") else traces
+    rows = traces["trace"] if hasattr(traces, "columns") else traces
     return (Trace.from_json(row) if isinstance(row, str) else row for row in rows)
 
 
@@ -134,7 +135,7 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             info.trace_id,
             span.span_id,
             span.parent_id or "",
-            int(span.start_time_ns or 0),
+            time_of(span.start_time_ns)[0],
             {**attributes, **(span.attributes or {})},
             evaluations,
             is_failed=span.status.status_code == "ERROR",

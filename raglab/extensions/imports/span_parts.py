@@ -55,13 +55,13 @@ class TextKeys(NamedTuple):
     Attributes:
       names: of attributes, the first that holds a text counts.
       keys: of an object, in their order.
-      role: of a message.
+      roles: of a message: its `role`, else its `type`, as of LangChain; None where it has none.
       missing: texts that stand for none, in small letters.
     """
 
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    role: str
+    roles: tuple[str | None, ...]
     missing: frozenset[str]
 
 
@@ -85,7 +85,7 @@ QUESTION = TextKeys(
         "inputs",
         "args",
     ),
-    "user",
+    ("user", "human", None),
     MISSING_WORDS,
 )
 ANSWER = TextKeys(
@@ -102,7 +102,7 @@ ANSWER = TextKeys(
         "kwargs",
         "outputs",
     ),
-    "assistant",
+    ("assistant", "ai", None),
     frozenset({"", "null"}),
 )
 
@@ -260,8 +260,7 @@ def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
                 numbered[int(number)] |= {name: field} if name else _fields(field)
         lists = (value[key] for key in LIST_KEYS if isinstance(value.get(key), list))
         value = [numbered[number] for number in sorted(numbered)] or next(lists, [])
-    rows = value if isinstance(value, list | tuple) else ()
-    return [_fields(row) for row in rows if isinstance(row, str | dict)]
+    return [_fields(row) for row in value] if isinstance(value, list | tuple) else []
 
 
 def _fields(row: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
@@ -309,7 +308,7 @@ def _parsed(value: Any) -> Any:  # noqa: ANN401 - of JSON
     """The value of a JSON text that is an object, a list or a text; any other value as it is."""
     if isinstance(value, str) and value[:1] in {"{", "[", '"'}:
         try:
-            return json.loads(value)
+            return _parsed(json.loads(value))
         except (ValueError, RecursionError):
             return value
     return value
@@ -332,7 +331,7 @@ def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 -
 
     Args:
       value: of JSON.
-      where: the keys and the role.
+      where: the keys and the roles.
       levels: of objects that are still looked into.
     """
     if isinstance(value, str):
@@ -340,12 +339,11 @@ def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 -
     if isinstance(value, dict) and levels:
         inner = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
         return next(filter(None, inner), "")
-    for row in reversed([row.get("message", row) for row in objects(value)]):
-        if isinstance(row, dict) and row.get("role", where.role) == where.role:
+    for row in reversed(objects([row.get("message", row) for row in objects(value)])):
+        if (row.get("role") or row.get("type")) in where.roles:
             return _message_text(row.get("content", row.get("parts")))
-    rows = value if isinstance(value, list) else ()
-    texts = [row.strip() for row in rows if isinstance(row, str)]
-    return texts[0] if len(texts) == 1 else ""
+    texts = [row for row in value if isinstance(row, str)] if isinstance(value, list) else []
+    return texts[0].strip() if len(texts) == 1 else ""
 
 
 def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON

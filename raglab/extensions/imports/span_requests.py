@@ -15,7 +15,7 @@ from typing import NamedTuple
 from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
 from raglab.extensions.imports.span_parts import SEARCHES, SpanDocument, SpanFeedback, SpanPart
 from raglab.signals import ANY
-from raglab.values import LONGEST_QUESTION, MOST_HITS
+from raglab.values import LONGEST_QUESTION
 
 # characters of a document's or trace's id, and of one in a message
 LONGEST_ID, SHOWN_ID = 1_000, 40
@@ -238,14 +238,9 @@ def _hits(
         counts.tallies[_direction(parts)][signal] += 1
     retrieved, reranked = (_by_id(parts, place, counts) for parts in searches)
     order = list(dict.fromkeys(chain(reranked, retrieved)))
-    counts.add(
-        f"hits beyond the first {MOST_HITS:,} of a trace are left out",
-        place,
-        max(len(order) - MOST_HITS, 0),
-    )
     counts.add("requests retrieved no document and are cases without hits", place, not order)
     hits = []
-    for name in order[:MOST_HITS]:
+    for name in order:
         first, second = retrieved.get(name, _NO_DOCUMENT), reranked.get(name, _NO_DOCUMENT)
         document = max(first, second, key=lambda own: (own.text > "", own.id > ""))
         hits.append(RequestHit(document, first.score, second.score))

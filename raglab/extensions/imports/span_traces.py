@@ -37,13 +37,14 @@ from raglab.store.files import Where, append_bytes, input_error, scratch_folder,
 from raglab.store.records import flat_name, hash_cases
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData
+from raglab.values import FLOAT_FIELDS, MOST_HITS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
 
 PART_BYTES = 64 << 20  # of the input whose requests are in memory together
 MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id
 PARTS_OF_STORE = 16  # where the size of the input is unknown
+MOST_CELLS = 20 << 20  # of the table of a part's requests by the hits of the longest
 SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
 DIRECTIONS = ("surer", "ask")
 Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
@@ -135,7 +136,8 @@ def trace_from_spans(
 
     Raises:
       ValueError: a direction that is none.
-      InputError: no file, no request, or a JSON document of more than 256 MiB.
+      InputError: no file, no request, or a JSON document of more than 256 MiB or 4 million
+        brackets.
       TypeError: an argument of another type.
       MissingExtensionError: `out` without the room `scale`.
 
@@ -248,19 +250,25 @@ def join_requests(
     for part in chain.from_iterable(_PARTS.validate_json(bytes(rows())) for rows in stored):
         by_trace[part.trace_id].append(part)
     requests = [
-        _labelled(request, settings, counts)
-        for parts in by_trace.values()
-        for request in joined_requests(parts, counts)
+        request for parts in by_trace.values() for request in joined_requests(parts, counts)
     ]
     if not requests:
         return [], counts
-    requests.sort(key=_time)
+    most = min(MOST_HITS, MOST_CELLS // len(requests))
+    requests = sorted(
+        (_labelled(request, most, settings, counts) for request in requests), key=_time
+    )
     return [store_rows(requests, folder, f"requests-{number:05d}", counts)], counts
 
 
-def _labelled(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) -> SpanRequest:
-    """A request with the label of its feedback, where no case labels it; both are counted."""
+def _labelled(
+    request: SpanRequest, most: int, settings: ImportSettings, counts: ImportCounts
+) -> SpanRequest:
+    """A request with its first hits and the label of its feedback, where no case labels it."""
     place = f"trace {request.id:.{SHOWN_ID}}"
+    counts.add(
+        f"hits beyond the first {most:,} of a trace are left out", place, len(request.hits[most:])
+    )
     for group in settings.groups:
         counts.add(f"requests state no group {group}", place, group not in request.groups)
     label, notes = None, ""
@@ -273,7 +281,7 @@ def _labelled(request: SpanRequest, settings: ImportSettings, counts: ImportCoun
         )
     elif settings.feedback is not None:
         label, notes = feedback_label(request, settings.feedback, counts)
-    return request._replace(feedback=(), label=label, notes=notes)
+    return request._replace(hits=request.hits[:most], feedback=(), label=label, notes=notes)
 
 
 def _case(request: SpanRequest, settings: ImportSettings) -> Case:
@@ -283,8 +291,9 @@ def _case(request: SpanRequest, settings: ImportSettings) -> Case:
     extra = {name: value for name, value in fields.items() if value}
     if known := settings.label(request):
         return known._replace(id=request.id, query=request.question, extra={**known.extra, **extra})
-    notes = request.notes or None
-    return Case(request.id, request.question, request.label, notes=notes, extra=extra)
+    return Case(
+        request.id, request.question, request.label, notes=request.notes or None, extra=extra
+    )
 
 
 # --- traces

@@ -19,6 +19,7 @@ from raglab.store.files import Where, input_error
 
 LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
 LONGEST_VALUE = 256 << 20  # characters of a value over several lines
+MOST_BRACKETS = 4 << 20  # that open objects and lists in such a value: its memory by its size
 PIECE_BYTES = 16 << 20  # of a file that one worker reads at a time
 EVALUATION = "gen_ai.evaluation.result"  # name of an event
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
@@ -38,6 +39,7 @@ _LISTS = (
     "trace",
     "traces",
     "data",
+    "result",
 )
 # what other tools write, by a name that it alone has, and the way in
 _FORMS = {
@@ -203,13 +205,19 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
             if not text:
                 return
             continue
-        text, start, stop = _with_lines(text, begin, size, blocks, piece.path)
+        limit = LONGEST_VALUE if size else LONGEST_LINE
+        text, start, stop = _with_lines(text, begin, size, limit, blocks)
         window, offset = text[start:stop], 0
-        if len(window) > LONGEST_LINE and not size:
-            counts.add(
-                f"lines of more than {LONGEST_LINE >> 20} MiB are left out",
-                f"{piece.path.name}, line {line}",
-            )
+        if len(window) > limit or sum(map(window.count, "{[")) > MOST_BRACKETS:
+            most = f"{limit >> 20} MiB or 4 million brackets"
+            if size:
+                raise input_error(
+                    Where(str(piece.path)),
+                    f"a JSON document must have at most {most}",
+                    "export JSON lines, a span or batch a line",
+                    "more",
+                )
+            counts.add(f"lines of more than {most} are left out", f"{piece.path.name}, line {line}")
             start = stop
             while start == len(text) and (text := _more(blocks, 1)):
                 start = text.find("\n") % (len(text) + 1)  # its end, where there is no line feed
@@ -237,19 +245,11 @@ def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]
 
 
 def _with_lines(
-    text: str, start: int, size: int, blocks: Iterator[str], path: Path
+    text: str, start: int, size: int, limit: int, blocks: Iterator[str]
 ) -> tuple[str, int, int]:
     """Text with lines of at least so many characters from a place on; the place, and their end."""
-    limit = LONGEST_VALUE if size else LONGEST_LINE
     while (stop := text.find("\n", start + size)) < 0:
         length = len(text) - start
-        if size and length > limit:
-            raise input_error(
-                Where(str(path)),
-                f"a JSON document must have at most {limit >> 20} MiB",
-                "export JSON lines, a span or batch a line",
-                "more",
-            )
         if length > limit or not (more := _more(blocks, min(length, limit + 1 - length))):
             return text, start, len(text)
         text, start = text[start:] + more, 0
@@ -279,7 +279,7 @@ def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
       counts: gets what cannot be read.
 
     Raises:
-      InputError: a value over several lines of more than 256 MiB.
+      InputError: a value over several lines of more than 256 MiB or 4 million brackets.
     """
     for value, place in _values(piece, counts):
         waiting: list[tuple[Any, dict[str, Any]]] = [(value, {})]
@@ -292,8 +292,8 @@ def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
             form = "columns" if isinstance(fields.get("traceid"), dict) else ""
             form = next((name for name in _FORMS if name in fields), form)
             about = fields.get("resource")
-            if isinstance(about, dict) and "attributes" in about:
-                resource = plain_attributes(about["attributes"], place, counts)
+            if isinstance(about, dict):
+                resource = plain_attributes(about.get("attributes"), place, counts)
             is_span = "traceid" in fields and "spans" not in fields
             lists = [] if is_span else [fields[name] for name in _LISTS if name in fields]
             if form:
@@ -368,7 +368,7 @@ def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
     except ValueError:
         return 0, _NO_TIME
     seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    return (round(seconds * 10**6) * 10**3, "") if seconds > 0 else (0, _NO_TIME)
+    return (round(seconds * 10**6) * 10**3, "") if 0 < seconds < 1e11 else (0, _NO_TIME)
 
 
 # of JSON

@@ -12,6 +12,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -57,164 +58,296 @@ def hits(trace: Any) -> dict[str, list[str]]:
     }
 
 
+def spans_of(text: str) -> list[Any]:
+    """Spans of lines `trace-number<parent kind question | document score text | … ; key=value; …`.
+
+    A key behind `!` is a judgement; `null` is no id, `-` no text.
+    """
+    rows = []
+    for line in text.splitlines():
+        head, *pairs = line.split(" ; ")
+        start, *cells = head.split(" | ")
+        place, kind, *question = start.strip().split(" ", 2)
+        place, _, parent = place.partition("<")
+        trace, number = place.split("-")
+        documents = []
+        for cell in cells:
+            name, score, *words = cell.split(" ", 2)
+            own = [word.strip("-") for word in words]
+            documents.append((None if name == "null" else name, json.loads(score), *own))
+        search = reranker if kind == "RERANKER" else partial(retriever, *question or [""])
+        about = {**search(*documents), "openinference.span.kind": kind}
+        events = []
+        for key, _, value in (pair.partition("=") for pair in pairs):
+            if key[0] == "!":
+                events.append(evaluation(key[1:], value))
+            else:
+                about[key] = value
+        parent = parent and f"{trace}-{parent}"
+        rows.append(span(trace, int(number), about, parent=parent, events=events))
+    return rows
+
+
+def shown(trace: Any) -> str:
+    """A line a case: id, question, hits with texts of their own, answer, label and scores."""
+    texts = {chunk.chunk_id: chunk.text for chunk in trace.chunks}
+    rows = []
+    for case in trace.cases:
+        names = [
+            name if texts[name] == f"Text of {name}." else f"{name}:{texts[name]}"
+            for name in hits(trace)[case.id]
+        ]
+        row = [case.id, case.query, f"[{' '.join(names)}]", case.extra.get("logged_answer")]
+        row += [case.expect_status]
+        for name, about in sorted(trace.meta.get("signals", {}).items()):
+            row.append(f"{name} {trace.signal(name)[case.id]:g} {about['higher']}")
+        rows.append(" ".join(filter(None, row)))
+    return "\n".join(rows)
+
+
+# spans, cases, and what is said of them
+TRACES = {
+    "the last reranker orders, and the rest of the retriever follows": (
+        (
+            "t-0 RETRIEVER q | a 0.9 | b 0.8 | c 0.7\n"
+            "t-1 RERANKER | b 4 | a 1\n"
+            "t-2 RERANKER | c 9 | b -1"
+        ),
+        "t q [c b a] reranker_score 9 surer retriever_score 0.7 surer",
+        "1 traces have several rerankers' spans",
+    ),
+    "retrievers are joined in the order of their time": (
+        "t-2 RETRIEVER rewritten | b 0.1 | c 0.7\nt-1 RETRIEVER q | a 0.8 | b 0.9",
+        "t q [a b c] retriever_score 0.8 ask",
+        "1 traces have several retrievers' spans\n1 documents occur twice\na lower retriever_score",
+    ),
+    "scores that fall": (
+        "t-0 RETRIEVER q | a 0.9 | b 0.1\nu-0 RETRIEVER q | a 0.5",
+        "t q [a b] retriever_score 0.9 surer\nu q [a] retriever_score 0.5 surer",
+        "a higher retriever_score is taken as surer: it falls down the ranking of 1 requests",
+    ),
+    "scores that neither fall nor rise": (
+        "t-0 RETRIEVER q | a 0.5 | b 0.5",
+        "t q [a b] retriever_score 0.5 surer",
+        "a higher retriever_score is taken as surer: it falls down the ranking of 0 requests",
+    ),
+    "turns below a span without a question, whose judgement is of none": (
+        (
+            "t-9 AGENT ; !user=up\n"
+            "t-10<9 CHAIN turn 1? ; output.value=R1 ; !user=up\n"
+            "t-11<10 RETRIEVER rewritten 1 | x 0.5\n"
+            "t-20<9 CHAIN turn 2? ; output.value=R2 ; !user=down\n"
+            "t-21<20 RETRIEVER rewritten 2 | y 0.5"
+        ),
+        (
+            "t/1 turn 1? [x] R1 ok retriever_score 0.5 surer\n"
+            "t/2 turn 2? [y] R2 refuse retriever_score 0.5 surer"
+        ),
+        "1 traces have several turns\n1 judgements are of several turns as a whole",
+    ),
+    "steps of one question, as the user asked it": (
+        (
+            "t-0 AGENT the question?\n"
+            "t-1<0 TOOL step 1\n"
+            "t-2<1 RETRIEVER words | x 0.5\n"
+            "t-3<0 TOOL step 3\n"
+            "t-4<3 RETRIEVER words | y 0.5"
+        ),
+        "t the question? [x y] retriever_score 0.5 surer",
+        "1 traces have several retrievers' spans",
+    ),
+    "the user's question goes before a rewritten one": (
+        (
+            "t-0 - ; http.route=/ask\n"
+            "t-1<0 CHAIN And for that?\n"
+            "t-2<1 RETRIEVER excess for theft | x 0.5"
+        ),
+        "t And for that? [x] retriever_score 0.5 surer",
+        "",
+    ),
+    "parents in a circle": (
+        (
+            "t-0<1 RETRIEVER q | d0 0.5\n"
+            "t-1<2 RETRIEVER q | d1 0.5\n"
+            "t-2<0 RETRIEVER q | d2 0.5\n"
+            "u-0<0 RETRIEVER q | x 0.5"
+        ),
+        "t q [d0 d1 d2] retriever_score 0.5 surer\nu q [x] retriever_score 0.5 surer",
+        "",
+    ),
+    "texts that are no question": (
+        "\n".join(
+            f"{number}-0 CHAIN {text}\n{number}-1<0 RETRIEVER excess? | x 0.5"
+            for number, text in enumerate(("N/A", "n/a", "", "None", "null", "nan"))
+        )
+        + "\nu-0 RETRIEVER N/A | x 0.5",
+        "\n".join(f"{number} excess? [x] retriever_score 0.5 surer" for number in range(6)),
+        "1 traces have no question",
+    ),
+    "requests that cannot be decided": (
+        (
+            "b-0 CHAIN no retrieval?\n"
+            "c-0 RETRIEVER | x 0.9\n"
+            f"d-0 RETRIEVER {'x' * 20_001} | x 0.9\n"
+            "e-0 RETRIEVER nothing?\n"
+            f"{'f' * 1_001}-0 RETRIEVER long? | x 0.9"
+        ),
+        "e nothing? []",
+        (
+            "1 traces have no retriever's span\n"
+            "1 traces have no question\n"
+            "1 traces have a question of more than 20,000 characters\n"
+            "1 traces have an id of more than 1,000 characters\n"
+            "1 requests retrieved no document"
+        ),
+    ),
+    "of spans that stand twice the last counts, as an exporter may send one before its end": (
+        "a-0 RETRIEVER one? | x 0.9\na-0 RETRIEVER another? | y 0.5",
+        "a another? [y] retriever_score 0.5 surer",
+        "1 spans have the id of a later one of their trace",
+    ),
+    "documents without an id are named by their text": (
+        f"a-0 RETRIEVER q | null 0.9 A text. | null 0.8 - | x 0.7 | {'i' * 1_001} 0.6 B.",
+        "a q [text-3b6444e203f18aca:A text. x text-be651d5a8e97690f:B.] retriever_score 0.9 surer",
+        (
+            "2 documents without an id are named by a hash\n"
+            "1 documents without an id or a text are left out"
+        ),
+    ),
+    "documents that are no objects": (
+        't-0 RETRIEVER q ; gen_ai.retrieval.documents=[1, null, ["x"], {"id": "a"}]',
+        "t q [text-6b86b273ff34fce1:1 a:]",
+        (
+            "1 documents without an id are named by a hash\n"
+            "2 documents without an id or a text are left out"
+        ),
+    ),
+    "of documents that change the first text counts": (
+        "a-0 RETRIEVER one? | x 0.9 Old.\nb-1 RETRIEVER two? | x 0.9 New.",
+        "a one? [x:Old.] retriever_score 0.9 surer\nb two? [x:Old.] retriever_score 0.9 surer",
+        "1 documents have several texts or sources",
+    ),
+    "scores that are none": (
+        (
+            'a-0 RETRIEVER q | a NaN | b Infinity | c 1e13 | d "high" | e true | f null\n'
+            "b-1 RETRIEVER q | y -1e12"
+        ),
+        "a q [a b c d e f] retriever_score nan surer\nb q [y] retriever_score -1e+12 surer",
+        "6 hits have no score",
+    ),
+    "messages and documents of OpenTelemetry": (
+        (
+            "t-0 - ; gen_ai.operation.name=chat ; gen_ai.input.messages="
+            '[{"role": "user", "parts": [{"type": "text", "content": "excess?"}]}]'
+            " ; gen_ai.output.messages="
+            '[{"role": "assistant", "parts": [{"type": "text", "content": "£250."}]}]\n'
+            "t-1<0 - ; gen_ai.operation.name=retrieval ; gen_ai.retrieval.documents="
+            '[{"id": "a", "score": 0.5, "content": "Text."}, {"id": "b", "score": 0.25}]'
+        ),
+        "t excess? [a:Text. b:] £250. retriever_score 0.5 surer",
+        "",
+    ),
+    "control characters of an id": (
+        "\x1b[31m-0 CHAIN q\nt-0 RETRIEVER q | a 0.5",
+        "t q [a] retriever_score 0.5 surer",
+        "(the first: trace \\x1b[31m)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_spans_become_cases(tmp_path: Path, name: str) -> None:
+    """With the counts that are said."""
+    rows, expected, counts = TRACES[name]
+    trace, text = of(tmp_path, *spans_of(rows))
+    assert shown(trace) == expected
+    for count in counts.split("\n"):
+        assert count in text
+
+
 class TestRequest:
     """Worked examples of one request."""
 
     def test_question_answer_hits_and_score(self, tmp_path: Path) -> None:
         """The gates on distances are off, and a policy still decides."""
         rows = request("t", "what is the excess?", ("a", 0.75), ("b", 0.5), second=3)
-        trace, text = of(tmp_path, *rows)
-        (case,) = trace.cases
+        trace, text = of(tmp_path, *rows, span("u", 0, retriever("nothing?"), second=4))
+        case, _ = trace.cases
         assert (case.id, case.query, case.expect_status) == ("t", "what is the excess?", None)
         assert case.extra["logged_answer"] == "Answer to what is the excess?"
         assert case.extra["at"] == "2025-11-24T16:00:03+00:00"
-        assert hits(trace) == {"t": ["a", "b"]}
-        assert trace.signal("retriever_score").tolist() == [0.75]
+        assert hits(trace) == {"t": ["a", "b"], "u": []}
+        assert trace.signal("retriever_score")["t"] == 0.75
         assert [chunk.text for chunk in trace.chunks] == ["Text of a.", "Text of b."]
         assert "similarity" in text
         gate = "signals.retriever_score.min"
         policy = raglab.Policy.load()
         statuses = [
-            raglab.decide(trace, policy.replace(gate, low)).frame()["status"][0]
+            raglab.decide(trace, policy.replace(gate, low)).frame()["status"].tolist()
             for low in (0.75, 0.76)
         ]
-        assert statuses == ["ok", "refuse"]
-
-    def test_the_reranker_orders_and_the_rest_follows(self, tmp_path: Path) -> None:
-        """The last reranker's order, then the retriever's; each score is a signal of its own."""
-        rows = [
-            span("t", 0, retriever("q", ("a", 0.9), ("b", 0.8), ("c", 0.7))),
-            span("t", 1, reranker(("b", 4.0), ("a", 1.0))),
-            span("t", 2, reranker(("c", 9.0), ("b", -1.0))),
-        ]
-        trace, text = of(tmp_path, *rows)
-        assert hits(trace) == {"t": ["c", "b", "a"]}
-        assert trace.signal("reranker_score").tolist() == [9.0]
-        assert trace.signal("retriever_score").tolist() == pytest.approx([0.7])
-        assert "1 traces have several rerankers' spans" in text
-
-    def test_several_retrievers_are_joined(self, tmp_path: Path) -> None:
-        """In the order of their time; a document counts once, a distance rises in each of them."""
-        rows = [
-            span("t", 2, retriever("rewritten", ("b", 0.1), ("c", 0.7))),
-            span("t", 1, retriever("q", ("a", 0.8), ("b", 0.9))),
-        ]
-        trace, text = of(tmp_path, *rows)
-        assert hits(trace) == {"t": ["a", "b", "c"]}
-        assert trace.cases[0].query == "q"
-        assert trace.meta["signals"]["retriever_score"]["higher"] == "ask"
-        assert "1 traces have several retrievers' spans" in text
-        assert "1 documents occur twice" in text
-
-    def test_the_conventions_of_opentelemetry(self, tmp_path: Path) -> None:
-        """Documents are a list of objects, or its JSON; messages have parts."""
-        listed = [{"id": "a", "score": 0.5, "content": "Text."}, {"id": "b", "score": 0.25}]
-        root = {"gen_ai.operation.name": "chat"}
-        for name, role, content in (("input", "user", "excess?"), ("output", "assistant", "£250.")):
-            message = {"role": role, "parts": [{"type": "text", "content": content}]}
-            root[f"gen_ai.{name}.messages"] = json.dumps([message])
-        search = {
-            "gen_ai.operation.name": "retrieval",
-            "gen_ai.retrieval.documents": json.dumps(listed),
-        }
-        trace, _ = of(tmp_path, span("t", 0, root), span("t", 1, search, parent="t-0"))
-        assert trace.cases[0].query == "excess?"
-        assert trace.cases[0].extra["logged_answer"] == "£250."
-        assert hits(trace) == {"t": ["a", "b"]}
+        assert statuses == [["ok", "refuse"], ["refuse", "refuse"]]
 
     @pytest.mark.parametrize(
         "question",
         [
-            {"args": [], "kwargs": {"query": "excess?"}},
-            {"args": ["excess?", 5], "kwargs": {}},
-            {"inputs": {"question": "excess?", "id": "c4"}},
-            {"messages": [{"role": "user", "content": "excess?"}, {"role": "system"}]},
+            '{"args": [], "kwargs": {"query": "excess?"}}',
+            '{"args": ["excess?", 5], "kwargs": {}}',
+            '{"inputs": {"question": "excess?", "id": "c4"}}',
+            '{"messages": [{"role": "user", "content": "excess?"}, {"role": "system"}]}',
+            '{"messages": [{"type": "human", "content": "excess?"}, {"type": "ai"}]}',
         ],
     )
-    def test_where_a_question_lies(self, tmp_path: Path, question: Any) -> None:
-        """In the arguments of a call, in its inputs, or in messages."""
-        trace, _ = of(tmp_path, span("t", 0, retriever(json.dumps(question), ("a", 0.5))))
-        assert trace.cases[0].query == "excess?"
+    def test_where_a_question_lies(self, tmp_path: Path, question: str) -> None:
+        """In the arguments of a call, in its inputs, or in messages; as JSON, or as JSON of it."""
+        for text in (question, json.dumps(question)):
+            trace, _ = of(tmp_path, span("t", 0, retriever(text, ("a", 0.5))))
+            assert trace.cases[0].query == "excess?"
 
-    @pytest.mark.parametrize("text", ["N/A", "n/a", " ", "None", "null", "nan"])
-    def test_what_is_no_question(self, tmp_path: Path, text: str) -> None:
-        """The retriever's counts; without one the trace is counted."""
-        root = span("t", 0, {"input.value": text})
-        search = span("t", 1, retriever("excess?", ("a", 0.5)), parent="t-0")
-        bare = span("u", 0, retriever(text, ("a", 0.5)))
-        trace, words = of(tmp_path, root, search, bare)
-        assert [case.query for case in trace.cases] == ["excess?"]
-        assert "1 traces have no question" in words
+
+FEEDBACK = """
+!user=thumbs-up            | []                      | ok     | feedback user=thumbs-up (human)
+!user=thumbs-up            | []                      | ok     | 1 labels are ok by `user`
+!user=False                | []                      | refuse | 1 labels are refuse by `user`
+!user=False                | []                      | refuse | no sample
+!user=so-so                | []                      | None   | 1 judgements `user` are no label
+http.route=/               | []                      | None   |
+!user=yes ; !judge=no      | []                      | None   | 1 requests have feedback that contra
+!user=yes ; !judge=no      | ["judge"]               | refuse | 1 judgements `user` are no label
+!user=yes                  | null                    | None   |
+!toxicity=true             | []                      | None   | 1 judgements `toxicity` are no label
+!stars=1                   | []                      | None   | 1 judgements `stars` are no label
+!thumb=0                   | []                      | None   | 1 judgements `thumb` are no label
+!toxicity=true ; !stars=1  | {"toxicity": "refuse"}  | refuse | 1 judgements `stars` are no label
+!toxicity=true ; !stars=1  | {"toxicity": "ok"}      | ok     |
+!toxicity=true ; !thumb=0  | ["thumb"]               | refuse |
+!stars=1 ; !thumb=0        | "stars"                 | ok     |
+!user=up ; raglab.decision=ok        | []            | ok     |
+!user=down ; raglab.decision=ok      | []            | refuse |
+!user=up ; raglab.decision=refuse    | []            | refuse | a good refusal is refuse
+!user=down ; raglab.decision=refuse  | []            | ok     | 1 labels are of requests that were r
+!user=up ; raglab.decision=ambiguous | []            | None   | 1 judgements `user` are no label
+"""
 
 
 class TestLabels:
     """Feedback and cases."""
 
-    def test_feedback_is_a_label_with_its_source(self, tmp_path: Path) -> None:
-        """A good answer is ok, a bad one refuse; contradictions and unknown words are none."""
-        rows = [
-            *request("a", "one?", ("x", 0.9), feedback="thumbs-up"),
-            *request("b", "two?", ("x", 0.9), feedback="False"),
-            *request("c", "three?", ("x", 0.9), feedback="so-so"),
-            *request("d", "four?", ("x", 0.9)),
-        ]
-        events = (evaluation("user", "yes"), evaluation("judge", "no", "llm"))
-        rows.append(span("d", 9, {}, parent="d-0", events=events))
-
-        def labels(**options: Any) -> list[str | None]:
-            return [case.expect_status for case in of(tmp_path, *rows, **options)[0].cases]
-
-        trace, text = of(tmp_path, *rows)
-        assert labels() == ["ok", "refuse", None, None]
-        assert trace.cases[0].notes == "feedback user=thumbs-up (human)"
-        for count in ("1 labels are ok by `user`", "1 labels are refuse by `user`", "no sample"):
-            assert count in text
-        assert "1 requests have feedback that contradicts itself" in text
-        assert "1 judgements `user` are no label" in text
-        assert labels(feedback=("judge",)) == [None, None, None, "refuse"]
-        assert labels(feedback=None) == [None] * 4
-
-    def test_a_name_that_says_something_bad_is_not_guessed(self, tmp_path: Path) -> None:
-        """Nor a number without a name that is stated; a mapping says what a yes means."""
-        values = {"toxicity": "true", "stars": "1", "thumb": "0"}
-        row = span("a", 0, retriever("one?", ("x", 0.9)))
-        events = [evaluation(name, value) for name, value in values.items()]
-        rows = [row, span("a", 1, {"input.value": "one?"}, events=events)]
-        trace, text = of(tmp_path, *rows)
-        assert trace.cases[0].expect_status is None
-        assert all(f"1 judgements `{name}` are no label" in text for name in values)
-        for senses, label in (
-            ({"toxicity": "refuse"}, "refuse"),
-            ({"toxicity": "ok"}, "ok"),
-            (("thumb",), "refuse"),
-            ("stars", "ok"),
-        ):
-            assert of(tmp_path, *rows, feedback=senses)[0].cases[0].expect_status == label
-        with pytest.raises(ValueError, match="what a yes means"):
-            of(tmp_path, *rows, feedback={"thumb": "bad"})
-
-    @pytest.mark.parametrize(
-        ("decision", "thumb", "label"),
-        [
-            ("ok", "up", "ok"),
-            ("ok", "down", "refuse"),
-            ("refuse", "up", "refuse"),
-            ("refuse", "down", "ok"),
-            ("ambiguous", "up", None),
-        ],
-    )
-    def test_feedback_on_a_logged_decision(
-        self, tmp_path: Path, decision: str, thumb: str, label: str | None
-    ) -> None:
-        """A refusal that is praised was right."""
-        rows = request("a", "one?", ("x", 0.9), feedback=thumb, **{"raglab.decision": decision})
-        assert of(tmp_path, *rows)[0].cases[0].expect_status == label
+    @pytest.mark.parametrize("row", FEEDBACK.strip().splitlines())
+    def test_feedback_is_a_label_with_its_source(self, tmp_path: Path, row: str) -> None:
+        """Judgements, argument, label, and what is said."""
+        judgements, feedback, label, words = (cell.strip() for cell in row.split("|"))
+        rows = f"a-0 CHAIN one? ; {judgements}\na-1<0 RETRIEVER one? | x 0.9"
+        trace, text = of(tmp_path, *spans_of(rows), feedback=json.loads(feedback))
+        (case,) = trace.cases
+        assert str(case.expect_status) == label
+        assert words in f"{text} {case.notes}"
 
     def test_many_names_of_judgements(self, tmp_path: Path) -> None:
         """A message names some of them."""
-        events = [evaluation(f"name {number}", "so-so") for number in range(2_000)]
-        row = span("a", 1, {"input.value": "one?"}, events=events)
-        assert len(of(tmp_path, span("a", 0, retriever("one?", ("x", 0.9))), row)[1]) < 10_000
+        events = "".join(f" ; !name {number}=so-so" for number in range(2_000))
+        rows = spans_of(f"a-0 RETRIEVER one? | x 0.9\na-1 CHAIN one?{events}")
+        assert len(of(tmp_path, *rows)[1]) < 10_000
 
     def test_cases_by_trace_or_question(self, tmp_path: Path) -> None:
         """They go before feedback; an id is no question, and a question no id."""
@@ -224,13 +357,12 @@ class TestLabels:
             raglab.Case("three?", "nobody asked", "ok"),
             raglab.Case("fourth", "d", "refuse"),
         ]
-        rows = [
-            *request("a", "one?", ("x", 0.9), feedback="yes"),
-            *request("b", "two ?", ("x", 0.9)),
-            *request("c", "three?", ("x", 0.9)),
-            *request("d", "four?", ("x", 0.9)),
-        ]
-        trace, text = of(tmp_path, *rows, cases=cases)
+        rows = (
+            "a-0 RETRIEVER one? | x 0.9\nb-1 RETRIEVER two ? | x 0.9\n"
+            "c-2 RETRIEVER three? | x 0.9\nd-3 RETRIEVER four? | x 0.9\n"
+            "a-4<0 CHAIN one? ; !user=yes"
+        )
+        trace, text = of(tmp_path, *spans_of(rows), cases=cases)
         assert [case.expect_status for case in trace.cases] == ["refuse", "ok", None, None]
         assert trace.cases[1].expect_sources == ("x.md",)
         assert "2 of 4 cases are of no request" in text
@@ -238,12 +370,12 @@ class TestLabels:
 
     def test_the_outermost_span_and_the_resource_name_the_group(self, tmp_path: Path) -> None:
         """A span goes before its resource; what no request states is counted."""
-        rows = [
-            span("a", 2, {"tenant": "db"}, parent="a-1"),
-            span("a", 1, retriever("one?", ("x", 0.9), tenant="inner"), parent="a-0"),
-            span("a", 0, {"input.value": "one?", "tenant": "outer"}),
-            span("b", 0, retriever("two?", ("x", 0.9))),
-        ]
+        rows = spans_of(
+            "a-2<1 - ; tenant=db\n"
+            "a-1<0 RETRIEVER one? | x 0.9 ; tenant=inner\n"
+            "a-0 CHAIN one? ; tenant=outer\n"
+            "b-3 RETRIEVER two? | x 0.9"
+        )
         resource = {"attributes": [{"key": "tenant", "value": {"stringValue": "of the resource"}}]}
         batch = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": rows}]}]}
         trace, text = of(tmp_path, batch, groups=("tenant", "office"))
@@ -255,91 +387,22 @@ class TestLabels:
         assert "2 requests state no group office" in text
 
 
-class TestTurns:
-    """A conversation in one trace is a case a turn; a search of several steps is one case."""
-
-    def test_turns_below_a_span_without_a_question(self, tmp_path: Path) -> None:
-        """Each with its own hits, answer and feedback; that of the whole is no label."""
-        kind = "openinference.span.kind"
-        rows = [span("t", 9, {kind: "AGENT"}, events=[evaluation("user", "up")])]
-        for turn, name, thumb in ((1, "x", "up"), (2, "y", "down")):
-            about = {kind: "CHAIN", "input.value": f"turn {turn}?", "output.value": f"R{turn}"}
-            search = retriever(f"rewritten {turn}", (name, 0.5))
-            events = [evaluation("user", thumb)]
-            rows += [
-                span("t", 10 * turn, about, parent="t-9", events=events, second=turn),
-                span("t", 10 * turn + 1, search, parent=f"t-{turn}0", second=turn),
-            ]
-        trace, text = of(tmp_path, *rows)
-        assert hits(trace) == {"t/1": ["x"], "t/2": ["y"]}
-        assert [case.query for case in trace.cases] == ["turn 1?", "turn 2?"]
-        assert [case.extra["logged_answer"] for case in trace.cases] == ["R1", "R2"]
-        assert [case.expect_status for case in trace.cases] == ["ok", "refuse"]
-        assert "1 traces have several turns" in text
-        assert "1 judgements are of several turns as a whole" in text
-
-    def test_steps_of_one_question(self, tmp_path: Path) -> None:
-        """Tools that search below a question are of that question, as the user asked it."""
-        kind = "openinference.span.kind"
-        rows = [span("t", 0, {kind: "AGENT", "input.value": "the question?"})]
-        for number, name in ((1, "x"), (3, "y")):
-            tool = {kind: "TOOL", "input.value": f"step {number}"}
-            rows.append(span("t", number, tool, parent="t-0"))
-            rows.append(
-                span("t", number + 1, retriever("words", (name, 0.5)), parent=f"t-{number}")
-            )
-        trace, _ = of(tmp_path, *rows)
-        assert hits(trace) == {"t": ["x", "y"]}
-        assert trace.cases[0].query == "the question?"
-
-    def test_the_question_of_the_user_goes_before_a_rewritten_one(self, tmp_path: Path) -> None:
-        """Where the first span has none."""
-        about = {"openinference.span.kind": "CHAIN", "input.value": "And for that?"}
-        rows = [
-            span("t", 0, {"http.route": "/ask"}),
-            span("t", 1, about, parent="t-0"),
-            span("t", 2, retriever("excess for theft", ("x", 0.5)), parent="t-1"),
-        ]
-        assert of(tmp_path, *rows)[0].cases[0].query == "And for that?"
-
-    def test_parents_in_a_circle(self, tmp_path: Path) -> None:
-        """They end, and the request is read."""
-        rows = [
-            span("t", number, retriever("q", (f"d{number}", 0.5)), parent=f"t-{(number + 1) % 3}")
-            for number in range(3)
-        ]
-        rows.append(span("u", 0, retriever("q", ("x", 0.5)), parent="u-0"))
-        trace, _ = of(tmp_path, *rows)
-        assert hits(trace) == {"u": ["x"], "t": ["d0", "d1", "d2"]}
-
-
-class TestDirection:
-    """What a score means is stated, or guessed from the rankings, and said."""
-
-    @pytest.mark.parametrize(
-        ("scores", "higher"), [((0.9, 0.1), "surer"), ((0.1, 0.9), "ask"), ((0.5, 0.5), "surer")]
-    )
-    def test_it_is_what_the_rankings_show(
-        self, tmp_path: Path, scores: tuple[float, float], higher: str
-    ) -> None:
-        """A distance rises down the ranking; what is stated is not guessed."""
-        rows = [
-            row
-            for name in "abc"
-            for row in request(name, f"{name}?", ("x", scores[0]), ("y", scores[1]))
-        ]
-        trace, text = of(tmp_path, *rows)
-        assert trace.meta["signals"]["retriever_score"]["higher"] == higher
-        assert "retriever_score is taken as surer" in text
-        trace, text = of(tmp_path, *rows, higher={"retriever_score": "ask"})
-        assert trace.meta["signals"]["retriever_score"]["higher"] == "ask"
-        assert "is taken as" not in text
-
-    @pytest.mark.parametrize("higher", [{"score": "surer"}, {"retriever_score": "lower"}])
-    def test_another_is_refused(self, tmp_path: Path, higher: dict[str, str]) -> None:
-        """With the names that there are."""
-        with pytest.raises(ValueError, match="higher must name"):
-            of(tmp_path, *request("a", "one?", ("x", 0.9)), higher=higher)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"higher": {"score": "surer"}},
+        {"higher": {"retriever_score": "lower"}},
+        {"feedback": {"thumb": "bad"}},
+    ],
+)
+def test_arguments_that_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    """With the names that there are; what is stated rightly is not guessed."""
+    rows = request("a", "one?", ("x", 0.9), ("y", 0.1))
+    with pytest.raises(ValueError, match=r"higher must name|what a yes means"):
+        of(tmp_path, *rows, **options)
+    trace, text = of(tmp_path, *rows, higher={"retriever_score": "ask"})
+    assert trace.meta["signals"]["retriever_score"]["higher"] == "ask"
+    assert "is taken as" not in text
 
 
 class TestCounts:
@@ -365,31 +428,6 @@ class TestCounts:
         assert "2 values are no spans with a trace id" in text
         assert "(the first: spans.jsonl, line 6)" in text
 
-    def test_requests_that_cannot_be_decided(self, tmp_path: Path) -> None:
-        """No retriever, no question, a question that is too long; one without hits is refused."""
-        rows = [
-            *request("a", "one?", ("x", 0.9)),
-            span("b", 0, {"input.value": "no retrieval?"}),
-            span("c", 0, retriever("", ("x", 0.9))),
-            span("d", 0, retriever("x" * 20_001, ("x", 0.9))),
-            span("e", 0, retriever("nothing?")),
-            span("f" * 1_001, 0, retriever("long?", ("x", 0.9))),
-        ]
-        trace, text = of(tmp_path, *rows)
-        for reason in (
-            "1 traces have no retriever's span",
-            "1 traces have no question",
-            "1 traces have a question of more than 20,000 characters",
-            "1 traces have an id of more than 1,000 characters",
-            "1 requests retrieved no document",
-        ):
-            assert reason in text
-        frame = raglab.decide(trace, raglab.Policy.load()).frame()
-        assert dict(zip(frame["case_id"], frame["status"], strict=True)) == {
-            "a": "ok",
-            "e": "refuse",
-        }
-
     def test_a_retriever_that_failed_is_no_refusal(self, tmp_path: Path) -> None:
         """Its request is left out; where another has hits it counts."""
         failed = {**span("a", 0, retriever("one?")), "status": {"code": 2}}
@@ -401,19 +439,14 @@ class TestCounts:
 
     def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
         """What was written before is read."""
-        chance = random.Random(0)  # noqa: S311 - of a test
-        rows = [
-            row
-            for n in range(400)
-            for row in request(f"t{n}", f"{chance.random()}?", ("x", chance.random()))
-        ]
-        raw = write_lines(tmp_path / "spans.jsonl", rows).read_bytes()
+        rows = spans_of("\n".join(f"t{n}-0 RETRIEVER {n}? | x 0.{n}" for n in range(400)))
+        raw = gzip.compress(lines(rows).encode())
         path = tmp_path / "spans.jsonl.gz"
-        path.write_bytes(gzip.compress(raw)[:-2_000])
+        path.write_bytes(raw[:-2_000])
         trace, text = imported(path)
         assert 0 < len(trace) < 400
         assert "1 gzipped files are cut off or damaged" in text
-        path.write_bytes(gzip.compress(raw)[:12])
+        path.write_bytes(raw[:12])
         with pytest.raises(InputError, match="1 gzipped files are cut off"):
             imported(path)
 
@@ -432,51 +465,18 @@ class TestCounts:
         assert "1 files of a folder have another ending" in text
         assert "(the first: spans.json.1)" in text
 
-    @pytest.mark.parametrize("source", [None, 5, "", [{"traceId": "a"}], "none.jsonl"])
+    @pytest.mark.parametrize("source", [None, 5, "", [{"traceId": "a"}], "none.jsonl", "empty"])
     def test_sources_that_are_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any
     ) -> None:
-        """Not the folder one happens to be in."""
+        """Not the folder one happens to be in, nor a folder or a file without spans."""
         write_lines(tmp_path / "spans.jsonl", request("a", "one?", ("x", 0.9)))
+        (tmp_path / "empty").mkdir()
         monkeypatch.chdir(tmp_path)
         with pytest.raises(InputError if isinstance(source, str) else TypeError):
             imported(source)
-
-    def test_spans_that_stand_twice(self, tmp_path: Path) -> None:
-        """The last counts: an exporter may send a span before it has ended, and again."""
-        once, twice = request("a", "one?", ("x", 0.9)), request("a", "another?", ("y", 0.5))
-        trace, text = of(tmp_path, *once, *twice)
-        assert hits(trace) == {"a": ["y"]}
-        assert "3 spans have the id of a later one of their trace" in text
-
-    def test_documents_without_an_id(self, tmp_path: Path) -> None:
-        """Their text names them; without a text they are left out, as is an id that is too long."""
-        rows = ((None, 0.9, "A text."), (None, 0.8, ""), ("x", 0.7), ("i" * 1_001, 0.6, "More."))
-        trace, text = of(tmp_path, span("a", 0, retriever("q", *rows)))
-        first, second, third = hits(trace)["a"]
-        assert (first[:5], second, third[:5]) == ("text-", "x", "text-")
-        assert "2 documents without an id are named by a hash" in text
-        assert "1 documents without an id or a text are left out" in text
-
-    def test_documents_that_change(self, tmp_path: Path) -> None:
-        """The first text counts."""
-        rows = [
-            *request("a", "one?", ("x", 0.9, "Old."), second=1),
-            *request("b", "two?", ("x", 0.9, "New."), second=2),
-        ]
-        trace, text = of(tmp_path, *rows)
-        assert trace.chunks[0].text == "Old."
-        assert "1 documents have several texts or sources" in text
-
-    @pytest.mark.parametrize("score", [math.nan, math.inf, 1e13, "high", True, None])
-    def test_scores_that_are_none(self, tmp_path: Path, score: Any) -> None:
-        """They are missing; the hit stays."""
-        rows = [*request("a", "one?", ("x", score)), *request("b", "two?", ("y", -1e12))]
-        trace, text = of(tmp_path, *rows)
-        values = trace.signal("retriever_score")
-        assert np.isnan(values["a"])
-        assert values["b"] == -1e12
-        assert "1 hits have no score" in text
+        with pytest.raises(InputError, match="at least one request"):
+            of(tmp_path)
 
     def test_texts_that_no_file_holds(self, tmp_path: Path) -> None:
         """Lone surrogates and bytes that are no UTF-8 are replaced; the trace can be saved."""
@@ -494,14 +494,6 @@ class TestCounts:
         row = span("a", 0, retriever("q", ("x", 0.5)))
         row["attributes"] += [{"value": {}}, "text", {"key": "top_k"}, {"key": "top_k"}]
         assert "3 attributes have no name" in of(tmp_path, row)[1]
-
-    def test_nothing_to_import(self, tmp_path: Path) -> None:
-        """An empty file, and a folder without one."""
-        with pytest.raises(InputError, match="at least one request"):
-            of(tmp_path)
-        (tmp_path / "empty").mkdir()
-        with pytest.raises(InputError, match="source must be a file of spans"):
-            imported(tmp_path / "empty")
 
 
 # --- the same content in other brackets
@@ -607,6 +599,7 @@ FORMS: dict[str, str] = {
     "Tempo's second version": lines([{"trace": OTLP}]),
     "Phoenix": lines([{"data": list(map(phoenix, ROWS)), "next_cursor": None}]),
     "rows of Phoenix": lines(map(frame_row, ROWS)),
+    "Jaeger's third version": lines([{"result": OTLP}]),
     "nested documents": lines(map(nested, ROWS)),
     "numbered documents": lines(nested(row, numbered=True) for row in ROWS),
     "snake case": lines([snake(OTLP)]),
@@ -632,43 +625,49 @@ def test_the_same_in_other_brackets(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        ({"name": {"0": "s"}, "context.trace_id": {"0": "ab"}}, "data frame"),
-        ({"columns": ["name"], "index": [0], "data": [["s"]]}, "data frame"),
-        ({"data": [{"traceID": "a", "spans": [{"traceID": "a", "operationName": "s"}]}]}, "Jaeger"),
-        ([{"traceId": "a", "id": "b", "localEndpoint": {}, "tags": {}}], "Zipkin"),
-        ([{"traceId": "a", "parentObservationId": None, "type": "RETRIEVER"}], "Langfuse"),
-        ([{"trace_id": "a", "run_type": "retriever", "inputs": {}}], "LangSmith"),
-        ({"info": {"trace_id": "a"}, "data": {"spans": [ROWS[0]]}}, "trace_from_mlflow"),
-        ({"resourceLogs": [{"scopeLogs": []}]}, "logs"),
+        ('{"name": {"0": "s"}, "context.trace_id": {"0": "ab"}}', "data frame"),
+        ('{"columns": ["name"], "index": [0], "data": [["s"]]}', "data frame"),
+        (
+            '{"data": [{"traceID": "a", "spans": [{"traceID": "a", "operationName": "s"}]}]}',
+            "Jaeger",
+        ),
+        ('[{"traceId": "a", "id": "b", "localEndpoint": {}, "tags": {}}]', "Zipkin"),
+        ('[{"traceId": "a", "parentObservationId": null, "type": "RETRIEVER"}]', "Langfuse"),
+        ('[{"trace_id": "a", "run_type": "retriever", "inputs": {}}]', "LangSmith"),
+        ('{"info": {"trace_id": "a"}, "data": {"spans": [{"traceId": "a"}]}}', "trace_from_mlflow"),
+        ('{"resourceLogs": [{"scopeLogs": []}]}', "logs"),
     ],
 )
-def test_another_form_is_named(tmp_path: Path, value: Any, form: str) -> None:
+def test_another_form_is_named(tmp_path: Path, value: str, form: str) -> None:
     """With the way in."""
     with pytest.raises(InputError, match=form):
         of(tmp_path, value)
 
 
-DOCUMENTS = [{"page_content": "T", "metadata": {"source": "s.pdf", "page": 3, "score": 0.5}}]
+METADATA = '{"source": "s.pdf", "page": 3, "score": 0.5}'
+DOCUMENT = f'{{"page_content": "T", "metadata": {METADATA}}}'
 
 
 @pytest.mark.parametrize(
     "output",
     [
-        json.dumps(DOCUMENTS),
-        json.dumps({"documents": DOCUMENTS}),
-        json.dumps({"nodes": [{"node": {"text": "T", "metadata": DOCUMENTS[0]["metadata"]}}]}),
-        json.dumps([{"lc": 1, "id": ["langchain", "Document"], "kwargs": DOCUMENTS[0]}]),
-        json.dumps([{"content": "T", "meta": DOCUMENTS[0]["metadata"]}]),
-        json.dumps([{"document": json.dumps(DOCUMENTS[0]), "metadata": "{}"}]),
+        f"[{DOCUMENT}]",
+        f'{{"documents": [{DOCUMENT}]}}',
+        f'{{"nodes": [{{"node": {{"text": "T", "metadata": {METADATA}}}}}]}}',
+        f'[{{"lc": 1, "id": ["langchain", "Document"], "kwargs": {DOCUMENT}}}]',
+        f'[{{"content": "T", "meta": {METADATA}}}]',
+        f'[{{"document": {json.dumps(DOCUMENT)}, "metadata": "{{}}"}}]',
     ],
 )
 def test_documents_of_an_output(tmp_path: Path, output: str) -> None:
     """As LangChain, LlamaIndex and Haystack write them; source, page and score of the metadata."""
-    about = {"openinference.span.kind": "RETRIEVER", "input.value": "q", "output.value": output}
-    trace, _ = of(tmp_path, span("t", 0, about))
+    trace, _ = of(tmp_path, *spans_of(f"t-0 RETRIEVER q ; output.value={output}"))
     (chunk,) = trace.chunks
     assert (chunk.text, chunk.source, chunk.page) == ("T", "s.pdf", 3)
     assert trace.signal("retriever_score").tolist() == [0.5]
+
+
+LATE = "9999-12-31T23:59:59-01:00"  # the year 10000 in UTC
 
 
 @pytest.mark.parametrize("key", ["startTimeUnixNano", "start_time_unix_nano", "start_time"])
@@ -683,7 +682,7 @@ def test_documents_of_an_output(tmp_path: Path, output: str) -> None:
         (1_764_000_003_000_000, "microseconds"),
         ("1764000003000", "milliseconds"),
         (1_764_000_003.5, "seconds"),
-        *((odd, "no time") for odd in (5, -1, True, None, "soon", [1], math.nan, 10**30)),
+        *((odd, "no time") for odd in (5, -1, True, None, "soon", [1], math.nan, 10**30, LATE)),
     ],
 )
 def test_times(tmp_path: Path, key: str, value: Any, count: str) -> None:
@@ -704,16 +703,16 @@ def test_times(tmp_path: Path, key: str, value: Any, count: str) -> None:
 # --- bounds
 
 
-def chained(number: int, n: int) -> Any:
-    """A span that lies in the one before it."""
-    about = retriever("q", ("a", 0.5)) if number % 2 else {"input.value": "q"}
-    return span("t", number, about, parent=f"t-{number - 1}" if number else "")
-
-
-def beside(number: int, n: int) -> Any:
-    """A span beside the others; every second one lies in the one before it."""
-    parent = f"t-{number - 1}" if number % 2 else ""
-    return {**chained(number, n), "parentSpanId": parent}
+def steps(n: int, above: str) -> str:
+    """Questions, each with its search; `<{}` puts a question below the search before it."""
+    return lines(
+        spans_of(
+            "\n".join(
+                f"t-{k}{above.format(k - 1)} CHAIN q\nt-{k + 1}<{k} RETRIEVER q | a 0.5"
+                for k in range(0, n // 20, 2)
+            )
+        )
+    )
 
 
 INPUTS: dict[str, Callable[[int], str]] = {
@@ -727,8 +726,8 @@ INPUTS: dict[str, Callable[[int], str]] = {
     "values of a line": lambda n: "{}" * n,
     "a list that does not end": lambda n: "[\n" + "1,\n" * n,
     "a document that breaks": lambda n: "[\n" + "1,\n" * n + "x\n" * n,
-    "a chain": lambda n: lines(chained(number, n) for number in range(n // 20)),
-    "turns": lambda n: lines(beside(number, n) for number in range(n // 20)),
+    "a chain": lambda n: steps(n, "<{}"),
+    "turns": lambda n: steps(n, ""),
 }
 
 
@@ -766,11 +765,27 @@ def test_long_lines_are_never_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_bytes(gzip.compress(lines(rows).encode()))
     trace, text = imported(path)
     assert list(hits(trace)) == ["a"]
-    assert "1 lines of more than 2 MiB are left out (the first: spans.jsonl.gz, line 1)" in text
+    assert "1 lines of more than 2 MiB or 4 million brackets are left out" in text
+    assert "(the first: spans.jsonl.gz, line 1)" in text
     assert max(sizes) <= 3 << 20
     path.write_bytes(gzip.compress(lines([[long["traceId"]] * (1 << 20)], 1).encode()))
     with pytest.raises(InputError, match="at most 3 MiB"):
         imported(path)
+    monkeypatch.setattr(span_files, "MOST_BRACKETS", 1_000)
+    path.write_bytes(gzip.compress(lines([[[]] * 1_000, *rows[1:]]).encode()))
+    assert "1 lines of more than 2 MiB or 4 million brackets" in imported(path)[1]
+    path.write_bytes(gzip.compress(lines([[[]] * 1_000], 1).encode()))
+    with pytest.raises(InputError, match="4 million brackets"):
+        imported(path)
+
+
+def test_a_long_ranking_does_not_widen_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace is a table of requests by hits: of many requests fewer hits are kept, counted."""
+    monkeypatch.setattr(span_traces, "MOST_CELLS", 5)
+    rows = "a-0 RETRIEVER q | x 0.9\nb-1 RETRIEVER q | x 0.9 | y 0.8 | z 0.7"
+    trace, text = of(tmp_path, *spans_of(rows))
+    assert hits(trace) == {"a": ["x"], "b": ["x", "y"]}
+    assert "1 hits beyond the first 2 of a trace are left out" in text
 
 
 class TestParts:
