@@ -24,11 +24,11 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
       InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the
         line.
     """
+    line: int | None = None
     if "\ufeff" in text:  # it would become a part of a key that nobody sees
         line = 1 + text.count("\n", 0, text.index("\ufeff"))
         rule = f"{what} must hold no byte-order mark but at its beginning"
         raise input_error(Where(file, line), rule, "take it away", "one")
-    line = None
     try:
         loader = (_TextYaml if as_texts else _StrictYaml)(text)
         try:
