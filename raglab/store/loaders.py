@@ -74,7 +74,7 @@ from raglab.store.document_files import (
     token_limit,
 )
 from raglab.store.document_reading import DocumentReader
-from raglab.store.encodings import CASES_ENCODING_REMEDY, Encoding, check_encoding, likely_encoding
+from raglab.store.encodings import CASES_ENCODING_REMEDY, check_encoding, likely_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
