@@ -7,7 +7,8 @@ recursion, makes the blocks.
 from __future__ import annotations
 
 import re
-from itertools import groupby, islice, product
+from collections.abc import Iterator
+from itertools import count, groupby, islice, product, repeat
 from typing import TYPE_CHECKING
 
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks, escaped, fenced
@@ -233,7 +234,7 @@ class _Walk:
         self._page, self._marks, self._gap = first, marks, gap
         self._inside = 0 if is_whole else 1  # open elements of content
         self._code: list[int] = []  # where open elements of code begin in the text
-        self._lists: list[int] = []  # number of the last item of each; -1 where they have none
+        self._lists: list[Iterator[str]] = []  # marks of the next items of each
         self._mark = ""  # of an item whose text follows
         self._heading = 0
         self._above = 0  # level of the heading that the next text stands below
@@ -308,12 +309,11 @@ class _Walk:
 
     def _begin(self, tag: str, node: LexborNode) -> None:
         if tag in _LISTS:
-            self._lists.append(_number(node, "start", 1) - 1 if tag == "ol" else -1)
+            numbers = count(_number(node, "start", 1))
+            is_numbered = tag == "ol"
+            self._lists.append((f"{n}. " for n in numbers) if is_numbered else repeat("- "))
         elif tag == "li":
-            number = self._lists.pop() if self._lists else -1
-            number = _number(node, "value", number + 1) if number >= 0 else -1
-            self._lists.append(number)
-            self._mark = f"{number}. " if number >= 0 else "- "
+            self._mark = next(self._lists[-1]) if self._lists else "- "
         elif tag in _HEADINGS:
             self._heading = int(tag[1])
         elif tag in _OWN_HEADINGS:
