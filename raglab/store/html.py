@@ -212,7 +212,7 @@ def _table_text(table: LexborNode) -> str:
                 width = max(grid[start]) + 1
                 texts = (grid[start].get(place, "") for place in range(width))
                 lines.append(f"| {' | '.join(texts)} |")
-                in_head = row.parent is not None and row.parent.tag == "thead"
+                in_head = row.css_matches("thead > tr")
                 if len(lines) == 1 and (in_head or all(cell.tag == "th" for cell in cells)):
                     lines.append(f"|{'---|' * width}")
     return "\n".join(lines)

@@ -127,8 +127,7 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
         include_embedded_style_map=False,
         convert_image=mammoth.images.img_element(lambda _image: {}),
     )
-    core = trees.get("docProps/core.xml")
-    title = "" if core is None else (core.findtext("{*}title") or "").strip()
+    title = (trees.get("docProps/core.xml", body).findtext("{*}title") or "").strip()
     # the first row of a table is its head
     text = page.value.replace("<table><tr>", "<table><thead><tr>")
     blocks = html_document(text, is_whole=False).blocks
