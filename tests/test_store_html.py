@@ -384,6 +384,7 @@ UNITS = (
         "&",
         "='",
         "<td colspan=1000>",
+        "<td colspan=1000>x",
         "<div>",
     ),
     *(

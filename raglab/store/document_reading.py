@@ -65,7 +65,7 @@ def is_light(text: str) -> bool:
     )
 
 
-class DocumentReader:
+class BlockReader:
     """Reads documents; a worker is started where it needs one, and ended with the block.
 
     notes: what of the documents is left out, or read by a guess, each with its file.

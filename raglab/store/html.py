@@ -124,9 +124,9 @@ def html_document(
     name = "" if title is None else " ".join(title.text().split())
     _take_out_unshown(tree)
     mains = tree.css(_MAIN) if is_whole else []
-    blocks = _Walk(first, marks=marks).blocks_of(mains[0]) if len(mains) == 1 else []
+    blocks = _PageWalk(first, marks=marks).blocks_of(mains[0]) if len(mains) == 1 else []
     if all(block.kind == "heading" for block in blocks):
-        blocks = _Walk(first, marks=marks, is_whole=is_whole).blocks_of(root)
+        blocks = _PageWalk(first, marks=marks, is_whole=is_whole).blocks_of(root)
     stated = _LANGUAGE.match(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
     tags = {"title": name, "lang": "" if stated is None else stated[0].lower()}
     return DocumentBlocks(name, tuple(blocks), {key: value for key, value in tags.items() if value})
@@ -179,7 +179,7 @@ def _number(node: LexborNode, name: str, default: int) -> int:
 
 def _content(node: LexborNode, gap: str) -> str:
     """Text below a node, with a gap, a blank or a line feed, where blocks begin and end."""
-    walk = _Walk((1, None), gap=gap)
+    walk = _PageWalk((1, None), gap=gap)
     walk.read(node)
     return "".join(walk.text)
 
@@ -218,7 +218,7 @@ def _table_text(table: LexborNode) -> str:
     return "\n".join(lines)
 
 
-class _Walk:
+class _PageWalk:
     """The blocks of a page as they are read, or with a gap the text of a part as it is."""
 
     def __init__(
