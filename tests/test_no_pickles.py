@@ -215,6 +215,7 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
     assert {path.name for path in (tmp_path / "own").iterdir()} == {
         "cache.key",
         default_cache().path.name,
+        "documents",
     }
     for _ in spoilt(tmp_path / "own", marker):
         assert outcome(build) == wanted
