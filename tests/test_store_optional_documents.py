@@ -820,8 +820,12 @@ def test_what_word_shows_beside_the_text_is_counted() -> None:
     assert counts == ["1 footers", "1 headers", "1 text boxes", "2 comments"]
 
 
-def test_a_word_document_reads_no_other_file_and_no_styles_of_its_own(tmp_path: Path) -> None:
+def test_a_word_document_reads_no_other_file_and_no_styles_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither the picture that it links to, nor mammoth's map of styles within it."""
+    opened: list[str] = []
+    monkeypatch.setattr("mammoth.docx.files.urlopen", opened.append)
     (tmp_path / "secret.svg").write_text("<svg>SECRET</svg>")
     blip = '<pic:pic><pic:blipFill><a:blip r:link="p"/></pic:blipFill></pic:pic>'
     graphic = f"<a:graphic><a:graphicData>{blip}</a:graphicData></a:graphic>"
@@ -835,4 +839,6 @@ def test_a_word_document_reads_no_other_file_and_no_styles_of_its_own(tmp_path: 
         ),
     }
     body = f"{run('Text.')}<w:p><w:r><w:drawing>{inline}</w:drawing></w:r></w:p>"
-    assert [text for *_, text in texts("Word", word_body(body, more=more))] == ["Text.", "A plan"]
+    blocks = office.word_blocks(word_body(body, more=more)).blocks
+    assert [block.text for block in blocks] == ["Text.", "A plan"]
+    assert opened == []
