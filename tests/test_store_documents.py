@@ -870,10 +870,7 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
         (",\n,,\n", "a table must have heads and a row … got 0 records"),
         (
             "a,b\n1,2\n\n1,2,3\n",
-            (
-                ", line 4: … must have as many cells as there are heads, got 3 instead "
-                "of 2 … quote"
-            ),
+            (", line 4: … must have as many cells as there are heads, got 3 instead of 2 … quote"),
         ),
         ("a,b\n1\n", ", line 2:  … got 1 instead of 2"),
         ('a,b\n1,"2\n3,4\n', "a .csv file must be valid CSV … close each quote"),
