@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raglab.store.blocks import DocumentBlocks
-from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
+from raglab.store.document_reading import DOCUMENT_LIMITS, BlockReader
 from raglab.store.encodings import decode_text, page_encoding
 from raglab.store.files import Where
 from raglab.store.pdf import PdfLimits
@@ -14,7 +14,7 @@ def document(
 ) -> DocumentBlocks:
     """A document as the reader of its format gives it."""
     content = raw.encode() if isinstance(raw, str) else raw
-    with DocumentReader(is_cached=False) as reader:
+    with BlockReader(is_cached=False) as reader:
         return reader.blocks(name, content, file, limits)
 
 

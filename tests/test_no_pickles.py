@@ -216,6 +216,7 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
         "cache.key",
         "documents",
         default_cache().path.name,
+        "documents",
     }
     for _ in spoilt(tmp_path / "own", marker):
         assert outcome(build) == wanted

@@ -92,7 +92,7 @@ def test_a_page_as_a_reader_sees_it() -> None:
         ),
         ("<p>```<p>~~~ a<p>| b |", "\\```\n\n\\~~~ a\n\n\\| b |"),
         ("<ul><li>a<p>b</ul><li>c", "- a\n\n  b\n\n- c"),
-        ("<ol start=3><li>a<li value=7>b<li>c</ol>", "3. a\n\n7. b\n\n8. c"),
+        ("<ol start=3><li>a<li>b</ol>", "3. a\n\n4. b"),
         ("<dl><dt>a<dd><pre>b</pre><dt>c<dt>d<dd>e</dl>", "a:\n\n```\nb\n```\n\nc: d: e"),
         ("<table><tr><td>a<td>b</table>", "| a | b |"),
         (
@@ -384,6 +384,7 @@ UNITS = (
         "&",
         "='",
         "<td colspan=1000>",
+        "<td colspan=1000>x",
         "<div>",
     ),
     *(

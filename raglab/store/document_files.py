@@ -11,7 +11,7 @@ from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks, Page, table_block, text_blocks
 from raglab.store.chunking import LEAST_TOKENS, MAX_TOKENS, OVERLAP, TokenLimit, chunk_blocks
 from raglab.store.csv_tables import csv_records
-from raglab.store.document_reading import DOCUMENT_LIMITS, DocumentReader
+from raglab.store.document_reading import DOCUMENT_LIMITS, BlockReader
 from raglab.store.encodings import Encoding, decode_text, page_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
@@ -64,7 +64,7 @@ class Limits(NamedTuple):
     """
 
     tokens: Callable[[], TokenLimit] = token_limit(None, None, None)
-    reader: DocumentReader = DocumentReader(is_cached=False)
+    reader: BlockReader = BlockReader(is_cached=False)
     max_line_bytes: int = MAX_LINE_BYTES
     max_file_bytes: int = MAX_FILE_BYTES
     pdf: PdfLimits = PDF_LIMITS

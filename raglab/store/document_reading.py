@@ -65,7 +65,7 @@ def is_light(text: str) -> bool:
     )
 
 
-class DocumentReader:
+class BlockReader:
     """Reads documents; a worker is started where it needs one, and ended with the block.
 
     notes: what of the documents is left out, or read by a guess, each with its file.
@@ -153,39 +153,28 @@ def _made_by() -> str:
 
 
 def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, bytes]:
-    """Kind of an answer and its JSON: a document, a limit, or why it is refused."""
+    """Kind of an answer and its JSON: a document, a limit, or why it is refused.
+
+    What a refusal says begins behind the name of the file.
+    """
+    allowed = PdfLimits(*limits)
     try:
-        document = read_blocks(reader, raw, limits)
+        document = pdf_blocks(raw, allowed) if reader == "PDF" else READERS[reader](raw)
+        if sum(len(block.text) for block in document.blocks) > allowed.characters:
+            return "limit", b"characters"
+        return "document", json.dumps(document, default=dict).encode()
     except MemoryError:
         return "limit", b"memory_bytes"
     except InputError as error:
-        return "refused", str(error).encode("utf-8", "backslashreplace")
-    return "document", json.dumps(document, default=dict).encode()
-
-
-def read_blocks(reader: str, raw: bytes, limits: tuple[Any, ...]) -> DocumentBlocks:
-    """Blocks of a document, read in this process; messages begin behind the name of its file.
-
-    Raises:
-      InputError: the document cannot be read, or has too long a text.
-    """
-    allowed, where = PdfLimits(*limits), Where("")
-    try:
-        document = pdf_blocks(raw, allowed) if reader == "PDF" else READERS[reader](raw)
-    except (InputError, MemoryError):
-        raise
+        refusal = error
     except ImportError as error:
         rule, remedy = "the format's library must be installed", "raglab-toolkit[documents]"
-        value = f"no {error.name}"
-        raise input_error(where, rule, f"pip install '{remedy}'", value) from error
+        refusal = input_error(Where(""), rule, f"pip install '{remedy}'", f"no {error.name}")
     # libraries fail in as many ways as files are broken
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         reason = shown_value(f"{type(error).__name__}: {error}")
-        raise input_error(where, _READABLE, _REMEDY, reason) from error
-    size = sum(len(block.text) for block in document.blocks)
-    if size > allowed.characters:
-        raise over_limit(where, allowed, "characters", size)
-    return document
+        refusal = input_error(Where(""), _READABLE, _REMEDY, reason)
+    return "refused", str(refusal).encode("utf-8", "backslashreplace")
 
 
 @cache

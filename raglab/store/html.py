@@ -7,7 +7,8 @@ recursion, makes the blocks.
 from __future__ import annotations
 
 import re
-from itertools import groupby, islice, product
+from collections.abc import Iterator
+from itertools import count, groupby, islice, product, repeat
 from typing import TYPE_CHECKING
 
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks, escaped, fenced
@@ -123,9 +124,9 @@ def html_document(
     name = "" if title is None else " ".join(title.text().split())
     _take_out_unshown(tree)
     mains = tree.css(_MAIN) if is_whole else []
-    blocks = _Walk(first, marks=marks).blocks_of(mains[0]) if len(mains) == 1 else []
+    blocks = _PageWalk(first, marks=marks).blocks_of(mains[0]) if len(mains) == 1 else []
     if all(block.kind == "heading" for block in blocks):
-        blocks = _Walk(first, marks=marks, is_whole=is_whole).blocks_of(root)
+        blocks = _PageWalk(first, marks=marks, is_whole=is_whole).blocks_of(root)
     stated = _LANGUAGE.match(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
     tags = {"title": name, "lang": "" if stated is None else stated[0].lower()}
     return DocumentBlocks(name, tuple(blocks), {key: value for key, value in tags.items() if value})
@@ -178,7 +179,7 @@ def _number(node: LexborNode, name: str, default: int) -> int:
 
 def _content(node: LexborNode, gap: str) -> str:
     """Text below a node, with a gap, a blank or a line feed, where blocks begin and end."""
-    walk = _Walk((1, None), gap=gap)
+    walk = _PageWalk((1, None), gap=gap)
     walk.read(node)
     return "".join(walk.text)
 
@@ -211,13 +212,13 @@ def _table_text(table: LexborNode) -> str:
                 width = max(grid[start]) + 1
                 texts = (grid[start].get(place, "") for place in range(width))
                 lines.append(f"| {' | '.join(texts)} |")
-                in_head = row.parent is not None and row.parent.tag == "thead"
+                in_head = row.css_matches("thead > tr")
                 if len(lines) == 1 and (in_head or all(cell.tag == "th" for cell in cells)):
                     lines.append(f"|{'---|' * width}")
     return "\n".join(lines)
 
 
-class _Walk:
+class _PageWalk:
     """The blocks of a page as they are read, or with a gap the text of a part as it is."""
 
     def __init__(
@@ -233,7 +234,7 @@ class _Walk:
         self._page, self._marks, self._gap = first, marks, gap
         self._inside = 0 if is_whole else 1  # open elements of content
         self._code: list[int] = []  # where open elements of code begin in the text
-        self._lists: list[int] = []  # number of the last item of each; -1 where they have none
+        self._lists: list[Iterator[str]] = []  # marks of the next items of each
         self._mark = ""  # of an item whose text follows
         self._heading = 0
         self._above = 0  # level of the heading that the next text stands below
@@ -308,12 +309,11 @@ class _Walk:
 
     def _begin(self, tag: str, node: LexborNode) -> None:
         if tag in _LISTS:
-            self._lists.append(_number(node, "start", 1) - 1 if tag == "ol" else -1)
+            numbers = count(_number(node, "start", 1))
+            is_numbered = tag == "ol"
+            self._lists.append((f"{n}. " for n in numbers) if is_numbered else repeat("- "))
         elif tag == "li":
-            number = self._lists.pop() if self._lists else -1
-            number = _number(node, "value", number + 1) if number >= 0 else -1
-            self._lists.append(number)
-            self._mark = f"{number}. " if number >= 0 else "- "
+            self._mark = next(self._lists[-1]) if self._lists else "- "
         elif tag in _HEADINGS:
             self._heading = int(tag[1])
         elif tag in _OWN_HEADINGS:

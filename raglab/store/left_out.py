@@ -27,9 +27,9 @@ def counted(kinds: Mapping[str, Sequence[str]]) -> str:
     parts = []
     for kind, reasons in kinds.items():
         shown = [reason.removesuffix(".") for reason in reasons if reason]
-        more = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
-        text = "; ".join([*shown[:_SHOWN], *more])
-        parts.append(f"{len(reasons)} {kind}{': ' if text else ''}{text}.")
+        if len(shown) > _SHOWN:
+            shown[_SHOWN:] = [f"and {len(shown) - _SHOWN} more"]
+        parts.append(f"{len(reasons)} {kind}{': ' * bool(shown)}{'; '.join(shown)}.")
     return " ".join(parts)
 
 

@@ -73,7 +73,7 @@ from raglab.store.document_files import (
     read_document,
     token_limit,
 )
-from raglab.store.document_reading import DocumentReader
+from raglab.store.document_reading import BlockReader
 from raglab.store.encodings import CASES_ENCODING_REMEDY, check_encoding, likely_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
@@ -249,7 +249,7 @@ def load_corpus(
         return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
     _check_no_columns(columns, place)
     follow = follow_links or not is_folder(place)
-    with DocumentReader(is_cached=cache is not None) as reader:
+    with BlockReader(is_cached=cache is not None) as reader:
         limits = Limits(
             tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding
         )

@@ -127,8 +127,7 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
         include_embedded_style_map=False,
         convert_image=mammoth.images.img_element(lambda _image: {}),
     )
-    core = trees.get("docProps/core.xml")
-    title = "" if core is None else (core.findtext("{*}title") or "").strip()
+    title = (trees.get("docProps/core.xml", body).findtext("{*}title") or "").strip()
     # the first row of a table is its head
     text = page.value.replace("<table><tr>", "<table><thead><tr>")
     blocks = html_document(text, is_whole=False).blocks
@@ -217,16 +216,14 @@ def _sheet_tables(sheet: Any, counts: Counter[str]) -> Iterator[Block]:  # noqa:
         if columns.hidden
         for number in range(columns.min, min(columns.max, sheet.max_column) + 1)
     }
-    filled: set[int] = set()
     tables: list[list[list[str]]] = []
     is_parted = True
     for row in sheet.iter_rows():
-        columns = {cell.column for cell in row if cell.value is not None}
-        if sheet.row_dimensions[row[0].row].hidden:
-            counts["hidden rows"] += bool(columns)
+        is_hidden = sheet.row_dimensions[row[0].row].hidden
+        cells = [] if is_hidden else [cell for cell in row if cell.column not in hidden]
+        counts["hidden cells"] += sum(cell.value is not None for cell in {*row}.difference(cells))
+        if not cells:
             continue
-        filled |= columns
-        cells = [cell for cell in row if cell.column not in hidden]
         texts = [_cell_text(cell) for cell in cells]
         if any(texts):
             is_head = all(isinstance(cell.value, str | None) for cell in cells)
@@ -234,7 +231,6 @@ def _sheet_tables(sheet: Any, counts: Counter[str]) -> Iterator[Block]:  # noqa:
                 tables.append([])
             tables[-1].append(texts)
         is_parted = not any(texts)
-    counts["hidden columns"] += len(filled & hidden)
     for table in tables:
         widths = [sum(map(bool, row)) for row in table]
         wide = next((n for n, width in enumerate(widths) if width > 1), len(table) == 1)

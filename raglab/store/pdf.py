@@ -56,7 +56,7 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
     numbered = enumerate(zip(reader.pages, labels, strict=False), 1)
     pages = [Page(number, label or None, page.extract_text()) for number, (page, label) in numbered]
     blank = [str(page.number) for page in pages if not page.text.strip()]
-    shown = ", ".join([*blank[:_PAGES_SHOWN], *["…"][: max(0, len(blank) - _PAGES_SHOWN)]])
+    shown = ", ".join(blank[:_PAGES_SHOWN]) + ", …" * (len(blank) > _PAGES_SHOWN)
     note = (
         f"{len(blank)} of {len(pages)} pages have no text ({shown}); scanned ones need OCR, or "
         "stand as .png or .jpg files"

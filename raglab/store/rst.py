@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,17 +71,6 @@ def _sphinx_names() -> Iterator[None]:
     from docutils import nodes
     from docutils.parsers.rst import directives, roles
 
-    content = _content_directive()
-
-    def directive(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
-        is_own = name.lower() in {"date", "image", "figure", *_CODE, *_SILENT}
-        known, messages = (None, []) if is_own else known_directive(name, *more)
-        return (known, messages) if known else (content, [])
-
-    def role(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
-        known, messages = known_role(name, *more)
-        return (known, messages) if known else (title, [])
-
     def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
         text = " ".join(text.split()).lstrip("~!")
         mark = "<" if name.rpartition(":")[2] in _TITLED else " <"  # before the target
@@ -88,7 +78,9 @@ def _sphinx_names() -> Iterator[None]:
         return [nodes.literal(text, shown or text)], []
 
     known_directive, known_role = directives.directive, roles.role
-    directives.directive, roles.role = directive, role
+    own = frozenset({"date", "image", "figure", *_CODE, *_SILENT})
+    directives.directive = _with_default(known_directive, _content_directive(), own)
+    roles.role = _with_default(known_role, title)
     try:
         yield
     finally:
@@ -96,21 +88,27 @@ def _sphinx_names() -> Iterator[None]:
         roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
 
 
+def _with_default(known: Any, default: Any, own: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
+    """Look-up of docutils with a default for names that it does not know, and for own ones."""
+
+    def lookup(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+        result = (None, []) if name.lower() in own else known(name, *more)
+        return result if result[0] else (default, [])
+
+    return lookup
+
+
 def _content_directive() -> Any:  # noqa: ANN401 - docutils has no types
     """Class of directives of any name and options, which are their text."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
 
-    class Options(dict[str, Any]):
-        def __bool__(self) -> bool:
-            return True
-
-        def __missing__(self, _name: str) -> Any:  # noqa: ANN401
-            return lambda text: text or ""
+    def option(text: str | None) -> str:
+        return text or ""
 
     class Content(Directive):  # type: ignore[misc]
         has_content, final_argument_whitespace, optional_arguments = True, True, 1
-        option_spec = Options()
+        option_spec = defaultdict(lambda: option, alt=option)  # noqa: RUF012 - of any name
 
         def run(self) -> list[Any]:
             name = self.name.rpartition(":")[2].lower()

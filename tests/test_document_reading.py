@@ -1,0 +1,74 @@
+"""Reading documents: by one process for a folder, each file once, and from no altered cache."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from raglab.progress import progress
+from raglab.store import document_reading, loaders, workers
+from raglab.store.blobs import Blobs
+from raglab.store.loaders import load_corpus
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Five documents, three of which a process of their own reads, and a cache of the test."""
+    pytest.importorskip("docutils")
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "documents"
+    place.mkdir()
+    for name in ("a.rst", "b.rst", "c.rst", "d.md", "e.html"):
+        (place / name).write_text(f"Hail is covered in {name}.")
+    return place
+
+
+def test_a_folder_is_read_by_one_process_and_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With progress; a second load reads no file anew, and a file with other bytes is read."""
+    starts, bars = [], []
+    start = workers._started
+    monkeypatch.setattr(workers, "_started", lambda: starts.append(1) or start())
+    monkeypatch.setattr(
+        loaders, "progress", lambda items, *more, **kw: bars.append(kw) or progress(items, *more)
+    )
+    first = load_corpus(folder)
+    assert (len(starts), bars) == (1, [{"total": 5}])
+
+    def unread(*_: object) -> None:
+        pytest.fail("a document was read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(document_reading, "answered", unread)
+        patch.setattr(workers.DocumentWorker, "answer", unread)
+        assert load_corpus(folder) == first
+    (folder / "a.rst").write_text("Wind is not.")
+    assert load_corpus(folder).chunks[0].text == "Wind is not."
+    assert len(starts) == 2
+    assert load_corpus(folder, cache=None).chunks[0].text == "Wind is not."
+
+
+def test_a_cache_that_another_wrote_or_altered_is_not_believed(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Who may write the file, but does not know the secret, puts no word into a corpus."""
+    first = load_corpus(folder)
+    file = tmp_path / "cache" / "documents" / "blocks.sqlite"
+    assert file.parent.stat().st_mode & 0o077 == 0
+    with closing(sqlite3.connect(file)) as link:
+        rows = dict(link.execute("SELECT key, value FROM blobs").fetchall())
+    assert len(rows) == 5
+    altered = {key: value.replace(b"Hail", b"SECRET") for key, value in rows.items()}
+    with closing(Blobs(file)) as forger:
+        forger.put(altered)
+    assert load_corpus(folder) == first
+    with closing(sqlite3.connect(file)) as link, link:
+        link.executemany(
+            "UPDATE blobs SET value = ? WHERE key = ?",
+            [*zip(altered.values(), altered, strict=True)],
+        )
+    assert load_corpus(folder) == first
