@@ -98,7 +98,7 @@ def check_trace(trace: TraceData) -> None:
 
 
 def _rules(trace: TraceData) -> Iterator[_Rule]:
-    """Rules of a trace, each looked at once all before it hold."""
+    """Rules of a trace in their order: each is worked out only where those before it hold."""
     hits, n_cases, n_chunks = trace.hits, len(trace.cases), len(trace.chunks)
     yield from _name_rules(trace)
     yield from _hit_rules(hits, (n_cases, len(trace.arms)), n_chunks)
