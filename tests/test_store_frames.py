@@ -792,10 +792,10 @@ class TestRefused:
     def test_nothing_beside_hits(self) -> None:
         """A row without hit_id beside hits of its case, or twice, is refused."""
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, None, None, "ok"))
-        told(refusal(frame), "row 1, column hit_id … must be the only one")
+        told(refusal(frame), "row 1, column hit_id … must stand alone")
         told(
             refusal(frame_of((EXCESS, None, None, "ok"), (EXCESS, None, None, "ok"))),
-            "must be the only one",
+            "must stand alone",
         )
         told(
             refusal(frame_of((EXCESS, None, None, "ok"), text=["x"])),

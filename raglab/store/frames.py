@@ -248,31 +248,28 @@ def _source_notes(trace: Trace) -> Iterator[str]:
     behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
-    total = f"of {len(meanings):,} sources of cases"
-    misspelt = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
-    short = [
-        (source, full)
-        for source, meaning in meanings.items()
-        if meaning.documents and document_path(source) != (full := full_source(meaning))
-    ]
-    if misspelt:
-        case, source, document = misspelt[0]
-        yield (
-            f"{len(misspelt):,} of {sum(map(bool, map(case_sources, trace.cases))):,} cases name a "
-            f"source that is one of the hits but for case or ending, first {shown_value(source)} "
-            f"in {shown_value(case.id)} beside {shown_value(document)}"
-        )
-    elif meanings and not any(meaning.documents for meaning in meanings.values()):
-        known = shown_value(trace.chunks[0].document) if trace.chunks else "none"
-        source = shown_value(min(meanings))
-        yield f"none {total} is a document of the hits, got {source} beside {known}"
-    if short:
-        source, path = map(shown_value, min(short))
-        yield f"{len(short)} {total} are the end of a path, as {source} of {path}"
-    outside = [source for source, of in meanings.items() if not of.documents and is_outside(source)]
-    if outside:
-        source = shown_value(min(outside))
-        yield f"{len(outside)} {total} are paths outside a corpus, first {source}"
+    hit = trace.chunks[0].document if trace.chunks else "none"
+    absent = [source for source, meaning in meanings.items() if not meaning.documents]
+    slips = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
+    kinds = {
+        "are documents of the hits but for case or ending": {
+            source: document for _, source, document in slips
+        },
+        "are no documents of the hits": dict.fromkeys(
+            absent if len(absent) == len(meanings) and not slips else (), hit
+        ),
+        "are the end of a path": {
+            source: path
+            for source, meaning in meanings.items()
+            if meaning.documents and document_path(source) != (path := full_source(meaning))
+        },
+        "are paths outside a corpus": dict.fromkeys(filter(is_outside, absent), hit),
+    }
+    for what, sources in kinds.items():
+        if sources:
+            source, document = map(shown_value, min(sources.items()))
+            count = f"{len(sources):,} of {len(meanings):,} sources of cases"
+            yield f"{count} {what}, first {source} beside {document}"
 
 
 def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meaning]:
@@ -444,7 +441,7 @@ def _warn_of_row_order(rows: _Rows, signals: Iterable[tuple[Signal, str, Numbers
     if names and unsorted.any():
         warn_user(
             f"{rows.hits.table.name}: hits are in the order of the rows, and in {unsorted.sum():,} "
-            f"of {rows.n_cells:,} cases (arms and depths apart) the first is not the surest by "
+            f"of {rows.n_cells:,} cells the first is not the surest by "
             f"{' nor '.join(names)}; sort the rows, or add a column rank."
         )
 
@@ -495,7 +492,7 @@ def _check_cells(rows: _Rows) -> None:
             )
     again = np.ones(len(cell), dtype=bool)
     again[np.unique(cell * (len(rows.chunks) + 1) + rows.chunk, return_index=True)[1]] = False
-    rule = "a row without hit_id must be the only one of its case, arm and depth"
+    rule = "a row without hit_id must stand alone in its case, arm and depth"
     rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
     rule = "a hit must stand once in a case, arm and depth"
     rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, "tell cases apart by case_id")

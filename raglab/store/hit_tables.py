@@ -343,15 +343,13 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
     numbering, columns = hits.numbered("hit_id"), hits.some(_PASSAGE)
     hits.check_same(columns, numbering, "a hit_id")
     of_hits = hits.some(_OF_HIT) | {column: hits.table.columns[column] for column in of_signals}
-    for row in map(int, np.flatnonzero(numbering.of_row < 0)):
-        for field, cells in of_hits.items():
-            if cells[row] is not None:
-                hits.add(
-                    row,
-                    field,
-                    f"a row without hit_id says that nothing was found, and must have no {field}",
-                    "fill hit_id, or empty the cell",
-                )
+    for field, cells in of_hits.items():
+        hits.check(
+            (numbering.of_row < 0) & np.array([cell is not None for cell in cells]),
+            field,
+            f"a row without hit_id says that nothing was found, and must have no {field}",
+            "fill hit_id, or empty the cell",
+        )
     chunks = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
         line = hits.record(row, columns)
