@@ -149,7 +149,7 @@ class TestOrderOfRows:
         trace, messages = traced(frame)
         assert trace.signal("own").tolist() == [0.9, 0.1]
         assert (
-            "in 1 of 2 cases (arms and depths apart) the first is not the surest by signals.own"
+            "in 1 of 2 cells the first is not the surest by signals.own"
             in messages[0]
         )
         assert not traced(frame.sort_values("own", ascending=False))[1][0].count(
