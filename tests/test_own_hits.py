@@ -436,7 +436,7 @@ class TestScoresOfNoStatedScale:
         """The column that stands for the score."""
         frame = self.ranked(down=True, name="tfidf_distance")
         with pytest.warns(
-            UserWarning, match="column tfidf_distance, read as a cosine, .* is called one"
+            UserWarning, match="column tfidf_distance, read as a cosine, looks like a distance"
         ):
             raglab.trace_from_frame(frame, columns={"score": "tfidf_distance"})
 

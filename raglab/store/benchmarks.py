@@ -179,25 +179,26 @@ def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
     for above, article, number, paragraph in paragraphs:
         for n, question in enumerate(paragraph.qas or ()):
             where = above._replace(id=f"{above.id}.qas[{n}]")
+            is_impossible = question.is_impossible
+            texts = [] if is_impossible else [answer.text for answer in question.answers or ()]
+            filled = [text for text in texts if text.strip()]
+            left_out["blank answers"] += [question.id] * (len(texts) - len(filled))
+            if not (filled or is_impossible):
+                faults.add(
+                    where,
+                    "a question that is not impossible must have an answer",
+                    "add an answer or set is_impossible",
+                    "none",
+                )
             case = Case(
                 question.id,
                 question.question,
-                "refuse",
+                "refuse" if is_impossible else "ok",
+                () if is_impossible else (f"{article}#{number}",),
+                answer=next(iter(filled), None),
                 split=splits[article],
                 extra={"article": article, "paragraph": number},
             )
-            if not question.is_impossible:
-                texts = [answer.text for answer in question.answers or ()]
-                filled = [text for text in texts if text.strip()]
-                left_out["blank answers"] += [question.id] * (len(texts) - len(filled))
-                case = case._replace(
-                    expect_status="ok",
-                    expect_sources=(f"{article}#{number}",),
-                    answer=next(iter(filled), None),
-                )
-                if not filled:
-                    rule = "a question that is not impossible must have an answer"
-                    faults.add(where, rule, "add an answer or set is_impossible", "none")
             cases.append((where, case))
     return _finished(cases, path, faults, left_out)
 
@@ -347,7 +348,7 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             if row is None or len(cells) != len(rows[0][1]):
                 faults.add(
                     where,
-                    "a row must be query-id, corpus-id and a whole score, or TREC's four columns",
+                    "a row must be query-id, corpus-id, whole score, or TREC's four columns",
                     f"{_CUT}; ids hold no blanks",
                     shown_value(shown),
                 )
@@ -533,7 +534,7 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
       'How thick is it? safe room'
     """
     if turns < 0:
-        msg = f"turns must be at least 0, got {turns}; 1 adds the words of the user's last turn."
+        msg = f"turns must be at least 0, got {turns}."
         raise ValueError(msg)
     return tuple(_with_turns(case, turns) for case in cases)
 

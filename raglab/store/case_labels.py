@@ -117,7 +117,7 @@ def labelled_set(
             faults.add(
                 where,
                 f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
-                "rename it, or leave split out and deal splits by raglab.split",
+                "rename it, or deal splits by raglab.split",
                 shown_value(case.split),
             )
         elif split != case.split and split is not None:
@@ -310,7 +310,7 @@ def _repeated_questions(
             faults.add(
                 where,
                 "a question must have one label",
-                "correct one, or merge them: several sources are one cell, a.md;b.md",
+                "correct one, or merge them: a.md;b.md",
                 f"{labels} in {shown_value(before.id)}",
             )
     if conflicts:

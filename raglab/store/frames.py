@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from raglab.decision.document_names import (
     stated_exact_names,
 )
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
+from raglab.decision.score_directions import HIT_SCORES, SIGNS, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import DECLARED, Signal, own_signal
@@ -70,7 +70,6 @@ MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits t
 
 Signals = Mapping[str, Mapping[str, str]] | None  # what is stated of each, by name
 Measurements = Mapping[str, Numbers]  # of the rows, by field
-_BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
 LEAST_ALIKE = 10  # rows or cases that a column must agree with a label in to look like one
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
@@ -212,7 +211,7 @@ def trace_from_frame(
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
     trace = frame_trace(frame, columns, score, signals, policy, name, groups)
-    warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
+    warn_of_gates_off(name, trace.meta.get("gates_off", ()))
     for note in _source_notes(trace):
         warn_user(f"{name}: {note}; write sources as the column source has them.")
     warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
@@ -233,11 +232,10 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
     n_better, n_worse = int((later > 0.0).sum()), int((later < 0.0).sum())
     if n_better <= n_worse and "dist" not in column.casefold():
         return
-    why = f"rises with the rank in {n_better:,} of {n_better + n_worse:,} cases"
     warn_user(
-        f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it "
-        f'{why if n_better > n_worse else "is called one"}; write score="l2", score="cosine", or '
-        'score=None and a signal with "higher": "ask".'
+        f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it rises "
+        f"with the rank in {n_better:,} of {n_better + n_worse:,} cases; write score="
+        '"l2", "cosine", or None and a signal with "higher": "ask".'
     )
 
 
@@ -278,17 +276,11 @@ def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meani
     return source_meanings(sources, chunk_documents(chunks)) if sources else {}
 
 
-def warn_of_gates_off(name: str, off: Sequence[str], signals: Signals) -> None:
-    """Warn whoever called the caller that gates are off, if any is, and say what to gate instead.
-
-    Args:
-      name: of the frame.
-      signals: those that it brings.
-    """
+def warn_of_gates_off(name: str, off: Sequence[str]) -> None:
+    """Warn whoever called the caller that gates of a frame are off, if any is."""
     if off:
-        bounds = [f"signals.{name}.{_BOUNDS[of['higher']]}" for name, of in (signals or {}).items()]
-        how = f'gate policy.replace("{bounds[0]}", …)' if bounds else "name a score by signals={…}"
-        warn_user(f"{name}: without distances the gates {', '.join(off)} are off; {how}.")
+        gates = ", ".join(off)
+        warn_user(f"{name}: without distances the gates {gates} are off; gate signals={{…}}.")
 
 
 def frame_trace(
@@ -326,17 +318,27 @@ def frame_trace(
     off = _gates_off(measurements, score)
     laid = _hits_by_distance(rows, measurements, order)
     trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
+    unsorted = np.ones(rows.n_cells, dtype=bool)
     for signal, column, numbers in measured:
         values_of = numbers[of_case.first]
         if signal.stage != "query":
             values_of = np.full(rows.n_cells, np.nan)
             leads = order <= 0  # the first hit, or the one row that says there are none
             values_of[cell[leads]] = numbers[leads]
+            sign, best = SIGNS[signal.direction], np.full(rows.n_cells, np.nan)
+            np.fmax.at(best, cell, numbers * sign)
+            unsorted &= ~np.isnan(best) & ~(values_of * sign >= best)
             values_of = values_of.reshape(shape)
         trace = with_column(trace, signal, values_of)
         _warn_of_label(rows, column, numbers)
-    if score is None and "rank" not in hits.cells and np.isnan(measurements["s_rerank"]).all():
-        _warn_of_row_order(rows, measured)
+    is_by_row = score is None and "rank" not in hits.cells
+    if is_by_row and of_hits and unsorted.any() and np.isnan(measurements["s_rerank"]).all():
+        names = [f"signals.{signal.name}" for signal, column in user_signals if column in of_hits]
+        warn_user(
+            f"{name}: hits are in the order of the rows, and in {unsorted.sum():,} of "
+            f"{rows.n_cells:,} cells the first is not the surest by {' nor '.join(names)}; sort "
+            "the rows, or add a column rank."
+        )
     return trace
 
 
@@ -384,10 +386,9 @@ def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
     for signal, stated in (signals or {}).items():
         keys = {*stated} if isinstance(stated, Mapping) else set()
         if not needed <= keys <= {"column", *DECLARED}:
-            optional = ", ".join(sorted({"column", *DECLARED} - needed))
             raise input_error(
                 Where(name, id=f"signal {signal}"),
-                f"a signal must state higher and unit, and may state {optional}",
+                f"a signal must state higher and unit, of column, {', '.join(sorted(DECLARED))}",
                 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}',
                 shown_value(", ".join(map(str, keys))),
             )
@@ -423,27 +424,6 @@ def _warn_of_label(rows: _Rows, column: str, numbers: Numbers) -> None:
                 "expect_sources_any (docs/howto/own_hits.md)."
             )
             return
-
-
-def _warn_of_row_order(rows: _Rows, signals: Iterable[tuple[Signal, str, Numbers]]) -> None:
-    """Warn if rows give the order of hits, and no signal makes a case's first hit its best."""
-    names = []
-    unsorted = np.ones(rows.n_cells, dtype=bool)
-    for signal, _, numbers in signals:
-        if signal.stage == "query":
-            continue
-        names.append(f"signals.{signal.name}")
-        surer = numbers * (1.0 if signal.direction == "surer" else -1.0)
-        best, first = np.full(rows.n_cells, np.nan), np.full(rows.n_cells, np.nan)
-        np.fmax.at(best, rows.cell, surer)
-        first[rows.cell[::-1]] = surer[::-1]  # the first row of a cell is written last
-        unsorted &= ~np.isnan(best) & (np.isnan(first) | (first < best))
-    if names and unsorted.any():
-        warn_user(
-            f"{rows.hits.table.name}: hits are in the order of the rows, and in {unsorted.sum():,} "
-            f"of {rows.n_cells:,} cells the first is not the surest by "
-            f"{' nor '.join(names)}; sort the rows, or add a column rank."
-        )
 
 
 def _gates_off(measurements: Measurements, score: Score | None) -> list[str]:
@@ -544,9 +524,7 @@ def _ranks(
         order = hits[np.lexsort((rank[hits], rows.cell[hits]))]
         wrong = np.zeros(len(rank), dtype=bool)
         wrong[order] = rank[order] != rows.within(order)
-        missing = (rank < 0) & (rows.chunk >= 0)
         rule = "rank must count 0, 1, 2, … within a case, arm and depth"
-        wrong = missing if missing.any() else wrong
         rows.hits.check(wrong, "rank", rule, "number the hits from 0, or drop the column")
         return rank
     worse = np.zeros(len(rank))

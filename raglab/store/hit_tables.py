@@ -55,7 +55,7 @@ MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probabi
 _DECLARE = "declare another scale by score=None and signals={…}"
 EMPTY = "leave the cell empty"
 SHARE = "a percentage? divide by 100"
-_NUMBER = "write a number, as 0.92 for 92 %; whether a hit is right goes into expect_sources_any"
+_NUMBER = "write a number, 0.92 for 92 %; labels go into expect_sources_any"
 # Range of each measurement, and what numbers beyond it may be.
 MEASURES: Mapping[str, tuple[float, float, str]] = {
     "cosine": (-1.0, 1.0, f'a distance? score="l2"; a percentage? divide by 100; or {_DECLARE}'),
@@ -347,7 +347,7 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         hits.check(
             (numbering.of_row < 0) & np.array([cell is not None for cell in cells]),
             field,
-            f"a row without hit_id says that nothing was found, and must have no {field}",
+            f"a row without hit_id must have no {field}",
             "fill hit_id, or empty the cell",
         )
     chunks = []
