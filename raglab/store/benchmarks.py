@@ -357,11 +357,19 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             stated, documents = judged.setdefault(row[1], (split, {}))
             before = documents.setdefault(document, score)
             if stated != split:
-                value = f"{split} after {stated}"
-                faults.add(where, "a query must be judged in one split only", _CUT, value)
+                faults.add(
+                    where,
+                    "a query must be judged in one split only",
+                    _CUT,
+                    f"{split} after {stated}",
+                )
             elif before != score:
-                value = f"{score} after {before} for {shown_value(document)}"
-                faults.add(where, "a query and document must have one score", _CUT, value)
+                faults.add(
+                    where,
+                    "a query and document must have one score",
+                    _CUT,
+                    f"{score} after {before} for {shown_value(document)}",
+                )
     faults.stop()
     return judged
 
@@ -412,7 +420,7 @@ class _Task(_Passages):
     input: list[_Turn]
     answerability: Annotated[
         list[Literal["ANSWERABLE", "PARTIAL", "UNANSWERABLE", "UNDERSPECIFIED", "CONVERSATIONAL"]],
-        Field(min_length=1, max_length=1, description="correct the label or remove the task"),
+        Field(min_length=1, max_length=1, description="correct the label"),
     ]
 
 
@@ -470,19 +478,27 @@ def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
         where, label = line.where._replace(id=task.task_id), task.answerability[0]
         sources, status = [name for name, _ in task.passages(left_out)], _STATUS.get(label)
         turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
-        if not turns or turns[-1]["speaker"] != "user":
-            value = shown_value(turns[-1]["speaker"]) if turns else "no turn"
-            rule = "input must end with a turn of the user"
-            faults.add(where, rule, "cut what comes after it", value)
+        speaker = turns[-1]["speaker"] if turns else "no turn"
+        if speaker != "user":
+            faults.add(
+                where,
+                "input must end with a turn of the user",
+                "cut what comes after it",
+                shown_value(speaker),
+            )
             continue
         # an answer must rest on something, else the label contradicts itself
         if status == "ok" and not sources:
-            rule = "a task that has an answer must have contexts"
-            faults.add(where, rule, "add its passages or correct answerability", "none")
+            faults.add(
+                where,
+                "a task that has an answer must have contexts",
+                "add its passages or correct answerability",
+                "none",
+            )
         opening = next(turn["text"] for turn in turns if turn["speaker"] == "user")
         conversations.append((task.conversation_id, opening, turns[-1]["text"]))
         if status is None:
-            left_out[f"tasks that are no question ({_TALK})"].append(task.task_id)
+            left_out[f"tasks of no question ({_TALK})"].append(task.task_id)
             continue
         # what a reader may slice by goes to extra; the earlier turns too, since the query is the
         # last one alone

@@ -168,8 +168,12 @@ def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None
         faults.add(where, rule, "rename or remove one", value)
     ids.add(case.id)
     if len(case.id) > MAX_NAME:
-        rule = f"an id must have at most {MAX_NAME} characters"
-        faults.add(where, rule, "shorten it", str(len(case.id)))
+        faults.add(
+            where,
+            f"an id must have at most {MAX_NAME} characters",
+            "shorten it",
+            str(len(case.id)),
+        )
     for field in _RULED_OUT.get(case.expect_status, ()):
         if value := getattr(case, field):
             faults.add(

@@ -108,8 +108,9 @@ def split(
     dealt = _deal(questions, groups, shares, seed)
     for text in _notes(questions, dealt, groups, shares):
         warn_user(text)
-    pairs = zip(questions, dealt, strict=True)
-    with_splits = tuple(case._replace(split=name) for case, name in pairs)
+    with_splits = tuple(
+        case._replace(split=name) for case, name in zip(questions, dealt, strict=True)
+    )
     return dealt_trace(cases, with_splits) if isinstance(cases, Trace) else with_splits
 
 
@@ -226,7 +227,7 @@ def _notes(
         counts = ", ".join(f"{name} {sizes[name]} for {of * n:.4g}" for name, of in shares.items())
         yield (
             f"splits lie off their shares: {counts}; {max(map(len, groups)):,} of {n:,} questions "
-            "are near-duplicates and stay together (rule S6.5); a higher near finds fewer."
+            "are near-duplicates and stay together; a higher near finds fewer."
         )
     labels = [case.expect_status or "none" for case in cases]
     present = {*zip(dealt, labels, strict=True)}

@@ -315,7 +315,7 @@ def frame_trace(
     _check_cells(rows)
     hits.faults.stop()
     order = _ranks(rows, measurements, score, rank)
-    off = _gates_off(measurements, score)
+    off = _gates_off(measurements)
     laid = _hits_by_distance(rows, measurements, order)
     trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
     unsorted = np.ones(rows.n_cells, dtype=bool)
@@ -426,16 +426,13 @@ def _warn_of_label(rows: _Rows, column: str, numbers: Numbers) -> None:
             return
 
 
-def _gates_off(measurements: Measurements, score: Score | None) -> list[str]:
+def _gates_off(measurements: Measurements) -> list[str]:
     """Gates that compare what no row of the frame measures."""
-
-    def measured(*columns: str) -> bool:
-        return any(not np.isnan(measurements[column]).all() for column in columns)
-
-    if score in {UNSTATED, "cosine", "l2"} or measured("l2", "cosine"):
+    known = {column for column, numbers in measurements.items() if not np.isnan(numbers).all()}
+    if not known.isdisjoint(("l2", "cosine")):
         return []
-    scores = score == "probability" or measured("s_rerank", "s_hybrid")
-    return [gate for gate in CAN_BE_OFF if gate != "confidence" or not scores]
+    has_scores = not known.isdisjoint(("s_rerank", "s_hybrid"))
+    return [gate for gate in CAN_BE_OFF if gate != "confidence" or not has_scores]
 
 
 def _check_cells(rows: _Rows) -> None:
@@ -472,10 +469,18 @@ def _check_cells(rows: _Rows) -> None:
             )
     again = np.ones(len(cell), dtype=bool)
     again[np.unique(cell * (len(rows.chunks) + 1) + rows.chunk, return_index=True)[1]] = False
-    rule = "a row without hit_id must stand alone in its case, arm and depth"
-    rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
-    rule = "a hit must stand once in a case, arm and depth"
-    rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, "tell cases apart by case_id")
+    rows.hits.check(
+        (rows.chunk < 0) & (n_rows[cell] > 1),
+        "hit_id",
+        "a row without hit_id must stand alone in its case, arm and depth",
+        "drop the row",
+    )
+    rows.hits.check(
+        again & (rows.chunk >= 0),
+        "hit_id",
+        "a hit must stand once in a case, arm and depth",
+        "tell cases apart by case_id",
+    )
 
 
 def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
@@ -491,9 +496,12 @@ def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
         measure = MEASURE_OF_SCORE[score]
         measured[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
         pairs = zip(hits.cells["hit_id"], hits.cells["score"], strict=True)
-        missing = np.array([hit is not None and cell is None for hit, cell in pairs])
-        remedy = "drop the row, or empty its hit_id"
-        hits.check(missing, "score", "a hit must have a score", remedy)
+        hits.check(
+            np.array([hit is not None and cell is None for hit, cell in pairs]),
+            "score",
+            "a hit must have a score",
+            "drop the row, or empty its hit_id",
+        )
     l2, cosine = measured["l2"], measured["cosine"]
     hits.check(
         np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE,
@@ -524,8 +532,12 @@ def _ranks(
         order = hits[np.lexsort((rank[hits], rows.cell[hits]))]
         wrong = np.zeros(len(rank), dtype=bool)
         wrong[order] = rank[order] != rows.within(order)
-        rule = "rank must count 0, 1, 2, … within a case, arm and depth"
-        rows.hits.check(wrong, "rank", rule, "number the hits from 0, or drop the column")
+        rows.hits.check(
+            wrong,
+            "rank",
+            "rank must count 0, 1, 2, … within a case, arm and depth",
+            "number the hits from 0, or drop the column",
+        )
         return rank
     worse = np.zeros(len(rank))
     if score:
