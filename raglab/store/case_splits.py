@@ -163,11 +163,14 @@ def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed
         raise TypeError(msg)
     n_dealt = sum(case.split is not None for case in cases)
     sizes = [*shares.values()]
-    are_shares = min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM
     rules: tuple[tuple[str, bool, object], ...] = (
         ("cases to split must be at least one", len(cases) > 0, "none"),
         ("cases must have no split yet", not n_dealt, f"{n_dealt:,} of {len(cases):,} with one"),
-        ("shares must be in [0, 1] and sum to 1", are_shares, sizes),
+        (
+            "shares must be in [0, 1] and sum to 1",
+            min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM,
+            sizes,
+        ),
         ("near, a Jaccard index, must be in (0, 1]", 0.0 < near <= 1.0, near),
         ("seed must be a whole number from 0", seed >= 0, seed),
     )

@@ -369,9 +369,9 @@ def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
     arms = hits.numbered("arm") if "arm" in hits.cells else one_arm
     bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
     depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
-    for field, wrong in (("arm", arms.of_row < 0), ("depth", np.isnan(depths))):
-        if field in hits.cells:
-            hits.check(wrong, field, f"{field} must not be missing", "fill it")
+    for field, cells in hits.some(("arm", "depth")).items():
+        missing = np.array([cell is None for cell in cells])
+        hits.check(missing, field, f"{field} must not be missing", "fill it")
     return arms, np.nan_to_num(depths).astype(np.int64)
 
 

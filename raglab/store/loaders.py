@@ -320,12 +320,14 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
             continue
         files = sorted(filter(Path.is_file, folder.glob(pattern)))
         if "*" in pattern:
-            follow = limits.follow_links
-            starts = [
-                next(json_lines(path, limits.max_line_bytes, follow_links=follow)) for path in files
-            ]
             files = [
-                path for path, line in zip(files, starts, strict=True) if form.matches(line.record)
+                path
+                for path in files
+                if form.matches(
+                    next(
+                        json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+                    ).record
+                )
             ]
         if len(files) > 1:
             raise input_error(
