@@ -153,13 +153,16 @@ def _frame_table(
     frame: pd.DataFrame, names: Mapping[str, str], mapped: Mapping[str, str], name: str
 ) -> Table:
 
+    import pandas as pd
+
     where = Where(name)
-    if not 0 < len(frame) <= MAX_TABLE_ROWS:
+    is_frame = isinstance(frame, pd.DataFrame)
+    if not is_frame or not 0 < len(frame) <= MAX_TABLE_ROWS:
         raise input_error(
             where,
-            f"a frame must have at least one row, at most {MAX_TABLE_ROWS:,} rows",
-            "add or split them",
-            f"{len(frame):,}",
+            f"a table must be a DataFrame of at least one row, at most {MAX_TABLE_ROWS:,}",
+            "wrap, add or split them",
+            f"{len(frame):,}" if is_frame else type(frame).__name__,
         )
     heads = [str(column) for column in frame.columns]
     check_heads(heads, where)
