@@ -426,7 +426,7 @@ class TestScoresOfNoStatedScale:
     def test_a_score_that_rises_with_the_rank(self) -> None:
         """In most cases the later hit has more of it."""
         with pytest.warns(
-            UserWarning, match="looks like a distance: it rises with the rank in 3 of 3 cases"
+            UserWarning, match="looks like a distance: it rises with the rank in 3 cells"
         ) as caught:
             raglab.trace_from_frame(self.ranked(down=False))
         text = "".join(str(warning.message) for warning in caught)

@@ -234,7 +234,7 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
         return
     warn_user(
         f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it rises "
-        f"with the rank in {n_better:,} of {n_better + n_worse:,} cases; write score="
+        f"with the rank in {n_better:,} cells; write score="
         '"l2", "cosine", or None and a signal with "higher": "ask".'
     )
 

@@ -365,8 +365,9 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
 def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
     """Arms and depths of the rows."""
     rows = np.zeros(hits.table.size, dtype=np.int64)
-    one_arm = Numbering((hits.table.name,), rows, rows[:1])
-    arms = hits.numbered("arm") if "arm" in hits.cells else one_arm
+    arms = Numbering((hits.table.name,), rows, rows[:1])
+    if "arm" in hits.cells:
+        arms = hits.numbered("arm")
     bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
     depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
     for field, cells in hits.some(("arm", "depth")).items():
