@@ -178,14 +178,15 @@ class TestFrame:
             ("q2", "home/faq.md", 0.9, ["home/faq.md"]),
         ]
         with pytest.warns(
-            UserWarning, match=r"1 of 2 sources .* as 'readme.md' of 'motor/readme.md'"
+            UserWarning, match=r"1 of 2 sources .* first 'readme.md' beside 'motor/readme.md'"
         ):
             assert right(trace_from_frame(frame(*rows))) == [True, True]
 
     def test_a_document_that_was_not_hit_is_not_found(self) -> None:
         """No error; where that is so of all sources a warning names them."""
         with pytest.warns(
-            UserWarning, match=r"none of 1 sources .* got 'boat.md' beside 'motor/readme.md'"
+            UserWarning,
+            match=r"1 of 1 sources .* no documents .* 'boat.md' beside 'motor/readme.md'",
         ):
             assert right(trace_from_frame(frame(("q1", "motor/readme.md", 0.9, ["boat.md"])))) == [
                 False

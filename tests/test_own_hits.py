@@ -353,14 +353,14 @@ class TestSlipsOfSources:
     def test_a_slip_among_right_ones(self, slip: str) -> None:
         """One of three cases with sources."""
         text = self.warnings_of(slip, "house/bins.html", None, "house/v1.3")
-        assert "1 of 3 cases name a source that is one of the hits but for case or ending" in text
-        assert f"first {slip!r} in 'q1' beside 'house/Laundry_Room.html'" in text
+        assert "1 of 3 sources of cases are documents of the hits but for case or ending" in text
+        assert f"first {slip!r} beside 'house/Laundry_Room.html'" in text
 
     def test_all_are_slips(self) -> None:
         """The near name is said in place of any document."""
         text = self.warnings_of("Laundry_Room", "house/Bins.html", None, "V1.3")
-        assert "3 of 3 cases name a source" in text
-        assert "none of the" not in text
+        assert "3 of 3 sources of cases are documents of the hits but for case or ending" in text
+        assert "are no documents" not in text
 
     def test_a_source_that_is_never_retrieved(self) -> None:
         """It is normal of hits, and of another version of a page too: no warning."""
@@ -426,7 +426,7 @@ class TestScoresOfNoStatedScale:
     def test_a_score_that_rises_with_the_rank(self) -> None:
         """In most cases the later hit has more of it."""
         with pytest.warns(
-            UserWarning, match="looks like a distance: it rises with the rank in 3 of 3 cases"
+            UserWarning, match="looks like a distance: it rises with the rank in 3 cells"
         ) as caught:
             raglab.trace_from_frame(self.ranked(down=False))
         text = "".join(str(warning.message) for warning in caught)
@@ -436,7 +436,7 @@ class TestScoresOfNoStatedScale:
         """The column that stands for the score."""
         frame = self.ranked(down=True, name="tfidf_distance")
         with pytest.warns(
-            UserWarning, match="column tfidf_distance, read as a cosine, .* is called one"
+            UserWarning, match="column tfidf_distance, read as a cosine, looks like a distance"
         ):
             raglab.trace_from_frame(frame, columns={"score": "tfidf_distance"})
 

@@ -56,7 +56,7 @@ class TestHits:
     @pytest.mark.parametrize("n_hits", [MOST_HITS + 1, 32_768, 40_000])
     def test_a_frame_with_more_is_refused(self, n_hits: int) -> None:
         """By number and case, and so is a service over frames."""
-        rule = f"hits of a case, arm and depth must be at most 32,000, got {n_hits:,} for case 'q1'"
+        rule = f"hits of a case, arm and depth must be at most 32,000, got {n_hits:,}; .*case 'q1'"
         with pytest.raises(raglab.InputError, match=rule):
             raglab.trace_from_frame(frame(n_hits))
         with pytest.raises(raglab.InputError, match=rule):
@@ -96,7 +96,9 @@ class TestHits:
     def test_depths(self) -> None:
         """More refinements than a policy can ask for are refused."""
         rows = pd.concat([frame(1).assign(depth=depth) for depth in range(102)])
-        with pytest.raises(raglab.InputError, match="at most 101 of them"):
+        with pytest.raises(
+            raglab.InputError, match="depth must be a number from 0 to 100, got 101"
+        ):
             raglab.trace_from_frame(rows)
 
 

@@ -210,7 +210,7 @@ def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
         ),
         (
             {"input": []},
-            ("id c2<::>1: input must end with a turn of the user, got no turn … cut what comes"),
+            ("id c2<::>1: input must end with a turn of the user, got 'no turn' … cut what comes"),
         ),
         (
             {"input": [{"speaker": "agent", "text": "x"}]},

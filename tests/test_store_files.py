@@ -535,9 +535,9 @@ def test_a_log_that_is_held_is_not_waited_for_for_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ('{"cases_hash": "c", "delta": 0.1}', "key must be a text"),
-        ('{"cases_hash": "c", "key": "k"}', "delta must be a number"),
-        ('{"cases_hash": "c", "key": "k", "delta": -0.5}', "delta must be a number"),
+        ('{"cases_hash": "c", "delta": 0.1}', "key is required"),
+        ('{"cases_hash": "c", "key": "k"}', "delta is required"),
+        ('{"cases_hash": "c", "key": "k", "delta": -0.5}', "delta must be greater than 0"),
         ('{"cases_hash": "c", "key": "k", "delta": NaN}', "JSON"),
         ("[]", "JSON object"),
     ],

@@ -93,7 +93,7 @@ LEFT_OUT: dict[str, tuple[Callable[[Path], Path], str, int]] = {
         lambda folder: lines(
             folder / "reference.jsonl", task("1", "ANSWERABLE", "x"), task("2", "CONVERSATIONAL")
         ),
-        "1 tasks that are no question (CONVERSATIONAL): '2'",
+        "1 tasks of no question (CONVERSATIONAL): '2'",
         1,
     ),
 }

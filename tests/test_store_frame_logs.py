@@ -130,13 +130,6 @@ def test_a_case_has_one_time() -> None:
         traced(frame)
 
 
-def test_the_warning_of_gates_names_the_bound_of_the_direction() -> None:
-    """A distance is gated by max, a similarity by min."""
-    frame = logged(("a?", "x", 1.0))
-    assert 'policy.replace("signals.own.max", …)' in traced(frame, ASK)[1][0]
-    assert 'policy.replace("signals.own.min", …)' in traced(frame, SURER)[1][0]
-
-
 class TestOrderOfRows:
     """Without score and rank the rows give the order, and a case's signal is its first row's."""
 
@@ -148,10 +141,7 @@ class TestOrderOfRows:
         frame = logged(("a?", "x", 0.9), ("a?", "y", 0.5), ("b?", "x", 0.1), ("b?", "y", 0.8))
         trace, messages = traced(frame)
         assert trace.signal("own").tolist() == [0.9, 0.1]
-        assert (
-            "in 1 of 2 cases (arms and depths apart) the first is not the surest by signals.own"
-            in messages[0]
-        )
+        assert "in 1 of 2 cells the first is not the surest by signals.own" in messages[0]
         assert not traced(frame.sort_values("own", ascending=False))[1][0].count(
             "order of the rows"
         )
@@ -202,6 +192,6 @@ class TestOrderOfRows:
             for text in traced(frame, {"own": {"higher": higher, "unit": "number"}})[1]
             if "surest" in text
         ]
-        assert [f"in {wrong:,} of {len(values):,} cases" in text for text in messages] == (
+        assert [f"in {wrong:,} of {len(values):,} cells" in text for text in messages] == (
             [True] if wrong else []
         )

@@ -260,7 +260,6 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
     told(lambda: load_cases(CASES.assign(query="x")), "query must be one column … question")
     told(lambda: load_cases(pd.concat([CASES, CASES], axis=1)), "different names")
     told(lambda: load_cases(CASES.iloc[:0]), "at least one row")
-    told(lambda: load_cases([{"query": "x"}]), "pandas DataFrame, got list")
     path = tmp_path / "data_full.json"
     path.write_text(json.dumps({"train": [["a", "b"]]}), encoding="utf-8")
     told(lambda: load_cases(path, columns={"query": "question"}), "columns must come with")

@@ -45,7 +45,6 @@ from raglab.policy_parts.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.store import loaders
 from raglab.store.files import InputError, JsonLine
 from raglab.store.loaders import FORMATS, Format
-from raglab.store.records import required_text
 from raglab.values import Case, Chunk, Status
 
 Array = NDArray[np.float64]
@@ -225,22 +224,22 @@ def test_rates_are_of_cases_that_there_are() -> None:
 def _toy_cases(lines: Any, *_: Any) -> Any:
     line: JsonLine
     for line in lines:
-        name = required_text(line.record, "utterance", line.where)
+        name = line.record["utterance"]
         yield (
             line.where,
-            Case(name.replace(" ", "-"), name, required_text(line.record, "wanted", line.where)),
+            Case(name.replace(" ", "-"), name, line.record["wanted"]),
         )
 
 
 def _toy_chunks(lines: Any, *_: Any) -> Any:
     line: JsonLine
     for line in lines:
-        file = required_text(line.record, "file", line.where)
+        file = line.record["file"]
         yield (
             line.where,
             Chunk(
                 f"{file}#{line.where.line}",
-                required_text(line.record, "paragraph", line.where),
+                line.record["paragraph"],
                 file,
             ),
         )

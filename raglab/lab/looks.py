@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
@@ -23,8 +25,16 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
-from raglab.store.files import Append, Where, input_error, locked_lines, logged_lines, shown_value
-from raglab.store.records import required_text
+from raglab.store.files import (
+    Append,
+    JsonLine,
+    Where,
+    input_error,
+    locked_lines,
+    logged_lines,
+    shown_value,
+)
+from raglab.store.records import Faults, Fields, FilledText, read_record
 
 
 def trace_hash(trace: TraceView) -> str:
@@ -40,6 +50,15 @@ class LookRecord(NamedTuple):
 
     delta: float
     hypotheses: int = 0
+
+
+class _Look(Fields):
+    """A certification in a file of looks, which may hold further facts."""
+
+    model_config = ConfigDict(extra="allow")
+    key: FilledText
+    delta: Annotated[float, Field(gt=0.0, le=1.0, description="put the line back")]
+    hypotheses: Annotated[int, Field(ge=0, description="put the line back")] = 0
 
 
 def recorded_looks(
@@ -58,21 +77,10 @@ def recorded_looks(
     """
     lines, sets = list[tuple[str, str, LookRecord]](), dict[str, str]()
     for where, record in logged_lines(path):
-        key, delta, m = (
-            required_text(record, "key", where),
-            record.get("delta"),
-            record.get("hypotheses", 0),
-        )
-        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta <= 1.0:
-            raise input_error(
-                where, "delta must be a number in (0, 1]", "put the line back", shown_value(delta)
-            )
-        if isinstance(m, bool) or not isinstance(m, int) or m < 0:
-            raise input_error(
-                where, "hypotheses must be a whole number", "put the line back", shown_value(m)
-            )
+        faults = Faults()
+        look = faults.checked(read_record(JsonLine(where, record), _Look, faults))
         of = str(record.get("cases_hash"))
-        lines.append((of, key, LookRecord(float(delta), m)))
+        lines.append((of, look.key, LookRecord(look.delta, look.hypotheses)))
         if "codes" in record:
             sets[of] = _line_codes(record["codes"], where)
     own = question_codes(queries)

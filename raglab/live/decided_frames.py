@@ -102,7 +102,7 @@ def decide_frame(
     )
     trace = frame_trace(frame, columns, score, signals, policy, name, by_group)
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
-    warn_of_gates_off(name, off, signals)
+    warn_of_gates_off(name, off)
     warn_of_other_retrieval(policy, trace.meta["parameters"], arm=None, place=name)
     if groups is not None:
         common = sum(

@@ -179,25 +179,26 @@ def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
     for above, article, number, paragraph in paragraphs:
         for n, question in enumerate(paragraph.qas or ()):
             where = above._replace(id=f"{above.id}.qas[{n}]")
+            is_impossible = question.is_impossible
+            texts = [] if is_impossible else [answer.text for answer in question.answers or ()]
+            filled = [text for text in texts if text.strip()]
+            left_out["blank answers"] += [question.id] * (len(texts) - len(filled))
+            if not (filled or is_impossible):
+                faults.add(
+                    where,
+                    "a question that is not impossible must have an answer",
+                    "add an answer or set is_impossible",
+                    "none",
+                )
             case = Case(
                 question.id,
                 question.question,
-                "refuse",
+                "refuse" if is_impossible else "ok",
+                () if is_impossible else (f"{article}#{number}",),
+                answer=next(iter(filled), None),
                 split=splits[article],
                 extra={"article": article, "paragraph": number},
             )
-            if not question.is_impossible:
-                texts = [answer.text for answer in question.answers or ()]
-                filled = [text for text in texts if text.strip()]
-                left_out["blank answers"] += [question.id] * (len(texts) - len(filled))
-                case = case._replace(
-                    expect_status="ok",
-                    expect_sources=(f"{article}#{number}",),
-                    answer=next(iter(filled), None),
-                )
-                if not filled:
-                    rule = "a question that is not impossible must have an answer"
-                    faults.add(where, rule, "add an answer or set is_impossible", "none")
             cases.append((where, case))
     return _finished(cases, path, faults, left_out)
 
@@ -347,7 +348,7 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             if row is None or len(cells) != len(rows[0][1]):
                 faults.add(
                     where,
-                    "a row must be query-id, corpus-id and a whole score, or TREC's four columns",
+                    "a row must be query-id, corpus-id, whole score, or TREC's four columns",
                     f"{_CUT}; ids hold no blanks",
                     shown_value(shown),
                 )
@@ -356,11 +357,19 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             stated, documents = judged.setdefault(row[1], (split, {}))
             before = documents.setdefault(document, score)
             if stated != split:
-                value = f"{split} after {stated}"
-                faults.add(where, "a query must be judged in one split only", _CUT, value)
+                faults.add(
+                    where,
+                    "a query must be judged in one split only",
+                    _CUT,
+                    f"{split} after {stated}",
+                )
             elif before != score:
-                value = f"{score} after {before} for {shown_value(document)}"
-                faults.add(where, "a query and document must have one score", _CUT, value)
+                faults.add(
+                    where,
+                    "a query and document must have one score",
+                    _CUT,
+                    f"{score} after {before} for {shown_value(document)}",
+                )
     faults.stop()
     return judged
 
@@ -411,7 +420,7 @@ class _Task(_Passages):
     input: list[_Turn]
     answerability: Annotated[
         list[Literal["ANSWERABLE", "PARTIAL", "UNANSWERABLE", "UNDERSPECIFIED", "CONVERSATIONAL"]],
-        Field(min_length=1, max_length=1, description="correct the label or remove the task"),
+        Field(min_length=1, max_length=1, description="correct the label"),
     ]
 
 
@@ -469,19 +478,27 @@ def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
         where, label = line.where._replace(id=task.task_id), task.answerability[0]
         sources, status = [name for name, _ in task.passages(left_out)], _STATUS.get(label)
         turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
-        if not turns or turns[-1]["speaker"] != "user":
-            value = shown_value(turns[-1]["speaker"]) if turns else "no turn"
-            rule = "input must end with a turn of the user"
-            faults.add(where, rule, "cut what comes after it", value)
+        speaker = turns[-1]["speaker"] if turns else "no turn"
+        if speaker != "user":
+            faults.add(
+                where,
+                "input must end with a turn of the user",
+                "cut what comes after it",
+                shown_value(speaker),
+            )
             continue
         # an answer must rest on something, else the label contradicts itself
         if status == "ok" and not sources:
-            rule = "a task that has an answer must have contexts"
-            faults.add(where, rule, "add its passages or correct answerability", "none")
+            faults.add(
+                where,
+                "a task that has an answer must have contexts",
+                "add its passages or correct answerability",
+                "none",
+            )
         opening = next(turn["text"] for turn in turns if turn["speaker"] == "user")
         conversations.append((task.conversation_id, opening, turns[-1]["text"]))
         if status is None:
-            left_out[f"tasks that are no question ({_TALK})"].append(task.task_id)
+            left_out[f"tasks of no question ({_TALK})"].append(task.task_id)
             continue
         # what a reader may slice by goes to extra; the earlier turns too, since the query is the
         # last one alone
@@ -533,7 +550,7 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
       'How thick is it? safe room'
     """
     if turns < 0:
-        msg = f"turns must be at least 0, got {turns}; 1 adds the words of the user's last turn."
+        msg = f"turns must be at least 0, got {turns}."
         raise ValueError(msg)
     return tuple(_with_turns(case, turns) for case in cases)
 

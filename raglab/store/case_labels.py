@@ -117,7 +117,7 @@ def labelled_set(
             faults.add(
                 where,
                 f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
-                "rename it, or leave split out and deal splits by raglab.split",
+                "rename it, or deal splits by raglab.split",
                 shown_value(case.split),
             )
         elif split != case.split and split is not None:
@@ -168,8 +168,12 @@ def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None
         faults.add(where, rule, "rename or remove one", value)
     ids.add(case.id)
     if len(case.id) > MAX_NAME:
-        rule = f"an id must have at most {MAX_NAME} characters"
-        faults.add(where, rule, "shorten it", str(len(case.id)))
+        faults.add(
+            where,
+            f"an id must have at most {MAX_NAME} characters",
+            "shorten it",
+            str(len(case.id)),
+        )
     for field in _RULED_OUT.get(case.expect_status, ()):
         if value := getattr(case, field):
             faults.add(
@@ -282,8 +286,8 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
 def _label_text(case: Case) -> str:
     """Label as messages show it: `ok a.md; b.md`."""
     sources = "; ".join((*case.expect_sources, *case.expect_sources_any))
-    numbers = case.min_sources, case.expect_option
-    return " ".join(map(str, filter(None, (case.expect_status, sources, *numbers))))
+    parts = (case.expect_status, sources, case.min_sources, case.expect_option)
+    return " ".join(map(str, filter(None, parts)))
 
 
 def _repeated_questions(
@@ -310,7 +314,7 @@ def _repeated_questions(
             faults.add(
                 where,
                 "a question must have one label",
-                "correct one, or merge them: several sources are one cell, a.md;b.md",
+                "correct one, or merge them: a.md;b.md",
                 f"{labels} in {shown_value(before.id)}",
             )
     if conflicts:

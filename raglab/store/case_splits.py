@@ -108,8 +108,9 @@ def split(
     dealt = _deal(questions, groups, shares, seed)
     for text in _notes(questions, dealt, groups, shares):
         warn_user(text)
-    pairs = zip(questions, dealt, strict=True)
-    with_splits = tuple(case._replace(split=name) for case, name in pairs)
+    with_splits = tuple(
+        case._replace(split=name) for case, name in zip(questions, dealt, strict=True)
+    )
     return dealt_trace(cases, with_splits) if isinstance(cases, Trace) else with_splits
 
 
@@ -162,11 +163,14 @@ def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed
         raise TypeError(msg)
     n_dealt = sum(case.split is not None for case in cases)
     sizes = [*shares.values()]
-    are_shares = min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM
     rules: tuple[tuple[str, bool, object], ...] = (
         ("cases to split must be at least one", len(cases) > 0, "none"),
         ("cases must have no split yet", not n_dealt, f"{n_dealt:,} of {len(cases):,} with one"),
-        ("shares must be in [0, 1] and sum to 1", are_shares, sizes),
+        (
+            "shares must be in [0, 1] and sum to 1",
+            min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM,
+            sizes,
+        ),
         ("near, a Jaccard index, must be in (0, 1]", 0.0 < near <= 1.0, near),
         ("seed must be a whole number from 0", seed >= 0, seed),
     )
@@ -226,7 +230,7 @@ def _notes(
         counts = ", ".join(f"{name} {sizes[name]} for {of * n:.4g}" for name, of in shares.items())
         yield (
             f"splits lie off their shares: {counts}; {max(map(len, groups)):,} of {n:,} questions "
-            "are near-duplicates and stay together (rule S6.5); a higher near finds fewer."
+            "are near-duplicates and stay together; a higher near finds fewer."
         )
     labels = [case.expect_status or "none" for case in cases]
     present = {*zip(dealt, labels, strict=True)}

@@ -19,6 +19,7 @@ import numpy as np
 from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.answer_text import ANSWERS, listed_answers
 from raglab.values import TAG_KEYS
+from raglab.words.canonical import instant
 
 # Texts of a cell that stand for no value: what pandas reads so, and what Python and pandas print.
 MISSING_TEXTS = frozenset(
@@ -62,7 +63,7 @@ def listed(cell: Any) -> Any:  # noqa: ANN401 - any cell
     items = json_cell(cell)
     if not isinstance(items, list | tuple | np.ndarray):
         return cell
-    return [item.strip() if isinstance(item, str) and items is not cell else item for item in items]
+    return [item.strip() if isinstance(item, str) else item for item in items]
 
 
 def listed_sources(cell: Any) -> Any:  # noqa: ANN401 - any cell
@@ -128,9 +129,8 @@ def utc_text(cell: Any) -> str:  # noqa: ANN401 - any cell
     """
     try:
         time = datetime.fromisoformat(cell) if isinstance(cell, str) else cell
-        zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-        return str(zoned.astimezone(UTC).isoformat(timespec="seconds"))
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        return instant(time).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError) as error:
         msg = "must be a time, or its ISO text such as 2026-03-02T09:00:00+00:00"
         raise ValueError(msg) from error
 

@@ -70,10 +70,8 @@ def table_text(
       InputError: the file cannot be read, is empty or too long, or is neither in that encoding, nor
         UTF-8, nor UTF-16 with its mark.
     """
-    raw, where = (
-        read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True),
-        Where(str(path), 1),
-    )
+    where = Where(str(path), 1)
+    raw = read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True)
     text = decode_text(raw, where, encoding, remedy)
     if "\0" in text[:MAX_HEADS]:  # UTF-16 without its mark, UTF-32, or a workbook
         raise input_error(where, "a table must be text", "save it as CSV UTF-8", "a NUL character")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from raglab.decision.document_names import (
     stated_exact_names,
 )
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
+from raglab.decision.score_directions import HIT_SCORES, SIGNS, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import DECLARED, Signal, own_signal
@@ -70,7 +70,6 @@ MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits t
 
 Signals = Mapping[str, Mapping[str, str]] | None  # what is stated of each, by name
 Measurements = Mapping[str, Numbers]  # of the rows, by field
-_BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
 LEAST_ALIKE = 10  # rows or cases that a column must agree with a label in to look like one
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
@@ -212,7 +211,7 @@ def trace_from_frame(
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
     trace = frame_trace(frame, columns, score, signals, policy, name, groups)
-    warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
+    warn_of_gates_off(name, trace.meta.get("gates_off", ()))
     for note in _source_notes(trace):
         warn_user(f"{name}: {note}; write sources as the column source has them.")
     warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
@@ -233,11 +232,10 @@ def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
     n_better, n_worse = int((later > 0.0).sum()), int((later < 0.0).sum())
     if n_better <= n_worse and "dist" not in column.casefold():
         return
-    why = f"rises with the rank in {n_better:,} of {n_better + n_worse:,} cases"
     warn_user(
-        f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it "
-        f'{why if n_better > n_worse else "is called one"}; write score="l2", score="cosine", or '
-        'score=None and a signal with "higher": "ask".'
+        f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it rises "
+        f"with the rank in {n_better:,} cells; write score="
+        '"l2", "cosine", or None and a signal with "higher": "ask".'
     )
 
 
@@ -248,31 +246,28 @@ def _source_notes(trace: Trace) -> Iterator[str]:
     behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
-    total = f"of {len(meanings):,} sources of cases"
-    misspelt = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
-    short = [
-        (source, full)
-        for source, meaning in meanings.items()
-        if meaning.documents and document_path(source) != (full := full_source(meaning))
-    ]
-    if misspelt:
-        case, source, document = misspelt[0]
-        yield (
-            f"{len(misspelt):,} of {sum(map(bool, map(case_sources, trace.cases))):,} cases name a "
-            f"source that is one of the hits but for case or ending, first {shown_value(source)} "
-            f"in {shown_value(case.id)} beside {shown_value(document)}"
-        )
-    elif meanings and not any(meaning.documents for meaning in meanings.values()):
-        known = shown_value(trace.chunks[0].document) if trace.chunks else "none"
-        source = shown_value(min(meanings))
-        yield f"none {total} is a document of the hits, got {source} beside {known}"
-    if short:
-        source, path = map(shown_value, min(short))
-        yield f"{len(short)} {total} are the end of a path, as {source} of {path}"
-    outside = [source for source, of in meanings.items() if not of.documents and is_outside(source)]
-    if outside:
-        source = shown_value(min(outside))
-        yield f"{len(outside)} {total} are paths outside a corpus, first {source}"
+    hit = trace.chunks[0].document if trace.chunks else "none"
+    absent = [source for source, meaning in meanings.items() if not meaning.documents]
+    slips = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
+    kinds = {
+        "are documents of the hits but for case or ending": {
+            source: document for _, source, document in slips
+        },
+        "are no documents of the hits": dict.fromkeys(
+            absent if len(absent) == len(meanings) and not slips else (), hit
+        ),
+        "are the end of a path": {
+            source: path
+            for source, meaning in meanings.items()
+            if meaning.documents and document_path(source) != (path := full_source(meaning))
+        },
+        "are paths outside a corpus": dict.fromkeys(filter(is_outside, absent), hit),
+    }
+    for what, sources in kinds.items():
+        if sources:
+            source, document = map(shown_value, min(sources.items()))
+            count = f"{len(sources):,} of {len(meanings):,} sources of cases"
+            yield f"{count} {what}, first {source} beside {document}"
 
 
 def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meaning]:
@@ -281,17 +276,11 @@ def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meani
     return source_meanings(sources, chunk_documents(chunks)) if sources else {}
 
 
-def warn_of_gates_off(name: str, off: Sequence[str], signals: Signals) -> None:
-    """Warn whoever called the caller that gates are off, if any is, and say what to gate instead.
-
-    Args:
-      name: of the frame.
-      signals: those that it brings.
-    """
+def warn_of_gates_off(name: str, off: Sequence[str]) -> None:
+    """Warn whoever called the caller that gates of a frame are off, if any is."""
     if off:
-        bounds = [f"signals.{name}.{_BOUNDS[of['higher']]}" for name, of in (signals or {}).items()]
-        how = f'gate policy.replace("{bounds[0]}", …)' if bounds else "name a score by signals={…}"
-        warn_user(f"{name}: without distances the gates {', '.join(off)} are off; {how}.")
+        gates = ", ".join(off)
+        warn_user(f"{name}: without distances the gates {gates} are off; gate signals={{…}}.")
 
 
 def frame_trace(
@@ -326,20 +315,30 @@ def frame_trace(
     _check_cells(rows)
     hits.faults.stop()
     order = _ranks(rows, measurements, score, rank)
-    off = _gates_off(measurements, score)
+    off = _gates_off(measurements)
     laid = _hits_by_distance(rows, measurements, order)
     trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
+    unsorted = np.ones(rows.n_cells, dtype=bool)
     for signal, column, numbers in measured:
         values_of = numbers[of_case.first]
         if signal.stage != "query":
             values_of = np.full(rows.n_cells, np.nan)
             leads = order <= 0  # the first hit, or the one row that says there are none
             values_of[cell[leads]] = numbers[leads]
+            sign, best = SIGNS[signal.direction], np.full(rows.n_cells, np.nan)
+            np.fmax.at(best, cell, numbers * sign)
+            unsorted &= ~np.isnan(best) & ~(values_of * sign >= best)
             values_of = values_of.reshape(shape)
         trace = with_column(trace, signal, values_of)
         _warn_of_label(rows, column, numbers)
-    if score is None and "rank" not in hits.cells and np.isnan(measurements["s_rerank"]).all():
-        _warn_of_row_order(rows, measured)
+    is_by_row = score is None and "rank" not in hits.cells
+    if is_by_row and of_hits and unsorted.any() and np.isnan(measurements["s_rerank"]).all():
+        names = [f"signals.{signal.name}" for signal, column in user_signals if column in of_hits]
+        warn_user(
+            f"{name}: hits are in the order of the rows, and in {unsorted.sum():,} of "
+            f"{rows.n_cells:,} cells the first is not the surest by {' nor '.join(names)}; sort "
+            "the rows, or add a column rank."
+        )
     return trace
 
 
@@ -387,10 +386,9 @@ def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
     for signal, stated in (signals or {}).items():
         keys = {*stated} if isinstance(stated, Mapping) else set()
         if not needed <= keys <= {"column", *DECLARED}:
-            optional = ", ".join(sorted({"column", *DECLARED} - needed))
             raise input_error(
                 Where(name, id=f"signal {signal}"),
-                f"a signal must state higher and unit, and may state {optional}",
+                f"a signal must state higher and unit, of column, {', '.join(sorted(DECLARED))}",
                 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}',
                 shown_value(", ".join(map(str, keys))),
             )
@@ -428,37 +426,13 @@ def _warn_of_label(rows: _Rows, column: str, numbers: Numbers) -> None:
             return
 
 
-def _warn_of_row_order(rows: _Rows, signals: Iterable[tuple[Signal, str, Numbers]]) -> None:
-    """Warn if rows give the order of hits, and no signal makes a case's first hit its best."""
-    names = []
-    unsorted = np.ones(rows.n_cells, dtype=bool)
-    for signal, _, numbers in signals:
-        if signal.stage == "query":
-            continue
-        names.append(f"signals.{signal.name}")
-        surer = numbers * (1.0 if signal.direction == "surer" else -1.0)
-        best, first = np.full(rows.n_cells, np.nan), np.full(rows.n_cells, np.nan)
-        np.fmax.at(best, rows.cell, surer)
-        first[rows.cell[::-1]] = surer[::-1]  # the first row of a cell is written last
-        unsorted &= ~np.isnan(best) & (np.isnan(first) | (first < best))
-    if names and unsorted.any():
-        warn_user(
-            f"{rows.hits.table.name}: hits are in the order of the rows, and in {unsorted.sum():,} "
-            f"of {rows.n_cells:,} cases (arms and depths apart) the first is not the surest by "
-            f"{' nor '.join(names)}; sort the rows, or add a column rank."
-        )
-
-
-def _gates_off(measurements: Measurements, score: Score | None) -> list[str]:
+def _gates_off(measurements: Measurements) -> list[str]:
     """Gates that compare what no row of the frame measures."""
-
-    def measured(*columns: str) -> bool:
-        return any(not np.isnan(measurements[column]).all() for column in columns)
-
-    if score in {UNSTATED, "cosine", "l2"} or measured("l2", "cosine"):
+    known = {column for column, numbers in measurements.items() if not np.isnan(numbers).all()}
+    if not known.isdisjoint(("l2", "cosine")):
         return []
-    scores = score == "probability" or measured("s_rerank", "s_hybrid")
-    return [gate for gate in CAN_BE_OFF if gate != "confidence" or not scores]
+    has_scores = not known.isdisjoint(("s_rerank", "s_hybrid"))
+    return [gate for gate in CAN_BE_OFF if gate != "confidence" or not has_scores]
 
 
 def _check_cells(rows: _Rows) -> None:
@@ -495,10 +469,18 @@ def _check_cells(rows: _Rows) -> None:
             )
     again = np.ones(len(cell), dtype=bool)
     again[np.unique(cell * (len(rows.chunks) + 1) + rows.chunk, return_index=True)[1]] = False
-    rule = "a row without hit_id must be the only one of its case, arm and depth"
-    rows.hits.check((rows.chunk < 0) & (n_rows[cell] > 1), "hit_id", rule, "drop the row")
-    rule = "a hit must stand once in a case, arm and depth"
-    rows.hits.check(again & (rows.chunk >= 0), "hit_id", rule, "tell cases apart by case_id")
+    rows.hits.check(
+        (rows.chunk < 0) & (n_rows[cell] > 1),
+        "hit_id",
+        "a row without hit_id must stand alone in its case, arm and depth",
+        "drop the row",
+    )
+    rows.hits.check(
+        again & (rows.chunk >= 0),
+        "hit_id",
+        "a hit must stand once in a case, arm and depth",
+        "tell cases apart by case_id",
+    )
 
 
 def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
@@ -514,9 +496,12 @@ def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
         measure = MEASURE_OF_SCORE[score]
         measured[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
         pairs = zip(hits.cells["hit_id"], hits.cells["score"], strict=True)
-        missing = np.array([hit is not None and cell is None for hit, cell in pairs])
-        remedy = "drop the row, or empty its hit_id"
-        hits.check(missing, "score", "a hit must have a score", remedy)
+        hits.check(
+            np.array([hit is not None and cell is None for hit, cell in pairs]),
+            "score",
+            "a hit must have a score",
+            "drop the row, or empty its hit_id",
+        )
     l2, cosine = measured["l2"], measured["cosine"]
     hits.check(
         np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE,
@@ -547,10 +532,12 @@ def _ranks(
         order = hits[np.lexsort((rank[hits], rows.cell[hits]))]
         wrong = np.zeros(len(rank), dtype=bool)
         wrong[order] = rank[order] != rows.within(order)
-        missing = (rank < 0) & (rows.chunk >= 0)
-        rule = "rank must count 0, 1, 2, … within a case, arm and depth"
-        wrong = missing if missing.any() else wrong
-        rows.hits.check(wrong, "rank", rule, "number the hits from 0, or drop the column")
+        rows.hits.check(
+            wrong,
+            "rank",
+            "rank must count 0, 1, 2, … within a case, arm and depth",
+            "number the hits from 0, or drop the column",
+        )
         return rank
     worse = np.zeros(len(rank))
     if score:

@@ -55,7 +55,7 @@ MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probabi
 _DECLARE = "declare another scale by score=None and signals={…}"
 EMPTY = "leave the cell empty"
 SHARE = "a percentage? divide by 100"
-_NUMBER = "write a number, as 0.92 for 92 %; whether a hit is right goes into expect_sources_any"
+_NUMBER = "write a number, 0.92 for 92 %; labels go into expect_sources_any"
 # Range of each measurement, and what numbers beyond it may be.
 MEASURES: Mapping[str, tuple[float, float, str]] = {
     "cosine": (-1.0, 1.0, f'a distance? score="l2"; a percentage? divide by 100; or {_DECLARE}'),
@@ -343,15 +343,13 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
     numbering, columns = hits.numbered("hit_id"), hits.some(_PASSAGE)
     hits.check_same(columns, numbering, "a hit_id")
     of_hits = hits.some(_OF_HIT) | {column: hits.table.columns[column] for column in of_signals}
-    for row in map(int, np.flatnonzero(numbering.of_row < 0)):
-        for field, cells in of_hits.items():
-            if cells[row] is not None:
-                hits.add(
-                    row,
-                    field,
-                    f"a row without hit_id says that nothing was found, and must have no {field}",
-                    "fill hit_id, or empty the cell",
-                )
+    for field, cells in of_hits.items():
+        hits.check(
+            (numbering.of_row < 0) & np.array([cell is not None for cell in cells]),
+            field,
+            f"a row without hit_id must have no {field}",
+            "fill hit_id, or empty the cell",
+        )
     chunks = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
         line = hits.record(row, columns)
@@ -372,9 +370,9 @@ def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
         arms = hits.numbered("arm")
     bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
     depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
-    for field, wrong in (("arm", arms.of_row < 0), ("depth", np.isnan(depths))):
-        if field in hits.cells:
-            hits.check(wrong, field, f"{field} must not be missing", "fill it")
+    for field, cells in hits.some(("arm", "depth")).items():
+        missing = np.array([cell is None for cell in cells])
+        hits.check(missing, field, f"{field} must not be missing", "fill it")
     return arms, np.nan_to_num(depths).astype(np.int64)
 
 

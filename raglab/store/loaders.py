@@ -61,7 +61,7 @@ from raglab.store.benchmarks import (
     with_earlier_turns,
 )
 from raglab.store.blocks import DocumentBlocks, Page, text_blocks
-from raglab.store.case_labels import PlacedCases, labelled_set
+from raglab.store.case_labels import labelled_set
 from raglab.store.cells import further_tag, json_value
 from raglab.store.chunking import cut_long_chunks
 from raglab.store.csv_tables import csv_records, table_text
@@ -129,6 +129,9 @@ _UNREAD = "files or links that cannot be read"
 _ERROR_KINDS = {BlankError: "documents without text", LabelsError: "tables of labels"}
 
 
+Reader = Callable[[Any, Path, Limits], Any]  # of chunks or cases, each with its place
+
+
 class Format(NamedTuple):
     """A form in which corpora or cases stand in files, an entry of `FORMATS`.
 
@@ -144,8 +147,8 @@ class Format(NamedTuple):
     """
 
     endings: tuple[str, ...]
-    corpus: Callable[[Any, Path, Limits], PlacedChunks] | None = None
-    cases: Callable[[Any, Path, Limits], PlacedCases] | None = None
+    corpus: Reader | None = None
+    cases: Reader | None = None
     matches: Callable[[Any], bool] = lambda _: True
     mark: str = ""
     corpus_file: str = ""
@@ -317,12 +320,14 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
             continue
         files = sorted(filter(Path.is_file, folder.glob(pattern)))
         if "*" in pattern:
-            follow = limits.follow_links
-            starts = [
-                next(json_lines(path, limits.max_line_bytes, follow_links=follow)) for path in files
-            ]
             files = [
-                path for path, line in zip(files, starts, strict=True) if form.matches(line.record)
+                path
+                for path in files
+                if form.matches(
+                    next(
+                        json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+                    ).record
+                )
             ]
         if len(files) > 1:
             raise input_error(
@@ -336,8 +341,8 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
     return None
 
 
-def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Any, str]:
-    """Form of a file, what its reader takes, and the name that its first line states, or ''.
+def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader, Any, str]:
+    """Form of a file, its reader, what that takes, and the name that its first line states, or ''.
 
     Raises:
       InputError: no form reads such a file for the purpose.
@@ -353,10 +358,10 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Any, st
         content, probe = chain([first], lines), first.record
     elif ending in _JSON:
         content = probe = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    forms = [form for form in FORMATS.values() if getattr(form, purpose) is not None]
-    form = next((form for form in forms if ending in form.endings and form.matches(probe)), None)
-    if form is not None:
-        return form, content, name
+    forms = [form for form in FORMATS.values() if getattr(form, purpose)]
+    for form in forms:
+        if ending in form.endings and form.matches(probe):
+            return form, getattr(form, purpose), content, name
     known = [form.mark or form.cases_file or ", ".join(form.endings) for form in forms]
     kinds = ", ".join((*tables.ENDINGS, *known))
     rule = f"{purpose} must be a folder, a DataFrame, or a file: {kinds}"
@@ -424,8 +429,8 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
             "rename the file",
             shown_value(source),
         )
-    form = _read(path, limits, "corpus")[0]
-    return () if form.corpus is None else form.corpus(source, path, limits)
+    placed: PlacedChunks = _read(path, limits, "corpus")[1](source, path, limits)
+    return placed
 
 
 def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
@@ -441,8 +446,8 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
     if path.suffix.lower() not in _RECORDS:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
-    form, content, stated = _read(path, limits, "corpus")
-    placed = () if form.corpus is None else form.corpus(content, path, limits)
+    form, reader, content, stated = _read(path, limits, "corpus")
+    placed = reader(content, path, limits)
     if form.is_long:
         placed = _cut_long(placed, limits)
     return _unique_chunks(stated or name, placed, str(path))
@@ -613,7 +618,15 @@ def load_cases(
         max_file_bytes=max_file_bytes,
         follow_links=follow_links or not is_folder(place),
     )
-    return with_earlier_turns(_cases_of(place, limits, columns), turns)
+    file = _file_in(place, "cases", limits)
+    path = place if file is None else file
+    form, reader, content, _ = _read(path, limits, "cases")
+    if form is FORMATS["cases"]:
+        cases = _line_cases(content, str(path), columns)
+    else:
+        _check_no_columns(columns, place)
+        cases = labelled_set(reader(content, path, limits), str(place))
+    return with_earlier_turns(cases, turns)
 
 
 def _table_cases(table: tables.Table, columns: Columns) -> tuple[Case, ...]:
@@ -670,11 +683,9 @@ def _own_cases(
 def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
     """Chunks of lines of JSON in our form."""
     faults = Faults("chunks")
-    for line in lines:
-        placed = read_chunk(line, faults)
-        if placed is not None:
-            yield placed
+    placed = [read_chunk(line, faults) for line in lines]
     faults.stop()
+    return filter(None, placed)
 
 
 def _is_chunk_table(
@@ -699,18 +710,6 @@ def _check_no_columns(columns: Columns, place: Path) -> None:
             "leave columns out, or check the path",
             shown_value(place.name),
         )
-
-
-def _cases_of(place: Path, limits: Limits, columns: Columns) -> tuple[Case, ...]:
-    """Cases of a file of JSON or lines of it, or of a folder."""
-    file = _file_in(place, "cases", limits)
-    path = place if file is None else file
-    form, content, _ = _read(path, limits, "cases")
-    if form is FORMATS["cases"]:
-        return _line_cases(content, str(path), columns)
-    _check_no_columns(columns, place)
-    placed = () if form.cases is None else form.cases(content, path, limits)
-    return labelled_set(placed, str(place))
 
 
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:

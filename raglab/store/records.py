@@ -369,20 +369,6 @@ def hash_cases(cases: Iterable[Case]) -> str:
     return digest.hexdigest()
 
 
-def required_text(record: Mapping[str, Any], key: str, where: Where) -> str:
-    """Text of a field of a record without a model.
-
-    Raises:
-      InputError: there is none.
-    """
-    value = record.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise input_error(
-            where, f"{key} must be a text that is not blank", f"fill {key}", shown_value(value)
-        )
-    return value
-
-
 def flat_name(name: str) -> str:
     """A title or id that can stand as a file name in `file#page`: slashes and `#` percent-encoded.
 

@@ -44,10 +44,11 @@ def signal_column(
     try:
         values = float_array(source, "values")
     except ValueError as error:
-        value = str(error).partition("got ")[2].partition(";")[0]
-        rule = "values must be numbers in the order of the cases, or a Series"
         raise input_error(
-            where, rule, "convert them, with NaN where there is none", value
+            where,
+            "values must be numbers in the order of the cases, or a Series",
+            "convert them, with NaN where there is none",
+            str(error).partition("got ")[2].partition(";")[0],
         ) from error
     if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
         raise input_error(

@@ -28,7 +28,6 @@ from raglab.store.cells import CELL_READERS, MISSING_TEXTS
 from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, table_text
 from raglab.store.encodings import ENCODING_REMEDY, Encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
-from raglab.store.folders import is_folder
 from raglab.store.records import Columns, Faults, shown_names
 from raglab.store.trace_files import parquet_frame
 from raglab.words.characters import visible
@@ -102,7 +101,7 @@ class Places(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Whether a path is a file with the ending of a table."""
-    return path.suffix.lower() in ENDINGS and not is_folder(path) and path.exists()
+    return path.suffix.lower() in ENDINGS and path.is_file()
 
 
 def read_table(
@@ -145,19 +144,17 @@ def read_table(
 def _frame_table(
     frame: pd.DataFrame, names: Mapping[str, str], mapped: Mapping[str, str], name: str
 ) -> Table:
+
     import pandas as pd
 
     where = Where(name)
-    if not isinstance(frame, pd.DataFrame):
-        raise input_error(
-            where, "the table must be a pandas DataFrame", "wrap it in one", type(frame).__name__
-        )
-    if not 0 < len(frame) <= MAX_TABLE_ROWS:
+    is_frame = isinstance(frame, pd.DataFrame)
+    if not is_frame or not 0 < len(frame) <= MAX_TABLE_ROWS:
         raise input_error(
             where,
-            f"a frame must have at least one row, at most {MAX_TABLE_ROWS:,} rows",
-            "add or split them",
-            f"{len(frame):,}",
+            f"a table must be a DataFrame of at least one row, at most {MAX_TABLE_ROWS:,}",
+            "wrap, add or split them",
+            f"{len(frame):,}" if is_frame else type(frame).__name__,
         )
     heads = [str(column) for column in frame.columns]
     check_heads(heads, where)

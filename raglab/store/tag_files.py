@@ -16,7 +16,7 @@ language of HTML); entities are added to its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,11 +101,17 @@ class _TagFields(BaseModel):
 
 def with_tags(
     placed: Iterable[tuple[Where, Chunk]], stated: StatedTags | None
-) -> Iterator[tuple[Where, Chunk]]:
+) -> Iterable[tuple[Where, Chunk]]:
     """Chunks of a document with what is stated of it beside."""
-    for where, chunk in placed:
-        if stated is None:
-            yield where, chunk
-            continue
-        entities = tuple(dict.fromkeys((*chunk.entities, *stated.entities)))
-        yield where, chunk._replace(tags={**chunk.tags, **stated.tags}, entities=entities)
+    if stated is None:
+        return placed
+    return (
+        (
+            where,
+            chunk._replace(
+                tags={**chunk.tags, **stated.tags},
+                entities=tuple(dict.fromkeys((*chunk.entities, *stated.entities))),
+            ),
+        )
+        for where, chunk in placed
+    )
