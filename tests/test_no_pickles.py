@@ -214,7 +214,6 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
     wanted = build()
     assert {path.name for path in (tmp_path / "own").iterdir()} == {
         "cache.key",
-        "documents",
         default_cache().path.name,
         "documents",
     }
