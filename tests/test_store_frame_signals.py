@@ -398,7 +398,7 @@ class TestHostile:
         frame = pd.DataFrame(
             {"query": pd.Categorical.from_codes(np.zeros(10_000_000, np.int8), ["a?"])}
         )
-        assert f"at most {MAX_ROWS:,} rows, got 10,000,000" in refusal(frame)
+        assert f"at most {MAX_ROWS:,}, got 10,000,000" in refusal(frame)
 
     def test_arrays_far_larger_than_the_frame(self) -> None:
         """Arms and depths, or one long case, that lay out far more than the rows are refused."""

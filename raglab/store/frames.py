@@ -331,8 +331,13 @@ def frame_trace(
             values_of = values_of.reshape(shape)
         trace = with_column(trace, signal, values_of)
         _warn_of_label(rows, column, numbers)
-    is_by_row = score is None and "rank" not in hits.cells
-    if is_by_row and of_hits and unsorted.any() and np.isnan(measurements["s_rerank"]).all():
+    if (
+        score is None
+        and "rank" not in hits.cells
+        and np.isnan(measurements["s_rerank"]).all()
+        and of_hits
+        and unsorted.any()
+    ):
         names = [f"signals.{signal.name}" for signal, column in user_signals if column in of_hits]
         warn_user(
             f"{name}: hits are in the order of the rows, and in {unsorted.sum():,} of "

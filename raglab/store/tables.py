@@ -144,7 +144,6 @@ def read_table(
 def _frame_table(
     frame: pd.DataFrame, names: Mapping[str, str], mapped: Mapping[str, str], name: str
 ) -> Table:
-
     import pandas as pd
 
     where = Where(name)
