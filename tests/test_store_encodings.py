@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,3 +208,13 @@ def test_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
         load_corpus(tmp_path / "none.md", encoding=encoding)
     with pytest.raises(ValueError, match="encoding must name"):
         load_cases(tmp_path / "none.csv", encoding=encoding)
+
+
+def test_what_has_no_encoding_takes_none(tmp_path: Path) -> None:
+    """A frame and JSON, of cases and of a corpus."""
+    lines = tmp_path / "corpus.jsonl"
+    lines.write_text('{"id": "a", "query": "Who?", "expect_status": "ok"}\n', encoding="utf-8")
+    frame = pd.DataFrame({"query": ["Who?"], "text": ["Ann."], "expect_status": ["ok"]})
+    for load, source in ((load_cases, lines), (load_corpus, lines), (load_cases, frame)):
+        with pytest.raises(InputError, match="encoding"):
+            load(source, encoding="cp1252")  # type: ignore[operator]

@@ -78,6 +78,20 @@ def check_encoding(encoding: str | None) -> None:
         raise ValueError(msg) from error
 
 
+def check_no_encoding(encoding: Encoding, name: str) -> None:
+    """Stop at an encoding of what has none to state: a frame, Parquet, JSON.
+
+    Args:
+      name: of the frame or file.
+
+    Raises:
+      InputError: it is not None.
+    """
+    if encoding is not None:
+        rule = "encoding must come with texts, pages, or CSV and TSV tables"
+        raise input_error(Where(name), rule, "leave it out", shown_value(encoding))
+
+
 def likely_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
     """Encoding that a caller states of a folder, some of whose texts may be UTF-8."""
     return LikelyEncoding(encoding, encoding, notes) if isinstance(encoding, str) else encoding

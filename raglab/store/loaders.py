@@ -74,7 +74,12 @@ from raglab.store.document_files import (
     token_limit,
 )
 from raglab.store.document_reading import BlockReader
-from raglab.store.encodings import CASES_ENCODING_REMEDY, check_encoding, likely_encoding
+from raglab.store.encodings import (
+    CASES_ENCODING_REMEDY,
+    check_encoding,
+    check_no_encoding,
+    likely_encoding,
+)
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
@@ -348,6 +353,8 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader,
       InputError: no form reads such a file for the purpose.
     """
     ending, name = path.suffix.lower(), ""
+    if ending in (*_LINES, *_JSON):
+        check_no_encoding(limits.encoding, str(path))
     content: Any = path.name
     probe = content
     if ending in _LINES:
@@ -617,6 +624,7 @@ def load_cases(
         max_line_bytes=max_line_bytes,
         max_file_bytes=max_file_bytes,
         follow_links=follow_links or not is_folder(place),
+        encoding=encoding,
     )
     file = _file_in(place, "cases", limits)
     path = place if file is None else file

@@ -26,7 +26,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import KNOWN_EXTRAS
 from raglab.store.cells import CELL_READERS, MISSING_TEXTS
 from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, table_text
-from raglab.store.encodings import ENCODING_REMEDY, Encoding
+from raglab.store.encodings import ENCODING_REMEDY, Encoding, check_no_encoding
 from raglab.store.files import MAX_FILE_BYTES, JsonLine, Where, input_error, shown_value
 from raglab.store.records import Columns, Faults, shown_names
 from raglab.store.trace_files import parquet_frame
@@ -129,9 +129,11 @@ def read_table(
     """
     mapped = columns or {}
     if not isinstance(source, str | Path):
+        check_no_encoding(encoding, name)
         return _frame_table(source, names, mapped, name)
     path = Path(source)
     if path.suffix.lower() not in TEXT_ENDINGS:
+        check_no_encoding(encoding, str(path))
         return _frame_table(parquet_frame(path), names, mapped, str(path))
     text = table_text(path, max_file_bytes, encoding=encoding, remedy=remedy)
     heads, *rows = csv_records(text, path)
