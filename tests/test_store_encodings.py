@@ -217,4 +217,4 @@ def test_what_has_no_encoding_takes_none(tmp_path: Path) -> None:
     frame = pd.DataFrame({"query": ["Who?"], "text": ["Ann."], "expect_status": ["ok"]})
     for load, source in ((load_cases, lines), (load_corpus, lines), (load_cases, frame)):
         with pytest.raises(InputError, match="encoding"):
-            load(source, encoding="cp1252")  # type: ignore[operator]
+            load(source, encoding="cp1252")
