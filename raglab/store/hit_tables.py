@@ -36,7 +36,7 @@ from raglab.store.tables import (
     NEAR_NAMES,
     NearNames,
     Places,
-    Table,
+    SourceTable,
     place_columns,
     read_cells,
     read_table,
@@ -128,7 +128,7 @@ class Numbering(NamedTuple):
 class HitTable(NamedTuple):
     """Rows of hits: the table, its columns by field, the cells of these, and its faults."""
 
-    table: Table
+    table: SourceTable
     places: Places
     cells: Mapping[str, Sequence[Any]]
     faults: Faults

@@ -529,7 +529,7 @@ def _unique_chunks(
     return Corpus(name, tuple(chunks), pictures)
 
 
-def _table_corpus(table: tables.Table, name: str, columns: Columns) -> Corpus:
+def _table_corpus(table: tables.SourceTable, name: str, columns: Columns) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
     faults, required = Faults(), ("text",)
     places = tables.place_columns(
@@ -637,7 +637,7 @@ def load_cases(
     return with_earlier_turns(cases, turns)
 
 
-def _table_cases(table: tables.Table, columns: Columns) -> tuple[Case, ...]:
+def _table_cases(table: tables.SourceTable, columns: Columns) -> tuple[Case, ...]:
     """Cases of a table with a row a case; further columns go to `extra`."""
     faults, required = Faults(), ("query", "expect_status")
     places = tables.place_columns(

@@ -68,7 +68,7 @@ NEAR_NAMES: NearNames = {
 }
 
 
-class Table(NamedTuple):
+class SourceTable(NamedTuple):
     """Columns of a table, None where a cell is missing.
 
     name: in messages. size: rows. columns: a value a row, by head. labels, label: what rows are
@@ -113,7 +113,7 @@ def read_table(
     max_file_bytes: int = MAX_FILE_BYTES,
     encoding: Encoding = None,
     remedy: str = ENCODING_REMEDY,
-) -> Table:
+) -> SourceTable:
     """Table of a DataFrame or a file.
 
     Args:
@@ -140,12 +140,12 @@ def read_table(
     stripped = [head.strip() for head in heads.cells]
     check_heads([head for head in stripped if head], Where(str(path), heads.line))
     cells = {head: [row.cells[place] for row in rows] for place, head in enumerate(stripped)}
-    return Table(str(path), len(rows), cells, [row.line for row in rows], "line")
+    return SourceTable(str(path), len(rows), cells, [row.line for row in rows], "line")
 
 
 def _frame_table(
     frame: pd.DataFrame, names: Mapping[str, str], mapped: Mapping[str, str], name: str
-) -> Table:
+) -> SourceTable:
     import pandas as pd
 
     where = Where(name)
@@ -170,7 +170,7 @@ def _frame_table(
             columns[known] = _frame_cells(cells)
         elif held.isdisjoint(_IDS) and (head is not None or isinstance(cells.iloc[0], str)):
             left_out.append(f"the index {shown_value(head)}")
-    return Table(name, len(frame), columns, frame.index.tolist(), left_out=left_out)
+    return SourceTable(name, len(frame), columns, frame.index.tolist(), left_out=left_out)
 
 
 def _frame_cells(series: pd.Series[Any]) -> list[Any]:
@@ -305,7 +305,7 @@ def plain_name(name: str) -> str:
 
 
 def read_cells(
-    table: Table,
+    table: SourceTable,
     places: Places,
     faults: Faults,
     further: Callable[[Any], Any],
@@ -355,7 +355,7 @@ def read_cells(
 
 
 def table_lines(
-    table: Table, places: Places, faults: Faults, further: Callable[[Any], Any], prefix: str
+    table: SourceTable, places: Places, faults: Faults, further: Callable[[Any], Any], prefix: str
 ) -> Iterator[JsonLine]:
     """Rows as records of their cells, see `read_cells`; those that are missing left out.
 

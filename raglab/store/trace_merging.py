@@ -32,17 +32,17 @@ Kind = TypeVar("Kind", bound=TraceData)
 FAILED_FACT = f"{FAILED_CALLS} in their meta"  # that may differ, and are joined
 
 
-def merge_traces(first: Kind, others: Sequence[TraceData]) -> Kind:
+def merge_traces(first: Kind, further: Sequence[TraceData]) -> Kind:
     """Trace of the kind of the first with the cases of all, in order; see `Trace.merge`.
 
     Raises:
       InputError: parts that differ in more than their cases, or share one; a trace of shards.
     """
-    parts: Sequence[TraceData] = (first, *others)
+    parts: Sequence[TraceData] = (first, *further)
     facts = shared_facts(first)
     # Alike before joined: below, whether there are answers, vectors or columns is read of the first
     # part alone.
-    for part in others:
+    for part in further:
         check_alike(facts, shared_facts(part))
     cases = tuple(case for part in parts for case in part.cases)
     name, times = Counter(case.id for case in cases).most_common(1)[0] if cases else ("", 1)
