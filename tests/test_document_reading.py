@@ -11,6 +11,8 @@ import pytest
 from raglab.progress import progress
 from raglab.store import document_reading, loaders, workers
 from raglab.store.blobs import Blobs
+from raglab.store.document_reading import is_light
+from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
 
 
@@ -72,3 +74,15 @@ def test_a_cache_that_another_wrote_or_altered_is_not_believed(
             [*zip(altered.values(), altered, strict=True)],
         )
     assert load_corpus(folder) == first
+
+
+def test_pages_heads_and_keys_that_cost_much_are_bounded(tmp_path: Path) -> None:
+    """A million pages of a text; heads that each 25 rows repeat; a key of TOML of many parts."""
+    pages, table, keys = (tmp_path / name for name in ("a.txt", "b.csv", "c.md"))
+    pages.write_text("a\f" * 20_000, encoding="utf-8")
+    table.write_text(f"a,{'h' * 19_000}\n" + "1,2\n" * 30_000, encoding="utf-8")
+    for path, word in ((pages, "pages"), (table, "heads")):
+        with pytest.raises(InputError, match=word):
+            load_corpus(path, cache=None)
+    keys.write_text(f"+++\n{'.'.join(['a'] * 32_700)}=1\n+++\nx", encoding="utf-8")
+    assert not is_light(keys.read_text(encoding="utf-8"))

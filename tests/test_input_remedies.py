@@ -85,7 +85,7 @@ class TestColumns:
             ({"higher": "surer"}, "got 'higher'"),
             ({"unit": "number"}, "got 'unit'"),
             ({**CONF, "low": "0"}, "got 'higher, unit, low'"),
-            ({}, "got ''"),
+            ({}, "got an object of 0"),
         ],
     )
     def test_the_lacking_key_is_named(self, stated: dict[str, str], value: str) -> None:

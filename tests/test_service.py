@@ -169,10 +169,10 @@ class TestDecisions:
                 "'hit_id' twice",
             ),
             (b'{"hits": [{"label": "ok"}]}', "hits must be a list of objects"),
-            (b'{"hits": []}', "a frame must have at least one row"),
+            (b'{"hits": []}', "at least one row"),
             (
                 b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}',
-                "must be a probability, from 0 to 1",
+                "from 0 to 1",
             ),
             (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 1e400}]}', "must be"),
             (b'{"hits": [{"query": "a?", "hit_id": "x"}]}', "the column node_score is required"),

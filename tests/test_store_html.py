@@ -567,3 +567,10 @@ def test_headings_in_a_quote_stay_below_one_another() -> None:
         ("E", 2),
     ]
     assert headings[-2] == ("", 2)
+
+
+def test_a_high_cell_far_to_the_right_costs_little() -> None:
+    """Each of its copies would widen a row up to its column."""
+    page = "<table><tr>" + "<td>" * 4000 + "<td rowspan=9000>x" + "<tr><td>y" * 2000
+    (table,) = html_document(page).blocks
+    assert len(table.text) < 20 * len(page)

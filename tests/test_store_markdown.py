@@ -561,3 +561,11 @@ def test_no_word_is_lost_in_nested_marks(depth: int) -> None:
     assert "hail" in read("*_" * depth + "hail" + "_*" * depth)[0][2]
     nested = f"{text}\n\n```{{note}}\n{'> ' * 40}wind\n```\n\n{'- ' * 40}hail"
     assert [block.split()[-1] for _, _, block in read(nested)[1:]] == ["Note", "wind", "hail"]
+
+
+def test_a_definition_of_a_footnote_is_text() -> None:
+    """A link's is none."""
+    blocks = markdown_blocks(
+        b"Fee 45[^a] [b].\n\n[^a]: 60EUR (weekends)\n\n[b]: http://x.org\n"
+    ).blocks
+    assert [block.text for block in blocks] == ["Fee 45[^a] b.", "[^a]: 60EUR (weekends)"]

@@ -795,6 +795,60 @@ def test_notes_of_word_stand_in_their_place(kind: str, w: str) -> None:
     assert texts("Word", raw) == [("text", 0, "The excess is 100 (except flood, where it is 900).")]
 
 
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        ("<w:fldSimple>{}</w:fldSimple>", "It is 9."),
+        ('<w:dir w:val="rtl"><w:bdo w:val="rtl">{}</w:bdo></w:dir>', "It is 9."),
+        (
+            "<w:r><w:ruby><w:rt><w:t>S</w:t></w:rt><w:rubyBase>{}</w:rubyBase></w:ruby></w:r>",
+            "It is 9.",
+        ),
+        ('<m:oMath xmlns:m="urn:m"><m:r><m:t>x+5</m:t></m:r></m:oMath>', "It is x+5."),
+    ],
+)
+def test_runs_within_others_are_read(runs: str, text: str) -> None:
+    """Fields, turned text, the base of ruby, formulas."""
+    inner = runs.replace("{}", "<w:r><w:t>9</w:t></w:r>")
+    first, last = '<w:r><w:t xml:space="preserve">It is </w:t></w:r>', "<w:r><w:t>.</w:t></w:r>"
+    body = f"<w:p>{first}{inner}{last}</w:p>"
+    assert texts("Word", word_body(body)) == [("text", 0, text)]
+
+
+@pytest.mark.parametrize("mark", ["vanish", "strike"])
+def test_what_a_style_hides_is_left_out(mark: str) -> None:
+    """Of a run and of a paragraph; in a footnote too, and a hidden row."""
+    style = f'<w:style w:type="character" w:styleId="Gone"><w:rPr><w:{mark}/></w:rPr></w:style>'
+    word = "<w:t>SECRET</w:t>"
+    by_run = f'<w:r><w:rPr><w:rStyle w:val="Gone"/></w:rPr>{word}</w:r>'
+    note = f'<w:footnote w:id="2"><w:p><w:r><w:t>Note</w:t></w:r>{by_run}</w:p></w:footnote>'
+    body = (
+        f'<w:p><w:r><w:t>Text</w:t></w:r>{by_run}<w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
+        f'<w:p><w:pPr><w:pStyle w:val="Gone"/></w:pPr><w:r>{word}</w:r></w:p>'
+        f"<w:tbl><w:tr><w:tc>{run('Cell')}</w:tc></w:tr><w:tr><w:trPr><w:hidden/></w:trPr>"
+        f"<w:tc>{run('SECRET')}</w:tc></w:tr></w:tbl>"
+    )
+    more = {
+        "word/styles.xml": f"<w:styles {NAMES}>{style}</w:styles>",
+        "word/footnotes.xml": f"<w:footnotes {NAMES}>{note}</w:footnotes>",
+    }
+    page = read("Word", word_body(body, more=more))
+    assert [block.text.split()[:2] for block in page.blocks] == [["Text", "(Note)"], ["|", "Cell"]]
+    assert "4 hidden" in page.notes[0]
+
+
+def test_a_merged_cell_stands_in_each_of_its_rows() -> None:
+    """As in HTML and Word."""
+    book = openpyxl.Workbook()
+    for row in (["peril", "price"], ["wind", 1], [None, 2]):
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    raw = BytesIO()
+    book.save(raw)
+    (table,) = [block for block in read("Excel", raw.getvalue()).blocks if block.kind == "table"]
+    assert table.text.split("\n")[2:] == ["| wind | 1 |", "| wind | 2 |"]
+
+
 def test_what_word_shows_beside_the_text_is_counted() -> None:
     """Headers, footers, comments, text boxes that newer programs alone show; others are read."""
     box = f"<w:txbxContent>{run('In a box.')}</w:txbxContent>"

@@ -159,7 +159,8 @@ def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed
     """Refuse what holds no cases, cases that have a split, and numbers out of range."""
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
         kind = type(cases).__name__
-        msg = f"cases must be a list of raglab.Case, got a {kind}; see raglab.load_cases."
+        remedy = "see raglab.load_cases, or trace.loaded()"
+        msg = f"cases must be a list of raglab.Case, got a {kind}; {remedy}."
         raise TypeError(msg)
     n_dealt = sum(case.split is not None for case in cases)
     sizes = [*shares.values()]

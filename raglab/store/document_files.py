@@ -22,7 +22,7 @@ from raglab.store.files import (
     input_error,
     read_bytes,
 )
-from raglab.store.pdf import PDF_LIMITS, PdfLimits
+from raglab.store.pdf import PDF_LIMITS, PdfLimits, over_limit
 from raglab.store.pictures import SUFFIXES, picture_chunk
 from raglab.store.tables import holds_labels
 from raglab.values import Chunk
@@ -135,8 +135,12 @@ def _text_blocks(name: str, raw: bytes, path: Path, limits: Limits) -> DocumentB
     if name == "CSV":
         return csv_blocks(text, path)
     if name == "text":
-        pages = (Page(n, None, page) for n, page in enumerate(text.split("\f"), 1))
-        return DocumentBlocks("", text_blocks(pages))
+        pages = text.split("\f")
+        if len(pages) > limits.pdf.pages:
+            raise over_limit(Where(str(path)), limits.pdf, "pages", len(pages))
+        return DocumentBlocks(
+            "", text_blocks(Page(n, None, page) for n, page in enumerate(pages, 1))
+        )
     return limits.reader.blocks(name, text.encode(), str(path))
 
 
@@ -160,6 +164,11 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
     """
     heads, *rows = csv_records(text, path)
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
+    size = sum(map(len, heads.cells)) * len(rows) // MAX_ROWS
+    if size > PDF_LIMITS.characters:
+        rule = f"heads of a table must take at most {PDF_LIMITS.characters} characters, repeated"
+        remedy = f"shorten them, which stand above each {MAX_ROWS} rows, or split the file"
+        raise input_error(path, rule, remedy, str(size))
     blocks = []
     for start in range(0, len(rows), MAX_ROWS):
         table = table_block(heads.cells, [cells for _, cells in rows[start : start + MAX_ROWS]])

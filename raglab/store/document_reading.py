@@ -60,6 +60,7 @@ def is_light(text: str) -> bool:
     quotes = min(max(line.count(">") for line in lines), MAX_NESTING // 2)
     return (
         len(text) <= LIGHT_CHARACTERS
+        and not text.startswith("+++")  # TOML, whose keys of many parts take long
         and text.count("<") <= _LIGHT_TAGS
         and quotes * len(lines) <= _LIGHT_LINES
     )

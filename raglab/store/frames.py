@@ -395,7 +395,7 @@ def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
                 Where(name, id=f"signal {signal}"),
                 f"a signal must state higher and unit, of column, {', '.join(sorted(DECLARED))}",
                 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}',
-                shown_value(", ".join(map(str, keys))),
+                shown_value(", ".join(map(str, stated)) if keys else stated),
             )
         declared: dict[str, Any] = {key: stated[key] for key in DECLARED & keys}
         columns.append((own_signal(signal, **declared), str(stated.get("column", signal))))

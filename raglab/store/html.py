@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count, groupby, islice, product, repeat
+from itertools import count, groupby, product, repeat
 from typing import TYPE_CHECKING
 
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks, escaped, fenced
@@ -205,9 +205,12 @@ def _table_text(table: LexborNode) -> str:
                 places = product(
                     range(start, min(start + deep, len(rows))), range(column, column + wide)
                 )
-                for line, place in islice(places, room):
+                for line, place in places:
+                    # a copy below widens its row up to its place
+                    room -= 1 if line == start else place + 1
+                    if room < 0:
+                        break
                     grid[line][place] = text
-                    room -= 1
             if any(grid[start].values()):
                 width = max(grid[start]) + 1
                 texts = (grid[start].get(place, "") for place in range(width))

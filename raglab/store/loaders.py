@@ -648,12 +648,14 @@ def _table_cases(table: tables.SourceTable, columns: Columns) -> tuple[Case, ...
 
 
 def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple[Case, ...]:
-    """Cases of lines of JSON in our form, whose query may be called question."""
+    """Cases of lines of JSON in our form; query may be question, and expect_status label."""
     faults, every = Faults("cases"), []
+    aliases = {"question": "query", "label": "expect_status"}
     for line in lines:
-        record = {"query" if key == "question" else key: of for key, of in line.record.items()}
+        record = {aliases.get(key, key): of for key, of in line.record.items()}
         if len(record) < len(line.record):
-            faults.add(line.where, "a case must have query or question", "take one away", "both")
+            rule = "a case must have query or question, expect_status or label"
+            faults.add(line.where, rule, "take one away", "both")
         every.append(line._replace(record=record))
     keys = dict.fromkeys(key for line in every for key in line.record)
     required = ("id", "query", "expect_status") if every else ()

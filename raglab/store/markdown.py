@@ -18,6 +18,7 @@ from raglab.store.html import PAGE_MARK, html_document, names
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
@@ -120,12 +121,21 @@ def _rendered(text: str) -> tuple[str, tuple[str, ...]]:
     parser = MarkdownIt(
         "commonmark", {"html": True, "maxNesting": MAX_NESTING, "breaks": True}
     ).enable(["table", "strikethrough"])
+    parser.block.ruler.at("reference", _reference)
     parser.core.ruler.before("inline", "inline_nesting", partial(_nest, _INLINE_NESTING))
     parser.core.ruler.after("inline", "block_nesting", partial(_nest, MAX_NESTING))
     env: dict[str, Any] = {}
     page = parser.renderer.render([*_tokens(text, parser, env)], parser.options, env)
     note = f"{env.get(_OPEN)} fences are not closed, and reach to the end of what they stand in"
     return _MYST.sub("", page), (note,) if _OPEN in env else ()
+
+
+def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - a rule
+    """Rule of markdown-it: a definition of a link; that of a footnote is text."""
+    from markdown_it.rules_block import reference
+
+    begin = state.bMarks[start] + state.tShift[start]
+    return not state.src.startswith("[^", begin) and reference(state, start, end, silent)
 
 
 def _nest(depth: int, state: StateCore) -> None:

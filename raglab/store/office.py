@@ -33,6 +33,10 @@ _STYLES = "\n".join(
 _LEVELS = names("0,1,2,3,4,5")  # of outlines, which are headings
 _BESIDE = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
 _NOTES = ("footnote", "endnote")
+_TEXT = ("t", "p", "br", "tab")
+_READ = ("document", "footnotes", "endnotes")  # parts that are text
+_WITHIN = ("altChunk", "subDoc")
+_WRAPPERS = ("fldSimple", "dir", "bdo", "ruby")  # whose runs mammoth does not read
 _HIDDEN = ("vanish", "strike", "dstrike")
 _OFF = ("false", "0", "off")
 # a cell with a formula whose value no program has stored
@@ -89,8 +93,15 @@ def _stated(element: ET.Element | None, name: str = "val") -> str:
     return next((text for key, text in attributes.items() if key.endswith(f"}}{name}")), "")
 
 
+def _name(element: ET.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
 def _text(element: ET.Element) -> str:
-    return " ".join("".join(part.text or "" for part in element.findall(".//{*}t")).split())
+    """Words of a part; paragraphs, breaks and tabs part them."""
+    parts = [part for part in element.iter() if _name(part) in _TEXT]
+    texts = ((part.text or "") if _name(part) == "t" else " " for part in parts)
+    return " ".join("".join(texts).split())
 
 
 def word_blocks(raw: bytes) -> DocumentBlocks:
@@ -117,8 +128,14 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     # a text box stands as a drawing, and once more as a picture for older programs, which is read
     boxes = [len(body.findall(f".//{{*}}{kind}//{{*}}txbxContent")) for kind in ("drawing", "pict")]
     counts["text boxes"] = max(0, boxes[0] - boxes[1])
-    _mark_headings(body, [*trees.get("word/styles.xml", ())])
-    _put_notes(body, trees, counts)
+    counts["documents in it"] = sum(_name(part) in _WITHIN for part in body.iter())
+    styles = [*trees.get("word/styles.xml", ())]
+    for tree in trees.values():
+        if _name(tree) in _READ:
+            _unwrap(tree)
+            _take_out_hidden(tree, styles, counts)
+    _mark_headings(body, styles)
+    _put_notes(body, trees)
     parts = {name: part for name, part in parts.items() if not _BESIDE.fullmatch(name)}
     parts["word/document.xml"] = ET.tostring(body)
     page = mammoth.convert_to_html(
@@ -146,26 +163,51 @@ def _mark_headings(body: ET.Element, styles: list[ET.Element]) -> None:
             mark.set(next(iter(mark.attrib)), f"Heading{int(level) + 1}")
 
 
-def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element], counts: Counter[str]) -> None:
-    """Put footnotes and endnotes into the text, and take out what is hidden or struck."""
+def _unwrap(tree: ET.Element) -> None:
+    """Put runs in place of what holds them: fields, turned text, the base of ruby, formulas."""
+    for parent in reversed(list(tree.iter())):
+        for child in list(parent):
+            place, name = list(parent).index(child), _name(child)
+            if name in _WRAPPERS:
+                parent[place : place + 1] = child.findall("{*}rubyBase//{*}t") or list(child)
+            elif name == "oMath":
+                run = ET.Element(f"{tree.tag.rpartition('}')[0]}}}r")
+                ET.SubElement(run, f"{run.tag[:-1]}t").text = _text(child)
+                parent[place] = run
+
+
+def _take_out_hidden(tree: ET.Element, styles: list[ET.Element], counts: Counter[str]) -> None:
+    """Take out runs that are hidden or struck, by themselves or by their style, and hidden rows."""
+
+    def hides(marks: ET.Element | None) -> bool:
+        stated = () if marks is None else [marks.find(f"{{*}}{name}") for name in _HIDDEN]
+        return any(mark is not None and _stated(mark) not in _OFF for mark in stated)
+
+    hidden = {_stated(style, "styleId") for style in styles if hides(style.find("{*}rPr"))} - {""}
+    for parent in list(tree.iter()):
+        is_hidden = _stated(parent.find("{*}pPr/{*}pStyle")) in hidden
+        for part in list(parent):
+            style = _stated(part.find("{*}rPr/{*}rStyle"))
+            is_gone = is_hidden or style in hidden or hides(part.find("{*}rPr"))
+            if (is_gone and _name(part) == "r") or part.find("{*}trPr/{*}hidden") is not None:
+                counts["hidden or struck texts"] += bool(_text(part))
+                parent.remove(part)
+
+
+def _put_notes(body: ET.Element, trees: Mapping[str, ET.Element]) -> None:
+    """Put footnotes and endnotes into the text."""
     notes = {
         (f"{kind}Reference", _stated(note, "id")): _text(note)
         for kind in _NOTES
         for note in trees.get(f"word/{kind}s.xml", ())
     }
-    for parent in list(body.iter()):
-        for run in parent.findall("{*}r"):
-            marks = (run.find(f"{{*}}rPr/{{*}}{name}") for name in _HIDDEN)
-            if any(mark is not None and _stated(mark) not in _OFF for mark in marks):
-                counts["hidden or struck texts"] += bool(_text(run))
-                parent.remove(run)
-            for mark in run.findall("*"):
-                name = mark.tag.rpartition("}")[2]
-                if name.removesuffix("Reference") in _NOTES:
-                    note = notes.get((name, _stated(mark, "id")))
-                    mark.tag, mark.text = f"{run.tag[:-1]}t", f" ({note})" if note else ""
-                    for raised in run.findall("{*}rPr"):
-                        run.remove(raised)
+    for run in [*body.iter(f"{body.tag.rpartition('}')[0]}}}r")]:
+        for mark in run.findall("*"):
+            if _name(mark).removesuffix("Reference") in _NOTES:
+                note = notes.get((_name(mark), _stated(mark, "id")))
+                mark.tag, mark.text = f"{run.tag[:-1]}t", f" ({note})" if note else ""
+                for raised in run.findall("{*}rPr"):
+                    run.remove(raised)
 
 
 def excel_blocks(raw: bytes) -> DocumentBlocks:
@@ -216,6 +258,12 @@ def _sheet_tables(sheet: Any, counts: Counter[str]) -> Iterator[Block]:  # noqa:
         if columns.hidden
         for number in range(columns.min, min(columns.max, sheet.max_column) + 1)
     }
+    # a cell over several rows stands in each of them
+    merged = {
+        (row, span.min_col): _cell_text(sheet.cell(span.min_row, span.min_col))
+        for span in sheet.merged_cells.ranges
+        for row in range(span.min_row + 1, min(span.max_row, sheet.max_row) + 1)
+    }
     tables: list[list[list[str]]] = []
     is_parted = True
     for row in sheet.iter_rows():
@@ -224,7 +272,7 @@ def _sheet_tables(sheet: Any, counts: Counter[str]) -> Iterator[Block]:  # noqa:
         counts["hidden cells"] += sum(cell.value is not None for cell in {*row}.difference(cells))
         if not cells:
             continue
-        texts = [_cell_text(cell) for cell in cells]
+        texts = [merged.get((cell.row, cell.column)) or _cell_text(cell) for cell in cells]
         if any(texts):
             is_head = all(isinstance(cell.value, str | None) for cell in cells)
             if not tables or (is_parted and is_head):

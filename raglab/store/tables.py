@@ -19,8 +19,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from raglab.arguments.plain_arrays import is_missing
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import KNOWN_EXTRAS
@@ -127,7 +125,13 @@ def read_table(
     Raises:
       InputError: it is no table.
     """
-    mapped = columns or {}
+    mapped = {} if columns is None else columns
+    if not isinstance(mapped, Mapping):
+        rule, remedy = (
+            "columns must map our names to those of the table",
+            'write {"query": "prompt"}',
+        )
+        raise input_error(Where(name), rule, remedy, shown_value(columns))
     if not isinstance(source, str | Path):
         check_no_encoding(encoding, name)
         return _frame_table(source, names, mapped, name)
@@ -181,7 +185,7 @@ def _frame_cells(series: pd.Series[Any]) -> list[Any]:
         values = [... if isinstance(of, Decimal) and of.is_snan() else of for of in values]
         gone = list(map(is_missing, values))
     return [
-        None if missing else value.item() if isinstance(value, np.generic) else value
+        None if missing else value.tolist() if hasattr(value, "tolist") else value
         for value, missing in zip(values, gone, strict=True)
     ]
 
