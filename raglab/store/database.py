@@ -351,7 +351,8 @@ class Database:
         known, numbers = set(sql.inspect(link).get_table_names()), dict[str, Any]()
         schema: Any = 0
         if NUMBERS in known:
-            numbers = dict(link.execute(sql.select(*self._numbers.c)).tuples().all())
+            stated = link.execute(sql.select(*self._numbers.c))
+            numbers = {row.name: row.value for row in stated}
             schema = numbers.get("schema")
             if schema not in range(1, SCHEMA + 1):
                 rule, value = f"a log must be of version {SCHEMA}", f"version {schema}"

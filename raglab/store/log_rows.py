@@ -115,7 +115,7 @@ def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value 
     elif not isinstance(value, str):
         rule, remedy, shown = "a text", "pass a str", type(value).__name__
     elif _UNSTORABLE.search(value):
-        rule, remedy = "a text in Unicode without NUL", "take out NUL and halves of a pair"
+        rule, remedy = "a text in Unicode without NUL", "take out NUL and half surrogates"
     else:
         limit, unit = _LIMITS[kind]
         length = len(value) if unit == "characters" else len(value.encode())
