@@ -16,6 +16,7 @@ from databases import Server
 from extensions.clarification.test_live_clarification import ASKING, logged, put, voted
 from generators import Fixed
 from hostile import remount
+from log_samples import check_numbers
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.clarified_requests import UNLOGGED
 from raglab.live.ask import ask, reply
@@ -112,7 +113,7 @@ class TestFullDisk:
         assert french["warnings"][-1] == sentence(UNLOGGED, "fr") != UNLOGGED
         # what it would teach is not lost in silence: it can be given again
         with pytest.raises(UnwritableLogError):
-            [reply("before", "Storm and wind", system=system, now=START) for _ in range(30)]
+            reply("before", "Storm and wind" + " " * 50_000, system=system, now=START)
         switch(system, False)
         with warned() as said:
             again = ask("What is the excess?", system=system, request_id="after", **about)
@@ -124,7 +125,8 @@ class TestFullDisk:
         }
         assert system.audit is not None
         assert system.audit.rows()[0].candidate_votes["Storm and wind"] == 1.0
-        assert not system.audit.verify().findings
+        assert system.audit.rebuild() == system.audit.rows()
+        check_numbers(system.audit)
 
     def test_required_it_is_refused(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
