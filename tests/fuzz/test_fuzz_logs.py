@@ -81,14 +81,14 @@ def read(place: Path) -> Read:
         online.close()
 
 
-def stored(place: Path) -> list[tuple[Any, ...]]:
-    """Every row of every table that raglab made, of both logs, by the columns that it knows."""
+def stored(place: Path, *files: str) -> list[tuple[Any, ...]]:
+    """Every row of every table that raglab made, of these logs, by the columns that it knows."""
     held = []
     known = {
         one.name: [*(() if one.key else ("seq", "at")), *(part.name for part in one.columns)]
         for one in (*CHOICE_TABLES, *REQUEST_TABLES)
     }
-    for file in (AUDIT, BANDIT):
+    for file in files:
         with closing(sqlite3.connect(place / file)) as link:
             tables = link.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
@@ -295,11 +295,11 @@ def test_a_log_that_was_altered_is_read_or_refused(whole: Path, tmp_path: Path) 
         clear_away(place)
         what, before = spoil(rng, whole, place), list[Any]()
         with suppress(sqlite3.Error):
-            before = stored(place)
+            before = stored(place, AUDIT, BANDIT)
         return Trial(
             what,
             partial(read, place),
-            lambda _: "" if not before or stored(place) == before else "reading changed rows",
+            lambda _: "" if before in ([], stored(place, AUDIT, BANDIT)) else "rows were changed",
         )
 
     failures = fuzz("logs: read", draw, tmp_path, -(-CASES // 10))
@@ -367,8 +367,9 @@ def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> No
         if name not in {"thumb", "signal"} or "TRIGGER" in what:
             return ""
         file = BANDIT if name == "thumb" else AUDIT
-        held = [one for one in stored(place) if one[0] == file]
-        return "nothing was written" if all(one in stored(whole) for one in held) else ""
+        with suppress(sqlite3.Error):  # a page that nothing reads is damaged
+            return "nothing was written" if stored(place, file) == stored(whole, file) else ""
+        return ""
 
     def draw(rng: np.random.Generator) -> Trial:
         clear_away(place)
