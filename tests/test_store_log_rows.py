@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fuzz.outcomes import is_clear
 from log_samples import START, ask, audit_at, bandit_at, choose, edited, fill_audit
 from raglab.audit.explanation import explain_request
-from raglab.audit.log import AuditLog
+from raglab.audit.log import AuditLog, blank_texts
 from raglab.audit.log_summary import days
 from raglab.bandit import Bandit, dumps
 from raglab.live.online_bandit import Online
@@ -126,6 +126,16 @@ class TestForgetting:
             assert after.frame().equals(explanation.frame())
         assert b"Sesame" not in (tmp_path / "audit.sqlite").read_bytes()
         log.close()
+
+
+    def test_it_is_gone_before_the_file_is_rewritten(self, audit: Path) -> None:
+        """A process that is killed between blanking and rewriting leaves no text in the pages."""
+        assert b"Sesame" in audit.read_bytes()
+        log = audit_at(audit)
+        with log.log.writing() as entries:
+            assert blank_texts(entries, (START + timedelta(days=1)).isoformat()) == 3
+        log.close()
+        assert b"Sesame" not in audit.read_bytes()
 
 
 class TestOpening:
