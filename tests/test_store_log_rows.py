@@ -209,6 +209,7 @@ class TestAlteredRows:
         [
             ("UPDATE query_log SET models = '7'", lambda log: log.pack()),
             ("UPDATE query_log SET documents = '7'", lambda log: explain_request("r3", log)),
+            ("UPDATE query_log SET session = x'79'", lambda log: explain_request("r3", log)),
             (
                 "UPDATE decisions SET checks = '7'",
                 lambda log: log.forget(before=START + timedelta(days=1)),

@@ -226,10 +226,8 @@ class Database:
         }
         event = self._numbers.c.name == "event"
         self._last = sql.select(self._numbers.c.value).where(event)
-        self._turn, self._count = (
-            self._last.with_for_update(),
-            sql.update(self._numbers).where(event),
-        )
+        self._turn = self._last.with_for_update()
+        self._count = sql.update(self._numbers).where(event)
         self._statements: dict[Any, Any] = {}
         self._engine: sql.Engine | None = None
         self._version = 0  # of the tables as they were when the log was opened
@@ -348,7 +346,8 @@ class Database:
           InputError: another version, a table that was there and is not, or nothing that may be
             begun.
         """
-        known, numbers = set(sql.inspect(link).get_table_names()), dict[str, Any]()
+        known = set(sql.inspect(link).get_table_names())
+        numbers: dict[str, Any] = {}
         schema: Any = 0
         if NUMBERS in known:
             stated = link.execute(sql.select(*self._numbers.c))
@@ -383,8 +382,8 @@ class Database:
                 link.execute(self._turn)  # a writer of an older version ends its turn first
                 # its salts would betray texts that are forgotten later
                 link.execute(sql.text(f"DROP TABLE IF EXISTS {_CHAIN}"))
-                number = sql.update(self._numbers).where(self._numbers.c.name == "schema")
-                link.execute(number.values(value=SCHEMA))
+                version = sql.update(self._numbers).where(self._numbers.c.name == "schema")
+                link.execute(version.values(value=SCHEMA))
             for tables in (self._own, self._beside):
                 begun = not known.isdisjoint(table.name for table in tables)
                 for table in tables if begun or tables is self._own else ():
