@@ -115,8 +115,10 @@ class TestFullDisk:
         # what it would teach is not lost in silence: it can be given again
         taken: list[object] = []
         with pytest.raises(UnwritableLogError):
-            for number in range(10):
-                taken += [reply(f"q{number}", "Storm and wind", system=system, now=START)]
+            taken.extend(
+                reply(f"q{number}", "Storm and wind", system=system, now=START)
+                for number in range(10)
+            )
         switch(system, False)
         with warned() as said:
             again = ask("What is the excess?", system=system, request_id="after", **about)
