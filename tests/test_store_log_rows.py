@@ -127,7 +127,6 @@ class TestForgetting:
         assert b"Sesame" not in (tmp_path / "audit.sqlite").read_bytes()
         log.close()
 
-
     def test_it_is_gone_before_the_file_is_rewritten(self, audit: Path) -> None:
         """A process that is killed between blanking and rewriting leaves no text in the pages."""
         assert b"Sesame" in audit.read_bytes()
