@@ -2,10 +2,8 @@
 
 An update takes one signal into a row and finds its confidence anew: for many users at once, 4
 values, signals of every kind, and for one row. A signal that is logged is one transaction: the
-change, the row's new version, their links in the hash chain, the latest version over the one
-before; times of the log are of the wall on this machine's disk, each commit synchronised to it.
-Then the log is filled up to as many rows as are verified against the chain; so is a bandit's log,
-whose snapshot is held against the state that its events make.
+change, the row's new version, the latest version over the one before; times of the log are of the
+wall on this machine's disk, each commit synchronised to it.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +22,7 @@ from bench import ROOT, Options, Row, Rows, module, seconds
 
 import raglab
 from raglab import AuditLog, Policy
-from raglab.bandit import Bandit
 from raglab.default_learner import RULES, SIGNALS, DefaultLearner, gate, init, update
-from raglab.reward import COMPONENTS, RewardWeights
 
 VALUES = 4
 KINDS = (0.3, 0.1, 0.5, 0.1)  # shares of the signals
@@ -159,8 +154,8 @@ def median_rows(spent: Mapping[str, list[float]], where: str) -> Rows:
 
 
 def logged(options: Options) -> Rows:
-    """A request's steps in SQLite, rebuilding, explaining, disk size, and verifying many rows."""
-    requests, rows = (40, 400) if options.quick else (600, 30_000)
+    """A request's steps in SQLite, rebuilding, explaining, disk size."""
+    requests = 40 if options.quick else 600
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         path = Path(place) / "audit.sqlite"
         log = AuditLog(path)
@@ -174,41 +169,7 @@ def logged(options: Options) -> Rows:
             explained.append(time.perf_counter() - start)
         yield Row("explain a request, wall", 1e3 * float(np.median(explained)), "ms")
         yield Row("a request on disk", path.stat().st_size / requests / 1024, "kB")
-        fill(log, rows)
-        yield Row(f"verify {rows:,} rows, wall", seconds(log.verify, 1, time.perf_counter), "s")
         log.close()
-
-
-def fill(log: AuditLog, rows: int) -> None:
-    """Fill a log up with copies of requests, changes and decisions, each under an id of its own."""
-    tables = module("log_tables")
-    with log.log.writing() as entries:
-        events = sorted(
-            (
-                (row["seq"], table, row)
-                for table in (tables.REQUESTS, tables.CHANGES, tables.DECISIONS)
-                for row in entries.rows(table)
-            ),
-            key=lambda event: event[0],
-        )
-        for number in count():
-            for _, table, row in events:
-                if entries.last >= rows:
-                    return
-                unique = {
-                    name: f"{row[name][:40]}-{number}"
-                    for name in ("request_id", "once")
-                    if name in row
-                }
-                session = (
-                    {"session": f"{row['session']}-{number}"} if table == tables.REQUESTS else {}
-                )
-                entries.add(table, without_place(row) | unique | session)
-
-
-def without_place(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without its place in the log."""
-    return {name: value for name, value in row.items() if name != "seq"}
 
 
 def bare_commit(folder: Path) -> float:
@@ -223,38 +184,6 @@ def bare_commit(folder: Path) -> float:
         taken.append(time.perf_counter() - start)
     link.close()
     return float(np.median(taken))
-
-
-def bandit_logged(options: Options) -> Rows:
-    """Verification of a bandit's log.
-
-    A few choices made one by one, the others copies of the last.
-    """
-    online, tables = module("online_bandit"), module("log_tables")
-    rows, real = (400, 4) if options.quick else (30_000, 15)
-    rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory(dir=options.folder) as place:
-        at = online.Online(
-            Bandit(), RewardWeights(), 8000.0, Path(place) / "bandit.sqlite", ("hybrid", "graph")
-        )
-        for number in range(real):
-            at.choose(f"r{number}", [True, True], dict.fromkeys(online.FEATURES, 0.5))
-            at.update(f"r{number}", {name: float(rng.random()) for name in COMPONENTS})
-        with at.log.writing() as log:
-            choice, reward = (log.row(table) or {} for table in (tables.CHOICES, tables.REWARDS))
-            for number in count(real):
-                if log.last >= rows:
-                    break
-                log.add(
-                    tables.CHOICES,
-                    without_place(choice) | {"request_id": f"r{number}", "round": number + 1},
-                )
-                log.add(tables.REWARDS, without_place(reward) | {"request_id": f"r{number}"})
-        at.thumbs("r0", up=True)  # which keeps the snapshot of all
-        yield Row(
-            f"verify {rows:,} rows of a bandit, wall", seconds(at.verify, 1, time.perf_counter), "s"
-        )
-        at.close()
 
 
 def logged_on_server(options: Options) -> Rows:
@@ -272,4 +201,4 @@ def logged_on_server(options: Options) -> Rows:
             log.close()
 
 
-BENCHES = (learned, logged, bandit_logged, logged_on_server)
+BENCHES = (learned, logged, logged_on_server)

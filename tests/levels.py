@@ -19,9 +19,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_reply_in_a_process_of_its_own",
             "test_json_is_a_structure_and_no_prompt",
         ),
-        "extensions/clarification/test_default_table_chain.py": (
-            "test_a_hundred_cells_are_altered",
-        ),
         "extensions/clarification/test_five_failures.py": ("test_each_is_asked_and_answered",),
         "extensions/clarification/test_guides.py": (
             "test_the_page_on_clarification_runs",
@@ -128,13 +125,13 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "fuzz/test_fuzz_documents.py": ("test_a_mutated_document_loads_or_is_told",),
         "fuzz/test_fuzz_frames.py": ("test_a_mutated_frame_is_a_trace_or_is_told",),
         "fuzz/test_fuzz_gates.py": ("test_whatever_a_gate_returns",),
-        "fuzz/test_fuzz_logs.py": ("test_a_log_that_was_altered_is_told_or_named",),
+        "fuzz/test_fuzz_logs.py": ("test_a_log_that_was_altered_is_read_or_refused",),
         "fuzz/test_fuzz_outcomes.py": ("test_kinds_by_head",),
         "fuzz/test_fuzz_pdf.py": (
             "test_an_altered_pdf_is_read_or_told",
             "test_the_fork_reads_what_the_worker_reads",
         ),
-        "fuzz/test_fuzz_resigned_logs.py": ("test_re_signed_logs_are_read",),
+        "fuzz/test_fuzz_log_cells.py": ("test_changed_logs_are_read",),
         "test_failed_calls.py": ("TestLeftOut.test_it_decides_as_the_rest",),
         "test_answer_basis.py": (
             "TestComparisons.test_a_report_says_so",
@@ -515,7 +512,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_trace",
             "test_latencies",
         ),
-        "test_resigned_logs.py": ("test_a_value_that_no_log_holds",),
         "test_resolver_resolve.py": (
             "test_many_queries_under_many_policies_are_each_alone",
             "test_the_chain_decides_through_a_trace_as_resolve_does_alone",
@@ -550,7 +546,8 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_time_and_size_are_linear_in_the_page",
         ),
         "test_store_loaders.py": ("test_scifact_has_its_published_counts",),
-        "test_store_log_chain.py": ("test_a_hundred_cells_are_altered",),
+        "test_store_log_rows.py": ("TestAlteredRows.test_a_hundred_cells",),
+        "test_store_log_values.py": ("test_a_value_that_no_log_holds",),
         "test_store_markdown.py": (
             "test_a_large_text_is_read_by_a_process_of_its_own",
             "test_directives_1000_deep_are_text_with_nothing_lost",
@@ -665,10 +662,9 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_question_over_an_altered_log",
             "test_each_door_refuses_or_does",
         ),
-        "fuzz/test_fuzz_resigned_logs.py": (
-            "test_a_log_that_is_signed_again_is_the_same",
-            "test_a_question_over_a_re_signed_log",
-            "test_re_signed_logs_at_each_door",
+        "fuzz/test_fuzz_log_cells.py": (
+            "test_a_question_over_a_changed_log",
+            "test_changed_logs_at_each_door",
         ),
         "test_live_langgraph_chain.py": ("*",),
         "test_live_online_bandit.py": (

@@ -133,10 +133,9 @@ def test_a_baseline_is_compared(samples: Path) -> None:
 def test_a_request_is_explained_from_the_log(
     request_id: str, status: str, gate: str, samples: Path
 ) -> None:
-    """Its decision follows from the log alone, and its events fit the hash chain."""
+    """Its decision follows from the log alone."""
     explanation = raglab.explain(request_id, samples / "audit.sqlite")
     assert explanation.rebuilt, explanation.differences
-    assert explanation.damage == ()
     assert explanation.request["question"] == REQUESTS[request_id]
     (decision,) = explanation.decisions
     assert decision.derived is not None
@@ -144,17 +143,20 @@ def test_a_request_is_explained_from_the_log(
 
 
 def test_an_audit_log_goes_on(samples: Path) -> None:
-    """It is intact; a further request is chained to the others."""
+    """A further request is numbered after the others, and each is explained."""
     log = AuditLog(
         shutil.copy(samples / "audit.sqlite", samples / "next.sqlite"), clock=lambda: NOW
     )
-    rows = log.verify()
-    assert rows.intact, str(rows)
-    log.opened(
-        "request-of-today", "Is hail covered?", policy=policy(), fingerprint="f", models={}, now=NOW
-    )
-    assert log.verify().intact
-    assert log.verify().rows > rows.rows
+    with log.log.reading() as entries:
+        before = entries.last
+    about = {"policy": policy(), "fingerprint": "f", "models": {}, "now": NOW}
+    with pytest.warns(UserWarning, match="is of version 4 now"):
+        log.opened("request-of-today", "Is hail covered?", **about)
+    with log.log.reading() as entries:
+        last = entries.row("query_log", request_id="request-of-today")
+        assert last is not None
+        assert last["seq"] == entries.last > before
+    assert raglab.explain("request-answered", log).rebuilt
     log.close()
 
 
@@ -172,7 +174,6 @@ def test_a_bandit_log_gives_its_state(samples: Path) -> None:
     frame = online.frame()
     assert frame["request_id"].tolist() == [f"round-{number}" for number in range(6)]
     assert set(frame["arm"]) <= set(ARMS)
-    assert online.verify().intact, str(online.verify())
     for stored, folded in zip(online.state(), online.rebuild(), strict=True):
         assert np.array_equal(stored, folded)
     assert int(np.sum(online.state().n)) == 6

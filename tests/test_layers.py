@@ -279,7 +279,7 @@ def test_a_heavy_library_stands_in_one_file() -> None:
     # three subjects of MLflow; an index in memory and its folder on disk are two of FAISS.
     several = {
         "faiss": {"retrieval/dense.py", "extensions/scale/large_index.py"},
-        "sqlalchemy": {"store/database.py", "store/log_entries.py"},
+        "sqlalchemy": {"store/database.py", "store/log_rows.py"},
         "mlflow": {
             "lab/tracking.py",
             "lab/tracked_model.py",

@@ -19,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from databases import USER, Server
 from generators import Fixed
+from log_samples import check_numbers
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask
 from raglab.live.log_outages import AUDIT, BANDIT, PATIENCE_S, LogOutages
@@ -155,7 +156,7 @@ class TestServer:
         if system.online is not None and arm == "bandit":
             with system.online.log.reading() as log:
                 assert [row["request_id"] for row in log.rows(CHOICES)] == ["up", "back"]
-        assert not audit(system).verify().findings
+        check_numbers(audit(system))
 
     def test_required_it_is_refused(
         self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch

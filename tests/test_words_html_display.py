@@ -24,7 +24,6 @@ from raglab.live.response import KEYS, Response
 from raglab.off_policy.logs import read_log
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.store.log_chain import Finding
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
@@ -169,7 +168,6 @@ def check_display(value: Any) -> None:
 SHOWN: dict[str, Callable[[], str]] = {
     "checks": lambda: repr(Checks([Check("l2", "S2.3", 1.0, 1.0, 0.0, passes=True, text=SCRIPT)])),
     "response": lambda: repr(Response(dict.fromkeys(KEYS, SCRIPT), None)),  # type: ignore[arg-type]
-    "finding": lambda: str(Finding(SCRIPT, 1, SCRIPT)),
     "part": lambda: repr(Part(SCRIPT, (0.0,), (0.0,))),
     "model": lambda: repr(_model()),
     "comparison": lambda: repr(compare(labelled(3, {"tune": 8}), Policy.load(), Policy.load())),

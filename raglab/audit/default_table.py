@@ -14,7 +14,7 @@ from raglab.audit.request_events import RequestEvents
 from raglab.audit.sessions import SilenceRule
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner
 from raglab.extension_points import extension
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries
 from raglab.words.decimals import decimals
 
 ROOM = "clarification"

@@ -3,8 +3,8 @@
 Nothing is retrieved and no policy file is read: the log holds the policy's body, the learner's
 settings, every check and every change of the default table. What is recorded is held against what
 follows from them; an edit of the log that contradicts the rest stands among the differences.
-Replies, proposals, answers, sources and moments follow from nothing: that these were edited, the
-hash chain tells, which every event of the request is held against.
+Replies, proposals, answers, sources and moments follow from nothing: an edit of these is not
+noticed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,15 @@ from raglab.gating.signal_gates import SIGNALS, firing_of
 from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
-from raglab.store.log_chain import as_written
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
     EVIDENCE,
-    LEARNERS,
     POLICIES,
     REPLIES,
-    REQUESTS,
-    SETTLEMENTS,
-    VERSIONS,
     parsed_fields,
     request_row,
 )
@@ -420,8 +415,7 @@ class Explanation:
     the default table that were used, as of then. signals: what was learned from it, in order.
     became: what a clarified request was retrieved as: query, documents, task and arm, one a turn.
     decisions: in order, one a turn; the last is the outcome. differences: what the log records
-    against what follows from it, in words. events: of the request, held against the hash chain.
-    damage: what does not fit there, in words; None where the log has no chain yet.
+    against what follows from it, in words.
     """
 
     request: Mapping[str, Any]
@@ -431,8 +425,6 @@ class Explanation:
     became: tuple[Mapping[str, Any], ...]
     decisions: tuple[ReplayedDecision, ...]
     differences: tuple[str, ...]
-    events: int
-    damage: tuple[str, ...] | None
 
     @property
     def request_id(self) -> str:
@@ -453,13 +445,6 @@ class Explanation:
         return not self.differences and all(
             decision.derived is not None for decision in self.decisions
         )
-
-    @property
-    def verified(self) -> str:
-        """Result of verifying the chain of the request's events, in words."""
-        if self.damage is None:
-            return "not yet: a log of version 1, chained on the next write"
-        return "NO" if self.damage else f"yes: its {self.events} events are as they were written"
 
     def frame(self) -> pd.DataFrame:
         """Checks of the last decision, a row each.
@@ -483,8 +468,6 @@ class Explanation:
             "request_id": self.request_id,
             "rebuilt": self.rebuilt,
             "differences": list(self.differences),
-            "events": self.events,
-            "damage": None if self.damage is None else list(self.damage),
             "request": dict(self.request),
             "clarification": None if self.clarification is None else dict(self.clarification),
             "defaults": [default._asdict() for default in self.defaults],
@@ -527,9 +510,7 @@ class Explanation:
         lines.append(
             ("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO")
         )
-        lines += [("difference", difference) for difference in self.differences]
-        lines.append(("verified", self.verified))
-        return lines + [("damage", finding) for finding in self.damage or ()]
+        return lines + [("difference", difference) for difference in self.differences]
 
     def __str__(self) -> str:
         return "\n".join(f"{head:<14}{visible(words, lines=True)}" for head, words in self.lines())
@@ -573,46 +554,6 @@ def explain_request(request_id: str, log: AuditLog) -> Explanation:
             return explanation
 
 
-def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
-    """How many events a request has, and what does not fit between these and the chain, in words.
-
-    An event that is gone names no request: every one that is missing after the request counts.
-    """
-    log, request = events.log, events.request
-    event_numbers = {table: [int(row["seq"]) for row in events.of(table)] for table in _EVENTS}
-    event_numbers[VERSIONS] = [
-        int(row["seq"]) for cause in event_numbers[CHANGES] for row in events.versions(cause)
-    ]
-    for table, name, value in (
-        (POLICIES, "policy_id", "policy_id"),
-        (LEARNERS, "digest", "learner"),
-    ):
-        named = log.rows(table, columns=("seq",), **{name: request[value]})
-        event_numbers[table] = [int(row["seq"]) for row in named]
-    count = sum(map(len, event_numbers.values()))
-    if not log.chained:
-        return count, None
-    damage = [str(finding) for finding in log.event_findings(event_numbers)]
-    for table in () if log.complete() else (*_EVENTS, VERSIONS):
-        damage += [
-            f"{finding}; whether it was of this request, nothing tells"
-            for finding in log.missing(table, request["seq"])
-        ]
-    return count, tuple(damage)
-
-
-_EVENTS = (
-    REQUESTS,
-    CLARIFICATIONS,
-    REPLIES,
-    APPLICATIONS,
-    EVIDENCE,
-    CHANGES,
-    DECISIONS,
-    SETTLEMENTS,
-)
-
-
 def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     thresholds, differences = recorded_policy(log, request)
     if request["question"] is not None and request["question_hash"] not in {
@@ -635,7 +576,6 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     decisions, mismatches = replay_decisions(
         events, thresholds, clarified=clarification is not None
     )
-    count, damage = request_damage(events)
     return Explanation(
         request=request,
         clarification=clarification,
@@ -644,8 +584,6 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE)),
         decisions=decisions,
         differences=tuple(differences + mismatches),
-        events=count,
-        damage=damage,
     )
 
 

@@ -30,8 +30,7 @@ from raglab.store.files import (
     write_lines,
     write_text,
 )
-from raglab.store.log_chain import as_written
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import CLARIFICATIONS, DECISIONS, LABELS, REQUESTS, SAMPLES
 from raglab.values import Status
 from raglab.words.canonical import canonical_json, digest, utc_text

@@ -23,8 +23,7 @@ from raglab.metrics.intervals import (
     clopper_pearson,
     stratified_share,
 )
-from raglab.store.log_chain import as_written
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, LABELS, REPLIES, REQUESTS, SAMPLES
 
 if TYPE_CHECKING:

@@ -3,9 +3,8 @@
 Redaction, retention, export (S5.8).
 
 The log is the truth and the default table a fold over it: whatever is killed in the middle of a
-question, the log rebuilds the rows that there were, to the byte, and its hash chain tells what was
-altered since (see `AuditLog.verify`). Every time is UTC; `now` is the log's clock where it is not
-given.
+question, the log rebuilds the rows that there were, to the byte. Every time is UTC; `now` is the
+log's clock where it is not given.
 """
 
 from __future__ import annotations
@@ -29,18 +28,15 @@ from raglab.audit.default_table import (
     default_table,
 )
 from raglab.audit.log_learners import digest_of, record_learner
-from raglab.audit.sessions import SilenceRule, close_previous, open_findings
+from raglab.audit.sessions import SilenceRule, close_previous
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner, gate
 from raglab.extension_points import extensions
 from raglab.policy import PolicyData
-from raglab.store.database import Database, Rebuild, check_no_folder
+from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError, make_folder, replacing
-from raglab.store.log_chain import CHAIN, Finding, Head, Verification, as_written
-from raglab.store.log_entries import Entries
-from raglab.store.log_rows import EventTable
+from raglab.store.log_rows import Entries, EventTable, as_written
 from raglab.store.log_tables import (
-    APPLICATIONS,
     AUDIT_LOG,
     CHOICE_TABLES,
     CLARIFICATIONS,
@@ -55,8 +51,6 @@ from raglab.store.log_tables import (
     REPLIES,
     REQUEST_TABLES,
     REQUESTS,
-    SETTLEMENTS,
-    VERSIONS,
     check_id,
     evidence_without_text,
     request_row,
@@ -281,33 +275,6 @@ def blank_texts(log: Entries, before: str) -> int:
     return len(had)
 
 
-def current_findings(log: Entries) -> Iterator[Finding]:
-    """Rows of `CURRENT` that are not the latest of `VERSIONS`, which are events."""
-    columns = ("row_id", "target_field", "doctype", "body")
-    latest = {row[0]: row for row in log.stored(VERSIONS, *columns)}
-    current_rows = {row[0]: row for row in log.stored(CURRENT, *columns)}
-    for row_id in sorted({*latest, *current_rows}):
-        if row_id not in current_rows:
-            yield Finding(CURRENT, None, f"row {row_id} is missing")
-        elif current_rows[row_id] != latest.get(row_id):
-            yield Finding(CURRENT, None, f"row {row_id} differs from what the events make")
-
-
-def forgotten_findings(log: Entries) -> Iterator[Finding]:
-    """Events whose texts are gone although no `forget` reached them."""
-    until = max((row["before"] for row in log.rows(FORGOTTEN)), default="")
-    for table in _WITH_TEXTS:
-        for seq in log.blanked(table, until):
-            yield Finding(
-                table, seq, "its texts were taken out, and no event of forgetting covers it"
-            )
-
-
-AUDIT_REBUILDS = (
-    Rebuild(CURRENT, (VERSIONS,), current_findings),
-    Rebuild(OPEN, (REQUESTS, APPLICATIONS, SETTLEMENTS), open_findings),
-    Rebuild(FORGOTTEN, (CHAIN, *_WITH_TEXTS), forgotten_findings),
-)
 _KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
 
 
@@ -813,21 +780,6 @@ class AuditLog:
         with self.log.reading() as log, as_written():
             return default_table().rebuild(log)
 
-    def verify(self, *heads: Head) -> Verification:
-        """Check every event against the hash chain, and the default table against the events.
-
-        See `Database.verify`.
-
-        Args:
-          *heads: of the chain, stored elsewhere before; the chain must still contain them.
-
-        Raises:
-          InputError: the database cannot read the log.
-
-        Source: rule S5.8.
-        """
-        return self.log.verify(AUDIT_REBUILDS, heads)
-
     def export(self, folder: str | Path) -> list[Path]:
         """Write every table of events, and the rows, as Parquet; see `export_tables`.
 
@@ -881,8 +833,8 @@ class AuditLog:
         A log that is not there is not made.
         """
         try:
-            head = self.log.head()
-            end = "none yet" if head is None else f"{head.seq:,}, last digest {head.digest[:12]}"
+            with self.log.reading() as log:
+                end = f"{log.last:,}" if log.last else "none yet"
         except InputError as error:
             end = f"cannot be read: {error}"
         facts = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.default_learner import DefaultLearner, stored_learner
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries
 from raglab.store.log_tables import LEARNERS
 from raglab.words.canonical import canonical_json, digest
 

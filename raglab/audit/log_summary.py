@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raglab.audit.log import row_gate
 from raglab.decision.checks import ERROR_GATE
-from raglab.store.log_chain import as_written
+from raglab.store.log_rows import as_written
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,

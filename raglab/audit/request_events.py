@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries
 from raglab.store.log_tables import CHANGES, REQUESTS, VERSIONS
 
 
@@ -34,8 +34,3 @@ class RequestEvents:
         rows = (row for change in self.of(CHANGES) for row in self.versions(int(change["seq"])))
         known = (row for row in rows if (row["row_id"], row["version"]) == (row_id, version))
         return next(known, None) or self.log.row(VERSIONS, of=f"{row_id}.{version}")
-
-    def change(self, seq: int) -> Mapping[str, Any] | None:
-        """A change by its number, None where the log has none."""
-        own = next((row for row in self.of(CHANGES) if row["seq"] == seq), None)
-        return own or next(self.log.rows(CHANGES, after=seq - 1, until=seq), None)

@@ -22,9 +22,6 @@ from raglab.cli.common import (
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
 
-DAMAGED = 5
-MOST_FINDINGS = 100  # that are printed
-
 AuditLogPlace = Annotated[
     str | None,
     typer.Option(
@@ -38,11 +35,7 @@ def explain(
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain an answer from the audit log alone. Exit code 1: the log is inconsistent.
-
-    Its events are checked against the hash chain of the log. Exit code 5: the log is consistent,
-    but was altered.
-    """
+    """Explain an answer from the audit log alone. Exit code 1: the log is inconsistent."""
     from raglab.audit.explanation import explain_request as explained
 
     if log is None and Path(request).is_dir():
@@ -54,13 +47,8 @@ def explain(
         raise ValueError(msg)
     explanation = explained(request, _open_audit_log(log))
     say_json_text(explanation.json()) if as_json else say(str(explanation))
-    if explanation.damage:
-        say(
-            "warning: the log was damaged or altered; `raglab audit --verify` names all of it",
-            err=True,
-        )
-    if not explanation.rebuilt or explanation.damage:
-        raise typer.Exit(DAMAGED if explanation.rebuilt else 1)
+    if not explanation.rebuilt:
+        raise typer.Exit(1)
 
 
 def audit(
@@ -75,52 +63,17 @@ def audit(
             "Decisions and votes stay."
         ),
     ] = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Check the log, and the bandit's log next to it, against the hash chain.",
-        ),
-    ] = False,
-    head: Annotated[
-        bool,
-        typer.Option(
-            "--head", help="Print number and digest of the last event. Keep them elsewhere."
-        ),
-    ] = False,
-    head_was: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A stored head, in quotes. --verify checks that a log still contains it. "
-            "Repeatable."
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print counts by day and the default table of an audit log, or check the log.
+    """Print counts by day and the default table of an audit log.
 
     `sample` draws requests to be labelled, `label` reads the labels back, `mix` prints the traffic
-    mix that they tell. Exit code 5 where
-    --verify finds that a log was damaged or altered, does not contain a head, or has no chain yet.
+    mix that they tell.
     """
     from raglab.audit.log_summary import days, defaults
 
     # `audit sample` and its like pass through here first; they open the log themselves.
     if ctx.invoked_subcommand is not None:
-        return
-    # Forgetting rewrites rows: a check or a head in the same call could be of the log before it or
-    # after it.
-    if (verify or head or head_was) and (export or forget):
-        msg = (
-            "--verify, --head and --head-was must stand without --export and --forget; run them "
-            "one after another."
-        )
-        raise ValueError(msg)
-    if verify or head_was:
-        _verify_logs(log, head_was or [], as_json=as_json)
-        return
-    if head:
-        _show_heads(log, as_json=as_json)
         return
     opened = _open_audit_log(log)
     report: dict[str, Any] = {}
@@ -137,63 +90,6 @@ def audit(
         say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
     say(table_text(by_day) if len(by_day) else "no request yet")
     say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default yet")
-
-
-def _verify_logs(log: str | None, head_texts: list[str], *, as_json: bool) -> None:
-    """Print what does not fit in the logs of a place.
-
-    Raises:
-      Exit: something does not.
-    """
-    from raglab.audit.log import AUDIT_REBUILDS
-    from raglab.live.online_bandit import BANDIT_REBUILDS
-    from raglab.live.settings import open_logs
-    from raglab.store.log_chain import parse_head
-
-    heads = [parse_head(text) for text in head_texts]
-    logs = open_logs(log)
-    verifications = [opened_log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for opened_log in logs]
-    where = {
-        head: [opened_log.shown for opened_log in logs if opened_log.contains(head)]
-        for head in heads
-    }
-    if as_json:
-        rows = [
-            verification._asdict()
-            | {"intact": verification.intact, "head": verification.head and str(verification.head)}
-            for verification in verifications
-        ]
-        records = [
-            row | {"findings": [finding._asdict() for finding in row["findings"]]} for row in rows
-        ]
-        show(
-            {"logs": records, "heads": {str(head): places for head, places in where.items()}},
-            as_json=True,
-        )
-    else:
-        for verification in verifications:
-            first, *findings = str(verification).splitlines()
-            say("\n".join([first, *findings[:MOST_FINDINGS]]))
-            if len(findings) > MOST_FINDINGS:
-                say(f"and {len(findings) - MOST_FINDINGS} more")
-        for head, places in where.items():
-            say(f"head {head}: {f'in {places[0]}' if places else 'no log contains it'}")
-    if not (all(verification.intact for verification in verifications) and all(where.values())):
-        raise typer.Exit(DAMAGED)
-
-
-def _show_heads(log: str | None, *, as_json: bool) -> None:
-    from raglab.live.settings import open_logs
-
-    heads = [(opened_log.head(), opened_log.shown) for opened_log in open_logs(log)]
-    if as_json:
-        show([{"head": head and str(head), "place": place} for head, place in heads], as_json=True)
-        return
-    for head, place in heads:
-        if head is None:
-            say(f"no head: no event is chained yet in {place}", err=True)
-        else:
-            say(f"{head} {place}")
 
 
 def _open_audit_log(log: str | None) -> AuditLog:
@@ -308,7 +204,7 @@ def _place(ctx: typer.Context, log: str | None) -> str | None:
 
 
 AUDIT = typer.Typer(invoke_without_command=True)
-AUDIT.callback(epilog="Example: raglab audit --log out/index --verify")(audit)
+AUDIT.callback(epilog="Example: raglab audit --log out/index")(audit)
 AUDIT.command(
     epilog="Example: raglab audit sample out/sample.csv -n 200 --last 5000 --log out/index"
 )(sample)

@@ -25,7 +25,6 @@ EXIT_CODES = (
     "a failed contract · "
     "2 wrong usage · 3 a promise is not certified or is broken, or a check found a loss · 4 too "
     "few cases to say · "
-    "5 a log was damaged or altered · "
     "69 a language model or its server failed: ask again · "
     "70 an error inside raglab · 130 interrupted · 141 whoever read the output has gone."
 )

@@ -30,10 +30,9 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.persistence import CENTRED
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
-from raglab.store.database import Database, Rebuild, check_no_folder
+from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError
-from raglab.store.log_chain import Finding, Head, Verification, as_written
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
     BANDIT_LOG,
     CHOICE_TABLES,
@@ -351,46 +350,6 @@ def setup_of(body: Mapping[str, Any]) -> Setup:
     return Setup(arms, bandit, RewardWeights(**body["weights"]), features, initial, unread)
 
 
-def snapshot_findings(log: Entries) -> Iterator[Finding]:
-    """Snapshots that are not the state which the events before them make."""
-    snapshots = {row["setup"]: row for row in log.rows(SNAPSHOTS)}
-    setups = {
-        row["digest"]: setup_of(row["body"])
-        for row in log.rows(SETUPS)
-        if row["digest"] in snapshots
-    }
-    states = {named: initial_state(setup) for named, setup in setups.items()}
-    ends = {named: int(snapshots[named]["seq"]) for named in states}
-    for batch in _batches(events(log)):
-        for named, setup in setups.items():
-            before = [event for event in batch if event.seq <= ends[named]]
-            states[named] = apply_events(states[named], before, setup)
-    for named, row in sorted(snapshots.items()):
-        if named not in setups:
-            yield Finding(SNAPSHOTS, None, f"the setup {named} of a snapshot is not in the log")
-        elif setups[named].digest != named:
-            yield Finding(
-                SETUPS,
-                None,
-                f"the setup {named} is recorded, its body has the digest {setups[named].digest}",
-            )
-        elif ends[named] > log.last:
-            yield Finding(
-                SNAPSHOTS, None, f"the snapshot of {named} is of event {ends[named]}, past the last"
-            )
-        elif pack_snapshot(states[named], setups[named]) != {
-            name: row[name] for name in ("state", "sums")
-        }:
-            yield Finding(
-                SNAPSHOTS,
-                None,
-                f"the snapshot of {named} differs from the state that the events make",
-            )
-
-
-BANDIT_REBUILDS = (Rebuild(SNAPSHOTS, (SETUPS, CHOICES, REWARDS, THUMBS), snapshot_findings),)
-
-
 def p95(ms: Sequence[float]) -> float:
     """P95 of milliseconds; NaN of none."""
     return float(np.percentile(ms, 95)) if len(ms) else float("nan")
@@ -647,9 +606,10 @@ class Online:
             # From here to the choice all read the same state, so that the logged probabilities are
             # those it had.
             now, last = self._now(log)
+            latest: dict[str, Any] = {"columns": ("ms",), "after": last - HORIZON, "most": RECENT}
             recent = np.array(
                 [
-                    p95(log.latest(REWARDS, "ms", RECENT, last - HORIZON, arm=arm))
+                    p95([row["ms"] for row in log.rows(REWARDS, arm=arm, **latest)])
                     for arm in self.arms
                 ]
             )
@@ -829,19 +789,6 @@ class Online:
         """
         with self.log.reading() as log, as_written():
             return replay_events(initial_state(self.setup), events(log), self.setup).state
-
-    def verify(self, *heads: Head) -> Verification:
-        """Check every event against the hash chain, and each snapshot against the events.
-
-        See `Database.verify`.
-
-        Args:
-          *heads: of the chain, stored elsewhere before; the chain must still contain them.
-
-        Raises:
-          InputError: the database cannot read the log.
-        """
-        return self.log.verify(BANDIT_REBUILDS, heads)
 
     def asked_before(
         self, question: str, *, policy_id: str = "", fingerprint: str = ""

@@ -91,13 +91,12 @@ from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
-from raglab.store.log_chain import REMEDY
+from raglab.store.log_rows import REMEDY
 from raglab.store.log_tables import (
     AUDIT_LOG,
     BANDIT_LOG,
     CHOICE_TABLES,
     CHOICES,
-    LOG_TABLES,
     REQUEST_TABLES,
 )
 
@@ -673,30 +672,3 @@ def _check_name(name: str, where: Where) -> None:
         else f"they are {', '.join(sorted(known))}"
     )
     raise input_error(where, rule, remedy, name if len(name) <= _NAME else f"{name[:_NAME]}...")
-
-
-def open_logs(place: str | Path | None = None) -> list[Database]:
-    """Databases of the audit log and the bandit's log beside it, those that exist, none twice.
-
-    Args:
-      place: as for `open_audit`. Of an index, or of none, the bandit's log is the one that the
-        environment names; else it is the one in the folder of the index or of the audit log.
-
-    Raises:
-      InputError: a wrong variable, or no place.
-    """
-    audit, bandit = open_audit(place).log.place, BanditSettings.read()
-    places = [audit]
-    if bandit.log is not None and (place is None or _is_folder(place)):
-        places.append(bandit.log_in(""))
-    elif place is not None and _is_folder(place):
-        places.append(bandit.log_in(place))
-    elif "://" not in str(audit):
-        places.append(Path(audit).parent / BANDIT_LOG)
-    there = [path for path in places if "://" in str(path) or Path(path).is_file()] or [audit]
-    return list(
-        {
-            database.url: database
-            for database in (Database(log, LOG_TABLES, create=False) for log in there)
-        }.values()
-    )

@@ -1,22 +1,42 @@
-"""Log rows (shore): columns of a log's tables, and their values as every database holds them."""
+"""Log rows (shore): the form of a log's tables, and their rows in one transaction.
+
+A row is a mapping by column, JSON unpacked. What is written every database can hold as it is; what
+is read is checked against the type of its column.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import sqlalchemy as sql
+
 from raglab.store.files import InputError
-from raglab.store.log_chain import REMEDY, Row
+from raglab.words.characters import visible
 
 LONGEST_NAME = 200  # characters of a name
 # bytes in UTF-8 of a text that is found by its value: PostgreSQL's index holds 2,704 in all
 LONGEST_LISTED = 2_000
 LONGEST_TEXT = 16 * 2**20  # bytes in UTF-8 of any other text, and of JSON
 LONGEST_TIME = 40
+REMEDY = "restore a copy"
+_LIMITS = {
+    "name": (LONGEST_NAME, "characters"),
+    "time": (LONGEST_TIME, "characters"),
+    "listed": (LONGEST_LISTED, "bytes in UTF-8"),
+    "text": (LONGEST_TEXT, "bytes in UTF-8"),
+    "json": (LONGEST_TEXT, "bytes in UTF-8"),
+}
+_TYPES: Mapping[str, Any] = {"whole": int, "number": int | float}  # others are texts
 _MOST_WHOLE = 2**63
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_BATCH = 1000  # rows that are read at a time
 
 
 class Column(NamedTuple):
@@ -33,7 +53,8 @@ class Column(NamedTuple):
     listed: bool = False
 
 
-class EventTable(NamedTuple):
+@dataclass(frozen=True)
+class EventTable:
     """A table of events, which have a number `seq` and a time `at`.
 
     Or, with a key, of values that are written over.
@@ -50,22 +71,31 @@ class EventTable(NamedTuple):
     without: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     since: int = 1
 
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """Kind of each column; `listed` for a text that is found by its value, `time` for `at`."""
+        return ({"seq": "whole", "at": "time"} if self.key is None else {}) | {
+            column.name: "listed" if column.listed and column.kind == "text" else column.kind
+            for column in self.columns
+        }
 
-def encode_row(row: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        """Columns that may be null."""
+        return frozenset(column.name for column in self.columns if column.missing)
+
+
+def encode_row(row: Mapping[str, Any], table: EventTable) -> dict[str, Any]:
     """Row as every database can hold it.
 
     JSON as text with every digit, whole numbers and numbers as what they are.
-
-    Args:
-      kinds: by column, see `Column`; `listed` for a text that is found by its value, `time` for a
-        moment as text.
 
     Raises:
       ValueError: a value that one of the databases could not hold, or not as it is: a text that is
         no Unicode, that has a NUL or is too long, a whole number beyond 64 bits, a number that is
         not finite.
     """
-    return {name: _encode(name, value, kinds[name]) for name, value in row.items()}
+    return {name: _encode(name, value, table.kinds[name]) for name, value in row.items()}
 
 
 def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
@@ -73,58 +103,34 @@ def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value 
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if value is None:
         return None
-    if kind in _TYPES:
-        return _encode_number(name, value, kind)
-    if not isinstance(value, str):
-        msg = f"{name} must be a text, got {type(value).__name__}; pass a str."
-        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        msg = (
-            f"{name} must be a text in Unicode, got {value!a:.80}; take out the half of a pair of "
-            "surrogates."
-        )
-        raise ValueError(msg) from None
-    if "\0" in value:
-        msg = f"{name} must be a text without NUL, got {value!a:.80}; take it out."
-        raise ValueError(msg)
-    limit, unit = _LIMITS[kind]
-    length = len(value) if unit == "characters" else size
-    if length > limit:
-        msg = f"{name} must be at most {limit} {unit}, got {length} {unit}; shorten it."
-        raise ValueError(msg)
-    return value
-
-
-_LIMITS = {
-    "name": (LONGEST_NAME, "characters"),
-    "time": (LONGEST_TIME, "characters"),
-    "listed": (LONGEST_LISTED, "bytes in UTF-8"),
-    "text": (LONGEST_TEXT, "bytes in UTF-8"),
-    "json": (LONGEST_TEXT, "bytes in UTF-8"),
-}
-_TYPES: dict[str, Any] = {"whole": (int,), "number": (float, int)}  # all others are texts
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
-
-# a value of a column
-def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: ANN401
+    shown = ""
     if kind == "whole":
-        if not isinstance(value, int) or not -_MOST_WHOLE <= value < _MOST_WHOLE:
-            msg = f"{name} must be a whole number of 64 bits, got {value!r:.80}; correct it."
-            raise ValueError(msg)
-        return int(value)  # a boolean is none for PostgreSQL
-    if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        msg = (
-            f"{name} must be a finite number, got {value!r:.80}; leave it out where it is not "
-            "known."
-        )
-        raise ValueError(msg)
-    return float(value)
+        if isinstance(value, int) and -_MOST_WHOLE <= value < _MOST_WHOLE:
+            return int(value)  # a boolean is none for PostgreSQL
+        rule, remedy = "a whole number of 64 bits", "correct it"
+    elif kind == "number":
+        if _is_finite(value):
+            return float(value)
+        rule, remedy = "a finite number", "leave it out where it is not known"
+    elif not isinstance(value, str):
+        rule, remedy, shown = "a text", "pass a str", type(value).__name__
+    elif _UNSTORABLE.search(value):
+        rule, remedy = "a text in Unicode without NUL", "take out NUL and half surrogates"
+    else:
+        limit, unit = _LIMITS[kind]
+        length = len(value) if unit == "characters" else len(value.encode())
+        if length <= limit:
+            return value
+        rule, remedy, shown = f"at most {limit} {unit}", "shorten it", f"{length} {unit}"
+    msg = f"{name} must be {rule}, got {shown or f'{value!a:.80}'}; {remedy}."
+    raise ValueError(msg)
 
 
-def can_stand(value: object, kind: str) -> bool:
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def _can_stand(value: object, kind: str) -> bool:
     """Whether a column may hold a value that is looked for.
 
     What none can, each database refuses in its own words.
@@ -134,116 +140,193 @@ def can_stand(value: object, kind: str) -> bool:
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
 
 
-def _finite(text: str) -> float:
-    """Number of JSON, which `encode_row` writes where it is finite alone."""
-    value = float(text)
-    if abs(value) <= sys.float_info.max:
-        return value
-    msg = f"{text:.20}, which is no finite number"
-    raise ValueError(msg)
+def _finite(value: str | float) -> float:
+    """Number of a column or of JSON, which `encode_row` writes where it is finite alone."""
+    number = float(value)
+    if _is_finite(number):
+        return number
+    raise ValueError(value)
 
 
-_JSON = json.JSONDecoder(parse_constant=_finite)
-_JSON_OF_LARGE = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
-_LARGE = re.compile(r"[0-9][eE]\+?[0-9]{3}")  # only such a number may be beyond a float
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
-def _decode_json(text: str) -> Any:  # noqa: ANN401 - a value of JSON
-    decoder = _JSON if _LARGE.search(text) is None else _JSON_OF_LARGE
-    return decoder.decode(text)
-
-
-def decode_row(row: Row, form: RowForm) -> dict[str, Any]:
-    """Row with values of JSON columns as they were.
+def _decode(value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
+    """Value of a column as it was before `_encode`.
 
     Raises:
-      ValueError: one is no JSON, or holds a number that is not finite.
+      ValueError: JSON that is none, a number that is not finite. TypeError: another type.
     """
-    try:
-        return {**row, **{name: _decode_json(row[name]) for name in form.packed if name in row}}
-    except (ValueError, TypeError, RecursionError) as error:
-        msg = (
-            f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a "
-            "copy of before."
-        )
-        raise ValueError(msg) from None
+    if not isinstance(value, _TYPES.get(kind, str)):
+        raise TypeError(kind)
+    if kind == "json":
+        return _JSON.decode(value)
+    return _finite(value) if kind == "number" else value
 
 
-def read_row(
-    table: str, names: Sequence[str], values: Sequence[object], form: RowForm
-) -> dict[str, Any]:
+def _read_row(table: EventTable, names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Row of some columns of a table, JSON unpacked.
 
     Raises:
-      InputError: a value of another type than its column's, or a number that is not finite.
-      ValueError: JSON that is none.
+      InputError: a value of another type than its column's, a number that is not finite, or JSON
+        that is none.
     """
     row = dict(zip(names, values, strict=True))
-    of_kind = all(map(isinstance, values, (form.types[name] for name in names)))
-    if not (of_kind and all(is_storable(row[name]) for name in form.numbers if name in row)):
-        name = next(
-            name
-            for name in names
-            if not (isinstance(row[name], form.types[name]) and is_storable(row[name]))
-        )
-        raise altered_value(table, name, row[name])
-    return decode_row(row, form)
+    for name, value in row.items():
+        if value is None and name in table.missing:
+            continue
+        try:
+            row[name] = _decode(value, table.kinds[name])
+        except (ValueError, TypeError, RecursionError):
+            shown = f"{value!r:.80} as {name} of {table.name}"
+            raise _altered(shown) from None
+    return row
 
 
-def is_storable(value: object) -> bool:
-    """Whether a value is no number, or a finite one, as every database can hold it."""
-    return not isinstance(value, float) or abs(value) <= sys.float_info.max
+def _altered(shown: str) -> InputError:
+    """Error of rows that no log of ours holds."""
+    rule = "rows of a log must be as they were written"
+    return InputError(f"{rule}, got {visible(shown)}; its tables were altered, {REMEDY}.")
 
 
-def altered_value(table: str, name: str, value: object) -> InputError:
-    """Error of a value that no log of ours holds."""
-    shown = f"{value!r:.80} as {name} of {table}"
-    return InputError(
-        f"rows of a log must be as they were written, got {shown}; its tables were altered, "
-        f"{REMEDY}."
-    )
-
-
-class RowForm(NamedTuple):
-    """What is known of a table's rows.
-
-    kinds: by column, as `encode_row` takes them; types: that its stored values may have. without:
-    of `EventTable`. event: whether its rows are events. packed: columns of JSON. numbers: of
-    numbers.
-    """
-
-    kinds: Mapping[str, str]
-    types: Mapping[str, tuple[type, ...]]
-    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
-    event: bool
-    packed: tuple[str, ...]
-    numbers: tuple[str, ...]
-
-
-def row_form(table: EventTable) -> RowForm:
-    """Form of a table's rows: kinds of all columns, number and time among those of events."""
-    first = {} if table.key is not None else {"seq": "whole", "at": "time"}
-    kinds = {
-        column.name: "listed" if column.listed and column.kind == "text" else column.kind
-        for column in table.columns
-    }
-    kinds = first | kinds
-    missing = {column.name for column in table.columns if column.missing}
-    types = {
-        name: (*_TYPES.get(kind, (str,)), *((type(None),) if name in missing else ()))
-        for name, kind in kinds.items()
-    }
-    packed = tuple(name for name, kind in kinds.items() if kind == "json")
-    numbers = tuple(name for name, kind in kinds.items() if kind == "number")
-    return RowForm(kinds, types, table.without, table.key is None, packed, numbers)
-
-
-def stored_without(form: RowForm, row: Row) -> Row | None:
-    """Row as stored, without its texts; None where its table has none.
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Turn what breaks over rows of another form into one line.
 
     Raises:
-      ValueError: JSON that is none. KeyError, TypeError, AttributeError: values of another form.
+      InputError: in place of whatever a damaged row broke.
     """
-    if form.without is None:
-        return None
-    return {**row, **encode_row(form.without(decode_row(row, form)), form.kinds)}
+    try:
+        yield
+    except InputError:
+        raise
+    except (
+        AttributeError,
+        LookupError,
+        OverflowError,
+        RecursionError,
+        StopIteration,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        shown = f"{type(error).__name__}: {reason:.300}"
+        raise _altered(shown) from error
+
+
+class Entries:
+    """The rows within one transaction, as mappings by column, JSON unpacked."""
+
+    def __init__(
+        self,
+        link: sql.Connection | None,
+        tables: Mapping[str, tuple[EventTable, sql.Table]],
+        statements: MutableMapping[Any, Any],
+        last: int,
+        version: int,
+    ) -> None:
+        """Take what `Database` gives.
+
+        Args:
+          link: None for a log that has not begun.
+          tables: form and table by name.
+          statements: by key, added to: to build one costs more than to run it.
+          last: number of the last event, 0 before the first, without a gap.
+          version: of the log's schema.
+        """
+        self._link: Any = link
+        self._tables, self._statements = tables, statements
+        self.last, self._version = last, version
+
+    def _statement(self, key: object, factory: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if key not in self._statements:
+            self._statements[key] = factory()
+        return self._statements[key]
+
+    def add(self, table: str, row: Mapping[str, Any]) -> int:
+        """Add an event under the next number, and give the number back."""
+        self._insert(table, {"seq": self.last + 1, **row})
+        self.last += 1
+        return self.last
+
+    def keep(self, table: str, row: Mapping[str, Any]) -> None:
+        """Write a value over the one of the same key."""
+        self.drop(table, row[str(self._tables[table][0].key)])
+        self._insert(table, row)
+
+    def _insert(self, table: str, row: Mapping[str, Any]) -> None:
+        form, into = self._tables[table]
+        insert = self._statement(("add", table), lambda: sql.insert(into))
+        self._link.execute(insert, encode_row(row, form))
+
+    def drop(self, table: str, key: object) -> None:
+        """Take away the value of a key, where there is one."""
+        form, of = self._tables[table]
+        named = of.c[str(form.key)] == sql.bindparam("the_key")
+        delete = self._statement(("drop", table), lambda: sql.delete(of).where(named))
+        self._link.execute(delete, {"the_key": key})
+
+    def blank(self, table: str, row: Mapping[str, Any]) -> bool:
+        """Take its texts out of an event; whether it had any."""
+        form, of = self._tables[table]
+        new = {} if form.without is None else form.without(row)
+        if all(row[name] == value for name, value in new.items()):
+            return False
+        self._link.execute(
+            sql.update(of).where(of.c.seq == row["seq"]).values(encode_row(new, form))
+        )
+        return True
+
+    def row(
+        self, table: str, *, columns: Sequence[str] = (), until: int | None = None, **where: object
+    ) -> dict[str, Any] | None:
+        """The latest row that has these values, None where there is none; see `rows`."""
+        values: dict[str, Any] = where
+        return next(self.rows(table, columns=columns, until=until, most=1, **values), None)
+
+    def rows(
+        self,
+        table: str,
+        *,
+        columns: Sequence[str] = (),
+        after: int = 0,
+        until: int | None = None,
+        most: int | None = None,
+        before: str | None = None,
+        **where: object,
+    ) -> Iterator[dict[str, Any]]:
+        """Rows that have these values, in order of their numbers; or the latest, last first.
+
+        Args:
+          table: its name.
+          columns: only these; all where none is named.
+          after: only events after this number.
+          until: only events up to and with this number.
+          most: so many of the latest, instead of all.
+          before: only those whose time `at` is before it.
+          **where: values by column.
+        """
+        form, of = self._tables[table]
+        names = tuple(columns) or tuple(of.c.keys())
+        if form.since > self._version or not all(
+            _can_stand(value, form.kinds[name]) for name, value in where.items()
+        ):
+            return
+
+        def rows_query() -> Any:  # noqa: ANN401 - a statement
+            query = sql.select(*(of.c[name] for name in names))
+            query = query.where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
+            query = query if before is None else query.where(of.c.at < sql.bindparam("before"))
+            if form.key is None:
+                query = query.where(of.c.seq > sql.bindparam("after"))
+                query = query if until is None else query.where(of.c.seq <= sql.bindparam("until"))
+                query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
+            return query if most is None else query.limit(sql.bindparam("most"))
+
+        key = ("rows", table, names, *where, until is None, before is None, most is None)
+        values = {f"the_{name}": value for name, value in where.items()}
+        values |= {"after": after, "until": until, "before": before, "most": most}
+        cursor = self._link.execute(self._statement(key, rows_query), values)
+        for batch in cursor.partitions(_BATCH):
+            for row in batch:
+                yield _read_row(form, names, row)

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Any, NamedTuple
 
-from raglab.store.log_entries import Entries
-from raglab.store.log_rows import Column, EventTable
+from raglab.store.log_rows import Column, Entries, EventTable
 
 LONGEST_ID = 200
 # files of the logs in the folder of an index
@@ -109,8 +108,7 @@ class Event(NamedTuple):
     thumb: int | None = None
 
 
-_OF_STATE = ((CHOICES, "choice"), (REWARDS, "reward"), (THUMBS, "thumb"))
-_READ = {  # columns that an event has
+_OF_STATE = {  # columns that an event has
     CHOICES: ("seq", "request_id", "arm", "features"),
     REWARDS: ("seq", "request_id", "age", "components", "thumb"),
     THUMBS: ("seq", "request_id", "age", "before", "up"),
@@ -119,38 +117,24 @@ _READ = {  # columns that an event has
 
 def events(log: Entries, after: int = 0) -> Iterator[Event]:
     """What happened after a number, in order."""
-    streams = [_stream(log, table, kind, after) for table, kind in _OF_STATE]
+    streams = (log.rows(name, columns=read, after=after) for name, read in _OF_STATE.items())
     choices: dict[str, dict[str, Any]] = {}
     rewarded: dict[str, dict[str, Any]] = {}
-    for seq, kind, row in merge(*streams, key=lambda entry: entry[0]):
-        request = row["request_id"]
-        if kind == "choice":
+    for row in merge(*streams, key=lambda event: event["seq"]):
+        seq, request = row["seq"], row["request_id"]
+        if "features" in row:
             choices[request] = row
-            yield Event(
-                seq=seq, kind=kind, request_id=request, arm=row["arm"], features=row["features"]
-            )
+            yield Event(seq, "choice", request, row["arm"], row["features"])
             continue
         choice = choices.get(request) or log.row(CHOICES, request_id=request) or {}
-        about = (seq, kind, request, choice["arm"], choice["features"], row["age"])
-        if kind == "reward":
+        about = (request, choice["arm"], choice["features"], row["age"])
+        if "components" in row:
             rewarded[request] = row
-            yield Event(*about, row["components"], None, row["thumb"])
+            yield Event(seq, "reward", *about, row["components"], None, row["thumb"])
             continue
-        known = rewarded.get(request) or log.row(REWARDS, request_id=request)
-        there = known is not None and known["seq"] < seq
-        yield Event(
-            *about,
-            known["components"] if known is not None and there else None,
-            row["before"],
-            row["up"],
-        )
-
-
-def _stream(
-    log: Entries, table: str, kind: str, after: int
-) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    for row in log.rows(table, columns=_READ[table], after=after):
-        yield row["seq"], kind, row
+        reward = rewarded.get(request) or log.row(REWARDS, request_id=request) or row
+        components = reward["components"] if reward["seq"] < seq else None
+        yield Event(seq, "thumb", *about, components, row["before"], row["up"])
 
 
 def rounds(log: Entries) -> int:
@@ -421,7 +405,6 @@ REQUEST_TABLES = (
     ),
 )
 EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
-LOG_TABLES = (*CHOICE_TABLES, *REQUEST_TABLES)  # one database may hold both logs
 
 
 def request_row(
@@ -440,16 +423,3 @@ def request_row(
         )
         raise ValueError(msg)
     return row
-
-
-def changes(
-    log: Entries, row_id: str | None = None, *, until: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Changes of all rows of the default table or of one, in order, up to and with `until`.
-
-    The last is an event.
-    """
-    for row in log.rows(CHANGES) if row_id is None else log.rows(CHANGES, row_id=row_id):
-        if until is not None and row["seq"] > until:
-            return
-        yield row

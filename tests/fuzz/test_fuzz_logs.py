@@ -1,7 +1,4 @@
-"""Audit and bandit logs that somebody altered.
-
-Told, named by a verification, or read as they were written.
-"""
+"""Audit and bandit logs that somebody altered: read, or refused in one clear line."""
 
 from __future__ import annotations
 
@@ -21,20 +18,14 @@ from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS, asked_index, settled, words_for_models
 from labelled import free_policy
 from raglab.audit.explanation import explain_request
-from raglab.audit.log import AUDIT_REBUILDS
 from raglab.audit.log_summary import days, defaults
 from raglab.default_learner import ClarificationRequest
 from raglab.live.ask import ask
-from raglab.live.online_bandit import BANDIT_REBUILDS
-from raglab.live.settings import open_audit, open_logs, open_online
+from raglab.live.settings import open_audit, open_online
 from raglab.live.system import System
-from raglab.store.log_tables import LOG_TABLES
+from raglab.store.log_tables import CHOICE_TABLES, REQUEST_TABLES
 
 AUDIT, BANDIT = "audit.sqlite", "bandit.sqlite"
-FREE = {
-    "bandit_snapshots",
-    "audit_numbers",
-}  # a snapshot that is gone is made again; of the numbers some cells say nothing
 KEY = ("insurer_name", "broker_contract", {})
 # Statements of somebody who has the file: traps for whoever reads or writes it next, tables gone or
 # of another form.
@@ -44,11 +35,6 @@ TRAPS = (
     (
         "CREATE TRIGGER trap BEFORE UPDATE ON audit_numbers BEGIN SELECT RAISE(ABORT, "
         "'\x1b[2Jno'); "
-        "END"
-    ),
-    (
-        "CREATE TRIGGER trap AFTER INSERT ON audit_chain BEGIN UPDATE audit_chain SET digest = "
-        "'x'; "
         "END"
     ),
     "CREATE VIEW trap AS SELECT load_extension('x') FROM {table}",
@@ -62,8 +48,8 @@ TRAPS = (
     "UPDATE audit_numbers SET value = value + 1",
     "UPDATE audit_numbers SET value = 'x'",
     "UPDATE audit_numbers SET value = -1 WHERE name = 'event'",
-    "UPDATE audit_chain SET salt = NULL",
-    "DELETE FROM audit_chain WHERE seq = 2",
+    "CREATE TABLE audit_chain (seq BIGINT)",
+    "UPDATE audit_numbers SET value = 3 WHERE name = 'schema'",
     "DELETE FROM audit_numbers",
 )
 
@@ -95,35 +81,19 @@ def read(place: Path) -> Read:
         online.close()
 
 
-def findings(place: Path) -> list[str]:
-    """What a verification of both logs names."""
-    logs = open_logs(place)
-    try:
-        return [
-            str(one)
-            for log in logs
-            for one in log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS).findings
-        ]
-    finally:
-        for log in logs:
-            log.close()
-
-
-def stored(place: Path) -> list[tuple[Any, ...]]:
-    """Every row of every table that raglab made, of both logs, by the columns that it knows."""
+def stored(place: Path, *files: str) -> list[tuple[Any, ...]]:
+    """Every row of every table that raglab made, of these logs, by the columns that it knows."""
     held = []
     known = {
         one.name: [*(() if one.key else ("seq", "at")), *(part.name for part in one.columns)]
-        for one in LOG_TABLES
+        for one in (*CHOICE_TABLES, *REQUEST_TABLES)
     }
-    for file in (AUDIT, BANDIT):
+    for file in files:
         with closing(sqlite3.connect(place / file)) as link:
             tables = link.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
             ).fetchall()
             for (table,) in tables:
-                if table in FREE:
-                    continue
                 names = ", ".join(f'"{name}"' for name in known.get(table, ())) or "*"
                 # names of its own
                 rows = link.execute(f'SELECT {names} FROM "{table}"').fetchall()
@@ -215,10 +185,9 @@ def altered(rng: np.random.Generator, path: Path) -> str:
         for _ in range(int(rng.integers(1, 3))):
             table = pick(rng, sorted(columns))
             count = int(rng.integers(6))
-            rowid = link.execute(
-                f'SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1'
-            ).fetchone()
-            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}"')]
+            rowids: list[int] = []
+            with suppress(sqlite3.Error):  # the statement before renamed or dropped it
+                rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}"')]
             rowid = pick(rng, rowids) if rowids else None
             column, other = pick(rng, columns[table]), pick(rng, columns[table])
             where = f'"{table}" SET "{column}"'
@@ -316,29 +285,21 @@ def clear_away(place: Path) -> None:
             (place / file).rmdir()
 
 
-def test_a_log_that_was_altered_is_told_or_named(whole: Path, tmp_path: Path) -> None:
-    """What is read is what was written; else a door refuses it, or the verification names it.
-
-    A tenth of the cases.
-    """
+def test_a_log_that_was_altered_is_read_or_refused(whole: Path, tmp_path: Path) -> None:
+    """Reading changes no row. A tenth of the cases."""
     place = tmp_path / "i"
     shutil.copytree(whole, place)
-    sound, content = read(whole), stored(whole)
-    assert findings(whole) == []
-
-    def check(found: Read) -> str:
-        named = findings(place)
-        if named:
-            return ""
-        if found != sound:
-            return "another content, and the verification names nothing"
-        if any(one not in stored(place) for one in content):
-            return "other rows, and the verification names nothing"
-        return ""
 
     def draw(rng: np.random.Generator) -> Trial:
         clear_away(place)
-        return Trial(spoil(rng, whole, place), partial(read, place), check)
+        what, before = spoil(rng, whole, place), list[Any]()
+        with suppress(sqlite3.Error):
+            before = stored(place, AUDIT, BANDIT)
+        return Trial(
+            what,
+            partial(read, place),
+            lambda _: "" if before in ([], stored(place, AUDIT, BANDIT)) else "rows were changed",
+        )
 
     failures = fuzz("logs: read", draw, tmp_path, -(-CASES // 10))
     assert not failures, report(failures)
@@ -368,13 +329,6 @@ def _forget(place: Path, _: Path) -> None:
         log.close()
 
 
-def _verify(place: Path, _: Path) -> None:
-    findings(place)
-    for log in open_logs(place):
-        log.head()
-        log.close()
-
-
 def _thumb(place: Path, _: Path) -> None:
     online = open_online(place)
     try:
@@ -397,7 +351,6 @@ DOORS = {
     "explain": _explain,
     "export": _export,
     "forget": _forget,
-    "verify": _verify,
     "thumb": _thumb,
     "signal": _signal,
 }
@@ -409,16 +362,18 @@ def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> No
     place, out = tmp_path / "i", tmp_path / "out"
     shutil.copytree(whole, place)
 
-    def check(_: object) -> str:
-        if name not in {"thumb", "signal"} or findings(place):
+    def check(_: object, what: str) -> str:
+        if name not in {"thumb", "signal"} or "TRIGGER" in what:
             return ""
         file = BANDIT if name == "thumb" else AUDIT
-        held = [one for one in stored(place) if one[0] == file]
-        return "nothing was written" if all(one in stored(whole) for one in held) else ""
+        with suppress(sqlite3.Error):  # a page that nothing reads is damaged
+            return "nothing was written" if stored(place, file) == stored(whole, file) else ""
+        return ""
 
     def draw(rng: np.random.Generator) -> Trial:
         clear_away(place)
-        return Trial(spoil(rng, whole, place), partial(DOORS[name], place, out), check)
+        what = spoil(rng, whole, place)
+        return Trial(what, partial(DOORS[name], place, out), partial(check, what=what))
 
     failures = fuzz(f"logs: {name}", draw, tmp_path, -(-CASES // 40))
     assert not failures, report(failures)

@@ -22,8 +22,7 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.store.log_chain import as_written
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
@@ -32,7 +31,6 @@ from raglab.store.log_tables import (
     DECISIONS,
     REPLIES,
     VERSIONS,
-    changes,
     request_row,
 )
 from raglab.words.canonical import canonical_json, digest, utc_text
@@ -133,7 +131,8 @@ def row_versions(
     """
     known: dict[str, DefaultLearner] = {}
     rows: Rows = {}
-    for row in changes(log, None, until=until) if row_id is None else _lineage(log, row_id, until):
+    changes = log.rows(CHANGES, until=until)
+    for row in changes if row_id is None else _lineage(log, row_id, until):
         for version in fold(rows, change_of(log, row, known)):
             rows[version.row_id] = version
             yield version
@@ -144,7 +143,7 @@ def _lineage(log: Entries, row_id: str, until: int | None) -> Iterator[dict[str,
     wanted, of = [row_id], row_id
     while (born := _born(log, of)) is not None and born not in wanted:
         wanted.append(of := born)
-    rows = (row for wanted_id in wanted for row in changes(log, wanted_id, until=until))
+    rows = (row for wanted_id in wanted for row in log.rows(CHANGES, row_id=wanted_id, until=until))
     return iter(sorted(rows, key=lambda row: int(row["seq"])))
 
 

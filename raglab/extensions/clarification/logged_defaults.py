@@ -28,7 +28,7 @@ from raglab.extensions.clarification.replayed_defaults import (
     signal_changes,
 )
 from raglab.extensions.clarification.silence import record_application, settle
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries
 from raglab.store.log_tables import CLARIFICATIONS, request_row
 
 

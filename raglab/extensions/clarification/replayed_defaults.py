@@ -1,7 +1,6 @@
 """Replayed defaults (shore): default table rows as of one request, from the log alone (S5.8).
 
-A row is followed from the version before it and the change that made it, both held against the hash
-chain; what differs from what is recorded is told in words.
+A row is folded from its changes; what differs from what is recorded is told in words.
 """
 
 from __future__ import annotations
@@ -15,30 +14,20 @@ from raglab.audit.log import row_gate
 from raglab.audit.request_events import RequestEvents
 from raglab.default_learner import ClarificationDefault, DefaultLearner, asks
 from raglab.extensions.clarification.default_rows import (
-    change_of,
     empty_row,
-    fold,
     key_of_row,
-    parse_row,
     row_body,
     row_versions,
 )
-from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, VERSIONS
+from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS
 
 
 class ReplayedRows:
-    """Versions of rows as they were for one request, each from the one before and its change.
-
-    Both are held against the hash chain first. Where they do not fit it, or the log has none yet,
-    the row is folded from its first change on; what other requests changed before is held against
-    the chain by `AuditLog.verify`.
-    """
+    """Versions of rows as they were for one request, each folded from the row's first change on."""
 
     def __init__(self, events: RequestEvents) -> None:
         self._events, self._log = events, events.log
         self._until = max((int(row["seq"]) for row in events.of(CHANGES)), default=0)
-        self._learners: dict[str, DefaultLearner] = {}
-        self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
         self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
     def compare(
@@ -65,40 +54,12 @@ class ReplayedRows:
 
         What is wrong there.
         """
-        if self._log.chained:
-            if cause not in self._steps:
-                self._steps[cause] = self._step(cause)
-            step = self._steps[cause]
-            if step is not None:
-                return step.get((row_id, version)), []
         known = self._folds.get(row_id)
         if known is None or known[0] < cause:
             until = max(cause, self._until)
             versions, wrong = self._folded(row_id, until)
             known = self._folds[row_id] = (until, versions, wrong)
         return known[1].get(version), known[2]
-
-    def _step(self, cause: int) -> dict[tuple[str, int], ClarificationDefault] | None:
-        """Versions that one change makes of the row before it.
-
-        None where the chain does not bear both out.
-        """
-        row = self._events.change(cause)
-        if row is None:
-            return None
-        # A split is a change of the row that it splits; the version before is the last that an
-        # earlier change made.
-        before = self._log.row(VERSIONS, row_id=row["row_id"], until=cause - 1)
-        seqs = {CHANGES: {cause}, VERSIONS: set() if before is None else {int(before["seq"])}}
-        if any(True for _ in self._log.event_findings(seqs)):
-            return None
-        try:
-            parent = None if before is None else parse_row(before["body"])
-            known = {} if parent is None else {parent.row_id: parent}
-            versions = fold(known, change_of(self._log, row, self._learners))
-        except (ValueError, KeyError, TypeError):
-            return None
-        return {(version.row_id, version.version): version for version in versions}
 
     def _folded(self, row_id: str, until: int) -> tuple[dict[int, ClarificationDefault], list[str]]:
         versions: dict[int, ClarificationDefault] = {}

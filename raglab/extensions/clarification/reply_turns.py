@@ -49,14 +49,14 @@ from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import normalise_question
 from raglab.policy import check_pack
-from raglab.store.log_chain import as_written
+from raglab.store.log_rows import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
 from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.live.system import System
-    from raglab.store.log_entries import Entries
+    from raglab.store.log_rows import Entries
 
 LONGEST_REPLY = 200  # characters
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks

@@ -14,8 +14,7 @@ from raglab.extensions.clarification.default_rows import (
     key_of_row,
     record_signal,
 )
-from raglab.store.log_chain import as_written
-from raglab.store.log_entries import Entries
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,

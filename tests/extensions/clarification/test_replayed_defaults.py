@@ -259,26 +259,19 @@ class TestExplain:
         check_edited(log, tmp_path, change, told)
 
     @pytest.mark.parametrize(
-        ("change", "damage"),
+        "change",
         [
-            (
-                "DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'",
-                "the row is missing",
-            ),
-            ("UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'", ""),
-            ("UPDATE default_versions SET body = replace(body, '\"1\":2.0', '\"1\":4.0')", ""),
+            "DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'",
+            "UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'",
         ],
     )
-    def test_what_other_requests_changed(
-        self, log: AuditLog, tmp_path: Path, change: str, damage: str
-    ) -> None:
-        """Is checked against the chain by verifying the whole log, not explaining one request."""
+    def test_what_other_requests_changed(self, log: AuditLog, tmp_path: Path, change: str) -> None:
+        """Is noticed where this request used the row: it is folded from its first change on."""
         answered(log, [PASSES])
         edit(log, tmp_path, change)
         said = explain_request("r1", log)
-        assert said.rebuilt
-        assert [damage in one for one in said.damage or ()] == [True] * bool(damage)
-        assert not log.verify().intact
+        assert not said.rebuilt
+        assert any("differs from what the changes give" in one for one in said.differences)
 
     @pytest.mark.parametrize(
         "change",

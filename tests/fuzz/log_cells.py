@@ -1,20 +1,20 @@
-"""Logs with one value changed and all chain links remade, as by one who knows the format."""
+"""Logs with one value changed, as by one who knows the format."""
 
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fuzz.resigned import json_changes
-from raglab.store.log_chain import CHAIN, NUMBERS, UNREADABLE, make_link
-from raglab.store.log_rows import RowForm, row_form, stored_without
-from raglab.store.log_tables import LOG_TABLES
+from raglab.store.log_rows import EventTable
+from raglab.store.log_tables import CHOICE_TABLES, REQUEST_TABLES
 
-FORMS: dict[str, RowForm] = {table.name: row_form(table) for table in LOG_TABLES}
+FORMS = {table.name: table for table in (*CHOICE_TABLES, *REQUEST_TABLES)}
 # What SQLite takes in any column, whatever its type says.
 CELLS: dict[str, Any] = {
     "nothing": None,
@@ -60,7 +60,7 @@ class CellChange(NamedTuple):
 
 
 def cell_changes(path: Path) -> Iterator[CellChange]:
-    """Changes of first and last rows of each table of a log, its own and the chain's numbers."""
+    """Changes of first and last rows of each table of a log, its own and the numbers."""
     with closing(sqlite3.connect(path)) as link:
         tables = [
             row[0]
@@ -69,8 +69,6 @@ def cell_changes(path: Path) -> Iterator[CellChange]:
             )
         ]
         for table in tables:
-            if table == CHAIN:
-                continue
             rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}" ORDER BY rowid')]
             names = [
                 row[1] for row in link.execute(f"PRAGMA table_info('{table}')") if row[1] != "seq"
@@ -96,56 +94,37 @@ def _changes(table: str, column: str, rowid: int, held: Any) -> Iterator[CellCha
                 value,
                 form is not None and _is_malformed(form, column, value),
             )
-    if form is not None and column in form.packed and isinstance(held, str):
+    if form is not None and form.kinds.get(column) == "json" and isinstance(held, str):
         for change in json_changes(json.loads(held)):
             text = json.dumps(change.content)
             malformed = "NaN" in text or "Infinity" in text
             yield CellChange(table, column, rowid, change.what, text, malformed)
 
 
-def _is_malformed(form: RowForm, column: str, value: Any) -> bool:
+def _is_malformed(form: EventTable, column: str, value: Any) -> bool:
     """Whether a column of an honest log never holds a value.
 
     What SQLite makes of it there is of another type.
     """
-    kinds = form.types[column]
-    # there it is "Inf"
-    if isinstance(value, float) and value in {float("inf"), float("-inf")} and str not in kinds:
+    kind = form.kinds[column]
+    # in a column of texts it is "Inf"
+    if isinstance(value, float) and math.isinf(value) and kind in {"whole", "number"}:
         return True
     if isinstance(value, bytes):
         return True
-    return (value is None and type(None) not in kinds) or (
-        column in form.packed and value in {"NaN", "[1e999]"}
+    return (value is None and column not in form.missing) or (
+        kind == "json" and value in {"NaN", "[1e999]"}
     )
 
 
 def change_cell(path: Path, change: CellChange) -> bool:
-    """Change a value in a log and make its chain fit again; whether the table took it."""
+    """Change a value in a log; whether the table took it."""
     with closing(sqlite3.connect(path)) as link:
         statement = f'UPDATE "{change.table}" SET "{change.column}" = ? WHERE rowid = ?'
         try:
             link.execute(statement, (change.value, change.rowid))
         except sqlite3.Error:
             return False
-        sign(link)
         link.commit()
         link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return True
-
-
-def sign(link: sqlite3.Connection) -> None:
-    """Make every link of a chain again, and the counter."""
-    before, last = "", 0
-    for seq, table in link.execute(f"SELECT seq, of FROM {CHAIN} ORDER BY seq").fetchall():
-        cursor = link.execute(f'SELECT * FROM "{table}" WHERE seq = ?', (seq,))
-        row = dict(zip([one[0] for one in cursor.description], cursor.fetchone(), strict=True))
-        blank = None if FORMS[table].without is None else row
-        with suppress(*UNREADABLE):
-            blank = stored_without(FORMS[table], row)  # type: ignore[assignment]
-        entry = make_link(before, seq, table, row, blank, "a" * 32)
-        values = (entry.content, entry.seal, entry.salt, entry.digest, seq)
-        link.execute(
-            f"UPDATE {CHAIN} SET content = ?, seal = ?, salt = ?, digest = ? WHERE seq = ?", values
-        )
-        before, last = entry.digest, seq
-    link.execute(f"UPDATE {NUMBERS} SET value = ?, digest = ? WHERE name = 'event'", (last, before))

@@ -1,7 +1,4 @@
-"""Logs with a value that no honest one holds and a chain that fits again.
-
-Refused with rule, value and remedy.
-"""
+"""Logs with a value that no honest one holds: refused with rule, value and remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from uuid import uuid4
 import pytest
 
 from fuzz.outcomes import is_clear
-from fuzz.resigned_logs import sign
 from raglab.audit.log import AuditLog
 from raglab.audit.log_summary import days
 from raglab.bandit import Bandit
@@ -56,10 +52,9 @@ def bandit(path: Path) -> Online:
 
 
 def changed(path: Path, table: str, column: str, value: Any) -> None:
-    """Change a value and make every link again."""
+    """Change a value."""
     with closing(sqlite3.connect(path)) as link:
         link.execute(f"UPDATE {table} SET {column} = ?", (value,))
-        sign(link)
         link.commit()
 
 
