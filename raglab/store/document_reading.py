@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from errno import ENOMEM
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -173,6 +174,8 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
         refusal = input_error(Where(""), rule, f"pip install '{remedy}'", f"no {error.name}")
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:  # noqa: BLE001
+        if getattr(error, "errno", None) == ENOMEM:
+            return "limit", b"memory_bytes"
         reason = shown_value(f"{type(error).__name__}: {error}")
         refusal = input_error(Where(""), _READABLE, _REMEDY, reason)
     return "refused", str(refusal).encode("utf-8", "backslashreplace")

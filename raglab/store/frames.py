@@ -280,7 +280,8 @@ def warn_of_gates_off(name: str, off: Sequence[str]) -> None:
     """Warn whoever called the caller that gates of a frame are off, if any is."""
     if off:
         gates = ", ".join(off)
-        warn_user(f"{name}: without distances the gates {gates} are off; gate signals={{…}}.")
+        remedy = 'gate a score of signals={…} by policy.replace("signals.<name>.min", …)'
+        warn_user(f"{name}: without distances the gates {gates} are off; {remedy}.")
 
 
 def frame_trace(
