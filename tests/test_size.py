@@ -48,7 +48,7 @@ BUDGETS: dict[str, Size] = {
     "policy_parts": Size(8097, 750, 0),
     "replaying": Size(4709, 16, 0),
     "retrieval": Size(11_185, 412, 0),
-    "store": Size(57_826, 4283, 0),
+    "store": Size(57_834, 4283, 0),
     "words": Size(15_291, 702, 68_842),
 }
 FOLDERS: dict[str, Size] = {

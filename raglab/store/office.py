@@ -167,7 +167,8 @@ def _unwrap(tree: ET.Element) -> None:
     """Put runs in place of what holds them: fields, turned text, the base of ruby, formulas."""
     for parent in reversed(list(tree.iter())):
         for child in list(parent):
-            place, name = list(parent).index(child), _name(child)
+            name = _name(child)
+            place = list(parent).index(child) if name in (*_WRAPPERS, "oMath") else 0
             if name in _WRAPPERS:
                 parent[place : place + 1] = child.findall("{*}rubyBase//{*}t") or list(child)
             elif name == "oMath":

@@ -261,8 +261,8 @@ def place_columns(
         wanted = [field for field in meant if field in missing and field not in pairs]
         pairs.setdefault((wanted or meant)[0], head)
     absent = [field for field in missing if field not in pairs]
-    stated = json.dumps(pairs | dict.fromkeys(absent, "…"), ensure_ascii=False)
-    remedy = f"pass columns={stated} (--columns ours=yours)"
+    map_text = json.dumps(pairs | dict.fromkeys(absent, "…"), ensure_ascii=False)
+    remedy = f"pass columns={map_text} (--columns ours=yours)"
     if near:
         shown = [f"{head!r}, which looks like {' or '.join(meant)}" for head, meant in near.items()]
         remedy += ", or map a name to itself to keep it"
