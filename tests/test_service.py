@@ -358,6 +358,13 @@ class TestAttacks:
             assert sorted(seconds)[5] < 0.3
             assert {future.result()[0] for future in running} <= {200, 503}
 
+    @pytest.mark.parametrize("body", [GOOD, hits(10)], ids=["a question", "ten questions"])
+    def test_fifty_clients_at_once_are_answered(self, service: Service, body: bytes) -> None:
+        """200 requests, 50 at a time: all are decided."""
+        with ThreadPoolExecutor(50) as pool:
+            answers = Counter(pool.map(lambda _: service.post(body)[0], range(200)))
+        assert answers == {200: 200}
+
     def test_many_at_once_are_answered_or_told_to_wait(self, service: Service) -> None:
         """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""
 

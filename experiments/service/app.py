@@ -62,13 +62,13 @@ class Limits(NamedTuple):
     question_characters: int = 2_000
     text_characters: int = 20_000  # any other text of a hit
     body_s: float = 3.0  # until a body has come
-    wait_s: float = 2.0  # until a process is free
+    # until a process is free; so long wait as many requests as there are connections
+    wait_s: float = 2.5
     decide_s: float = 4.0  # of a process, for a request
     # between two requests, and for a request with its answer, however slow the client
     connection_s: float = 10.0
     stopping_s: int = 3  # after SIGTERM, for what is under way
     processes: int = 2
-    waiting: int = 32  # requests that wait for a process; more are answered 503
     # whose requests are taken; those of more are answered 503, and of twice as many cut
     connections: int = 128
 
@@ -286,7 +286,6 @@ class Workers:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.waiting = 0
         self.free: asyncio.Queue[Worker] = asyncio.Queue()
         self.every: list[Worker] = []
 
@@ -300,16 +299,11 @@ class Workers:
 
     async def decide(self, body: bytes) -> Answer:
         """The answer to a body, by the first process that is free."""
-        if self.waiting >= LIMITS.waiting:
-            return BUSY
-        self.waiting += 1
         try:
             async with asyncio.timeout(LIMITS.wait_s):
                 worker = await self.free.get()
         except TimeoutError:
             return BUSY
-        finally:
-            self.waiting -= 1
         result = await asyncio.to_thread(worker.decide, body)
         self.free.put_nowait(worker)
         return result
