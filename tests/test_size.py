@@ -23,15 +23,15 @@ BUDGETS: dict[str, Size] = {
     ".": Size(25_001, 2097, 5265),
     "answering": Size(17_110, 1109, 0),
     "arguments": Size(1400, 68, 0),
-    "audit": Size(11_793, 691, 0),
+    "audit": Size(10_948, 627, 0),
     "bandit": Size(30_454, 3249, 0),
     "calibration": Size(5018, 262, 0),
-    "cli": Size(13_073, 2935, 0),
+    "cli": Size(12_661, 2841, 0),
     "decision": Size(35_783, 1512, 0),
     "default_learner": Size(10_604, 465, 0),
     "displays": Size(24_683, 2083, 0),
     "extensions": Size(1, 0, 0),
-    "extensions/clarification": Size(43_221, 1370, 39_717),
+    "extensions/clarification": Size(43_014, 1370, 39_717),
     "extensions/cockpit": Size(9789, 679, 97_961),
     "extensions/graph_table": Size(9764, 553, 0),
     "extensions/imports": Size(7498, 584, 0),
@@ -40,7 +40,7 @@ BUDGETS: dict[str, Size] = {
     "extensions/scale": Size(6928, 400, 0),
     "gating": Size(3143, 196, 0),
     "lab": Size(108_329, 11_769, 11_138),
-    "live": Size(34_120, 2876, 0),
+    "live": Size(33_757, 2836, 0),
     "loops": Size(1035, 76, 0),
     "metrics": Size(15_176, 813, 0),
     "models": Size(5650, 546, 0),
@@ -48,12 +48,12 @@ BUDGETS: dict[str, Size] = {
     "policy_parts": Size(8097, 750, 0),
     "replaying": Size(4709, 16, 0),
     "retrieval": Size(11_185, 412, 0),
-    "store": Size(57_834, 4283, 0),
+    "store": Size(53_179, 4035, 0),
     "words": Size(15_291, 702, 68_842),
 }
 FOLDERS: dict[str, Size] = {
-    "experiments": Size(58_359, 3284, 265),
-    "tests": Size(588_910, 68_745, 37_579),
+    "experiments": Size(57_919, 3275, 265),
+    "tests": Size(586_773, 67_709, 37_579),
 }
 
 
