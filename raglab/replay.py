@@ -15,7 +15,6 @@ from raglab.arguments.field_rules import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
 from raglab.decision.answered_traces import answered_traces
-from raglab.decision.case_verdicts import case_row
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -49,7 +48,7 @@ from raglab.decision.sharded_decisions import (
 )
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import TracePart, TraceView, part_with, trace_parts
+from raglab.decision.trace_view import TracePart, TraceView, case_row, part_with, trace_parts
 from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each

@@ -466,7 +466,7 @@ class AuditLog:
                     )
                     raise ValueError(msg)
                 return True
-            before = close_previous(
+            before = session and close_previous(
                 log,
                 self._last_questions,
                 request_id,
@@ -765,10 +765,10 @@ class AuditLog:
           session: only requests of it; None settles all.
         """
         at = datetime.fromisoformat(self._at(now))
-        tables: list[DefaultTable] = list(extensions("audit_table").values())
         with self.log.reading() as log:
             if log.row(OPEN) is None:
                 return 0
+        tables: list[DefaultTable] = list(extensions("audit_table").values())
         with self.log.writing() as log, as_written():
             settled = 0
             for table in tables:

@@ -365,23 +365,6 @@ class CaseVerdicts(Protocol):
         Raises:
           KeyError: the trace holds no such case.
         """
-        return case_row(self.ids(), case_id)
-
-
-def case_row(ids: Sequence[str], case_id: str) -> int:
-    """Position of a case among the ids of all.
-
-    Raises:
-      KeyError: it is none of them.
-    """
-    for row, known in enumerate(ids):
-        if known == case_id:
-            return row
-    msg = (
-        f"case must be one of the trace's {len(ids)} cases, got {case_id!r}; see "
-        "frame()['case_id']."
-    )
-    raise KeyError(msg)
 
 
 def _change(was: object, now: object) -> str:

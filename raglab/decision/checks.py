@@ -362,7 +362,7 @@ def user_checks(
     Args:
       names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
-    thresholds = decisions.thresholds.user.only(names)
+    thresholds = decisions.thresholds.user(names)
     for act in SIGNAL_RULES:
         yield from _signal_checks(
             decisions,

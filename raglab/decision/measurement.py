@@ -423,8 +423,11 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     at, (depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
     number = slot_answers(answers, at, chosen.places, chunk, n_cases)
-    by_text = judged_cases(trace)
-    verdict_of_answer = held.once("answers", "verdicts", lambda: answer_verdicts(trace))
+    by_text, verdict_of_answer = np.zeros(n_cases, bool), np.zeros(len(answers.row), np.int8)
+    # a question asked live has neither a gold answer nor a column
+    if any(case.answer or case.extra for case in trace.cases):
+        by_text = judged_cases(trace)
+        verdict_of_answer = held.once("answers", "verdicts", lambda: answer_verdicts(trace))
     sources_right = evidence.sources_right if evidence.answered else evidence.right
     asks = np.zeros(number.shape, dtype=bool)
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):

@@ -334,7 +334,7 @@ def used_signals(policy: PolicyData) -> tuple[str, ...]:
             used |= set(own_gate(name).signals)
     if policy.fused.parts:  # measured with the tables, whether its gate is on or off
         used |= policy.fused.parts.keys() - set(NAMES)
-    return in_order(used)
+    return in_order(used) if used else ()  # none of nearly every policy
 
 
 def _holds(policy: PolicyData, name: str, group: str) -> bool:

@@ -114,8 +114,25 @@ def part_with(trace: TraceView, case_id: str) -> TracePart:
         if any(case.id == case_id for case in cases):
             return part
         n_cases += len(cases)
-    msg = f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
-    raise KeyError(msg)
+    raise _no_case(n_cases, case_id)
+
+
+def case_row(ids: Sequence[str], case_id: str) -> int:
+    """Position of a case among the ids of all.
+
+    Raises:
+      KeyError: it is none of them.
+    """
+    for row, known in enumerate(ids):
+        if known == case_id:
+            return row
+    raise _no_case(len(ids), case_id)
+
+
+def _no_case(n_cases: int, case_id: str) -> KeyError:
+    return KeyError(
+        f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
+    )
 
 
 def check_in_memory(trace: object, what: str) -> None:
