@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.decision.intent import FLAGS, RULES, intent, intent_by_rules, intent_rules
-from raglab.decision.item_masks import bit_masks, positions
+from raglab.decision.slot_labels import bit_masks, positions
 from raglab.policy_parts.patterns import (
     Patterns,
     entities_in,

@@ -22,7 +22,7 @@ from raglab import resolver
 from raglab.decision import chain
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.decision.hit_sets import first_k_by_count
+from raglab.decision.evidence import first_k_by_count
 from raglab.decision.measured_trace import KEPT, Measured
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
 from raglab.lab.comparison import compare

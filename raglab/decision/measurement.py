@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.decision.answer_text import answer_verdicts, judged_cases
-from raglab.decision.coverage import entity_requirements
 from raglab.decision.evidence import (
     OPTION_SLOTS,
     WINNERS,
@@ -26,8 +25,6 @@ from raglab.decision.evidence import (
     Entities,
     Evidence,
     Tables,
-)
-from raglab.decision.hit_sets import (
     agree,
     first_k_by_count,
     hit_keys,
@@ -57,7 +54,7 @@ from raglab.decision.signal_values import (
     trace_signals,
     with_columns,
 )
-from raglab.decision.slot_labels import SlotLabels, slot_labels
+from raglab.decision.slot_labels import SlotLabels, entity_requirements, slot_labels
 from raglab.gating import fused_gate
 from raglab.gating.expected_cost import CLASSES, class_probabilities
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
