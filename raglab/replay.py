@@ -28,7 +28,6 @@ from raglab.decision.chain import (
 from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
-from raglab.decision.measured_trace import Measured, held_trace, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
@@ -48,7 +47,16 @@ from raglab.decision.sharded_decisions import (
 )
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import TracePart, TraceView, case_row, part_with, trace_parts
+from raglab.decision.trace_view import (
+    Measured,
+    TracePart,
+    TraceView,
+    case_row,
+    held_trace,
+    part_with,
+    plain_trace,
+    trace_parts,
+)
 from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each

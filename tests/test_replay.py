@@ -23,8 +23,8 @@ from raglab.decision import chain
 from raglab.decision.answered_traces import answered_traces
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.evidence import first_k_by_count
-from raglab.decision.measured_trace import KEPT, Measured
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
+from raglab.decision.trace_view import KEPT, Measured
 from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally

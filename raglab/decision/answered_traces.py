@@ -7,8 +7,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
-from raglab.decision.failed_calls import answered_cases
-from raglab.decision.measured_trace import plain_trace
+from raglab.decision.trace_view import answered_cases, plain_trace
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.field_rules import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL
 from raglab.decision.scoring import headline_sentence, trace_basis
+from raglab.decision.trace_view import failed_count
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
 from raglab.values import UNLABELLED, Case, Status, check_labelled

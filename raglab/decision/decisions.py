@@ -38,12 +38,11 @@ from raglab.decision.checks import (
     threshold_text,
     user_checks,
 )
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import case_row
+from raglab.decision.trace_view import Measured, case_row
 from raglab.gating import expected_cost
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, firing_of

@@ -32,7 +32,6 @@ from raglab.decision.evidence import (
     pad_sets,
     row_options,
 )
-from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import (
     slot_answer_scores,
     slot_answer_verdicts,
@@ -55,6 +54,7 @@ from raglab.decision.signal_values import (
     with_columns,
 )
 from raglab.decision.slot_labels import SlotLabels, entity_requirements, slot_labels
+from raglab.decision.trace_view import Measured
 from raglab.gating import fused_gate
 from raglab.gating.expected_cost import CLASSES, class_probabilities
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL, Tally
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, failed_count
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.search_space import always_answer

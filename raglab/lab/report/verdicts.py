@@ -13,9 +13,8 @@ from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import Measured, TraceView
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
 from raglab.policy_parts.sections import EXPECTED_COST
