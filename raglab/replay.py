@@ -14,7 +14,6 @@ from raglab import metrics
 from raglab.arguments.field_rules import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -51,6 +50,7 @@ from raglab.decision.trace_view import (
     Measured,
     TracePart,
     TraceView,
+    answered_traces,
     case_row,
     held_trace,
     part_with,

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import raglab
 from generators import Weighed
 from raglab.decision.answer_text import MissingAnswers
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import (
     FAILED_CALLS,
     Measured,
     answered_cases,
+    answered_traces,
     failed_count,
     failed_sentence,
 )

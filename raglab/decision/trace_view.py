@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import wraps
+from inspect import signature
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from raglab.policy import PolicyData
 from raglab.values import Case, CaseCounts, TraceData
@@ -435,3 +437,43 @@ def held_trace(trace: TraceView) -> TraceView:
 def plain_trace(trace: Any) -> Any:  # noqa: ANN401
     """The trace without what was measured of it."""
     return trace.trace if isinstance(trace, Measured) else trace
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def answered_traces(
+    *names: str, measured: bool = False, every_case: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark a function that gets its traces without the cases for which a call failed.
+
+    Signature, docstring and types stay those of the function.
+
+    Args:
+      names: of its parameters that are traces; a value that is no trace passes as it is.
+      measured: whether a `Measured` stays one; else the function gets the plain trace.
+      every_case: whether it gets the other cases too, since it calls for them again.
+
+    Source: rule S0.1.
+    """
+
+    def trace(value: Any) -> Any:  # noqa: ANN401 - of any argument
+        if not hasattr(type(value), "measured_once"):
+            return value
+        stated = value if measured else plain_trace(value)
+        return stated if every_case else answered_cases(stated)
+
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        form = signature(function)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = form.bind(*args, **kwargs)
+            for name in bound.arguments.keys() & names:
+                bound.arguments[name] = trace(bound.arguments[name])
+            return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return mark

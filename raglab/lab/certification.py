@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import (
     with_learned_cases,
 )
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import headline_note, headline_sentence, trace_status_only
-from raglab.decision.trace_view import TraceView, failed_count, held_trace
+from raglab.decision.trace_view import TraceView, answered_traces, failed_count, held_trace
 from raglab.lab.candidate_tests import (
     SequenceResult,
     TestOrder,

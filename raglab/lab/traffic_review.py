@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.field_rules import read_only
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import Measured, TraceView, failed_note
+from raglab.decision.trace_view import Measured, TraceView, answered_traces, failed_note
 from raglab.gates import Threshold
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.gating.own_margins import OWN

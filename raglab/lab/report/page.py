@@ -11,9 +11,8 @@ import numpy as np
 from raglab import metrics, replay
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK, label_noise_bound, labels_to_break
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
-from raglab.decision.trace_view import TraceView, held_trace
+from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.displays.tables import (
     column_table,
     cut_text,
