@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
 from raglab.decision.chain import (

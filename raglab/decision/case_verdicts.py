@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL

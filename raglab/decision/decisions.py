@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import gates, metrics, resolver
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
 from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, resolver
-from raglab.arguments.field_rules import holds_read_only
+from raglab.arguments.plain_arrays import holds_read_only
 from raglab.signals import SignalSet
 from raglab.values import (
     Case,

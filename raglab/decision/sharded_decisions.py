@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown

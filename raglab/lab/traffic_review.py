@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measurement import Evidence
