@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 from raglab.words.text import (
     Piece,
     answer_recall,

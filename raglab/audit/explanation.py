@@ -42,9 +42,8 @@ from raglab.store.log_tables import (
     parsed_fields,
     request_row,
 )
-from raglab.words.canonical import digest
+from raglab.words.canonical import decimals, digest
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.languages import TEXTS, sentence
 from raglab.words.text import NO_MATH, html_text
 

@@ -20,8 +20,8 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Step
 from raglab.policy_parts.own_gates import own_gate
 from raglab.values import Floats
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.html_display import Cell, Fold, display
 from raglab.words.languages import retold, sentence
 

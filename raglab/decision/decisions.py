@@ -51,8 +51,8 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES
 from raglab.values import Case, Status, TraceData
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.languages import retold, sentence
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd

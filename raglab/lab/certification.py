@@ -89,8 +89,7 @@ from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION
-from raglab.words.canonical import digest
-from raglab.words.decimals import percent
+from raglab.words.canonical import digest, percent
 from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard, join_columns, shard_cells, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 COST, RISK = "expected_cost", "hallucination_rate"
 # fields of `RateCounts` with a row a policy

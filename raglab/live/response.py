@@ -25,8 +25,8 @@ from raglab.decision.recorded_answers import AnswerKey
 from raglab.policy import PolicyData
 from raglab.retrieval.indexes import ArmIndex, Indexes
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.text import NO_MATH, html_text
 
 KEYS = (

@@ -42,7 +42,7 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import Mix
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData, check_labelled
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
