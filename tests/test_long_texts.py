@@ -48,7 +48,7 @@ AT_ONE_PLACE = {
         for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")
     ),
     "raglab.answering.hygiene._OPEN_HTML",
-    "raglab.words.code_blocks._CLOSING",  # of a whole line
+    "raglab.words.text._FENCE_END",  # of a whole line
     *(
         f"raglab.words.answer_match.{name}"
         for name in ("_REPLIES", "_YES_QUESTION", "_ASKED_BOUNDS")

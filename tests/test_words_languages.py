@@ -78,7 +78,8 @@ from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores
 from raglab.decision.intent import intent
-from raglab.words.text import content_terms, content_words, sentences
+from raglab.words.answer_terms import content_terms
+from raglab.words.text import content_words, sentences
 
 assert raglab.words.languages.LANGUAGES.name == "German and English and French"
 assert content_words("Wie hoch ist die Prämie der Flotte?") == ("prämie", "flotte")

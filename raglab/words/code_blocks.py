@@ -11,7 +11,7 @@ _PREFIX = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?")  # quote and list m
 _FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
 # behind text in its line, as language models write it
 _LATE = re.compile(r"(?<!`)`{3,}+(?=\s*+[\w+#.-]*+\s*+\Z)")
-_CLOSING = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
+_FENCE_END = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
 _LANGUAGE = re.compile(r"\s*([\w+#.-]*)")
 _TICKS = re.compile(r"`{3,}")
 
@@ -101,7 +101,7 @@ def without_fences(text: str) -> str:
 def _closing_line(lines: Sequence[str], start: int, fence: str) -> int:
     """Number of the line that closes a fence; that of the lines where none does."""
     for number in range(start, len(lines)):
-        closing = _CLOSING.fullmatch(lines[number])
+        closing = _FENCE_END.fullmatch(lines[number])
         if closing and closing[1].startswith(fence):
             return number
     return len(lines)
