@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from raglab.values import Chunk
-from raglab.words.code_blocks import split_code
 from raglab.words.languages import LANGUAGES
-from raglab.words.text import pieces
+from raglab.words.text import pieces, split_code
 from raglab.words.tokeniser import split_words
 
 Words = tuple[str, ...]

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from raglab.words.characters import composed
-from raglab.words.code_blocks import CodeBlock, split_code, without_fences
 from raglab.words.languages import LANGUAGES, expression
-from raglab.words.text import is_underline
+from raglab.words.text import CodeBlock, is_underline, split_code, without_fences
 
 _REACH = 400  # characters of a sentence in which it must have said what it says
 
