@@ -33,7 +33,7 @@ from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
-from raglab.words import answer_match, characters, claim_words, numerals, text
+from raglab.words import answer_match, answer_terms, characters, claim_words, numerals, text
 from raglab.words.packs import GENERIC
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
@@ -76,9 +76,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "visible": characters.visible,
     "words": text.split_words,
     "pieces": text.pieces,
-    "normalised answer": text.normalise_answer,
-    "content terms": text.content_terms,
-    "F1": lambda one: text.token_f1(one, [one]),
+    "normalised answer": answer_terms.normalise_answer,
+    "content terms": answer_terms.content_terms,
+    "F1": lambda one: answer_terms.token_f1(one, [one]),
     "thousands": numerals.comma_thousands,
     "dates": lambda one: list(numerals.dates_in(one)),
     "claim words": claim_words.claim_words,

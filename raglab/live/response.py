@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.echoes import text_without_echoes
-from raglab.answering.hygiene import clean
+from raglab.answering.hygiene import clean, text_without_echoes
 from raglab.answering.required_confidence import (
     RequiredConfidence,
     confidence_switch,
