@@ -240,6 +240,9 @@ class Contests(NamedTuple):
     tied: resolver.Contest
 
 
+PATH = "path"  # of `resolver.document_identity`
+
+
 class Keys(NamedTuple):
     """Numbers of what each hit is of, [B, K], -1 where there is no hit.
 
@@ -285,8 +288,9 @@ def hit_keys(
     def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
-    # Keys are numbers, so that hits compare as arrays and not text by text.
-    names = [document_name(chunk, identity) for chunk in chunks]
+    # Keys are numbers, so that hits compare as arrays and not text by text. Documents have the names
+    # by which the resolver tells them apart (rules S3.1, S3.4, S3.5).
+    names = [chunk.document if identity == PATH else chunk.file_name for chunk in chunks]
     pages, page_of = _sorted_numbers(
         [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
     )
@@ -327,14 +331,6 @@ def hit_keys(
         sources=sources,
         source_of=source_of,
     )
-
-
-PATH = "path"  # of `resolver.document_identity`
-
-
-def document_name(chunk: Chunk, identity: str) -> str:
-    """What tells a chunk's document from others in the resolver (rules S3.1, S3.4, S3.5)."""
-    return chunk.document if identity == PATH else chunk.file_name
 
 
 def _sorted_numbers(

@@ -23,7 +23,7 @@ from raglab.decision.document_names import (
 )
 from raglab.decision.evidence import OPTION_SLOTS, CaseBatch, ChosenHits, Entities
 from raglab.policy import Structure
-from raglab.values import Case, PatternHits, TraceData
+from raglab.values import PatternHits, TraceData
 from raglab.words.text import BITS, content_words, word_set
 
 
@@ -149,29 +149,17 @@ def entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Struc
     carried = item_masks(named, positions(hits_of.chunk_entities), batch.keys.hit)
     n_entities = np.array([len(names) for names in named], dtype=np.int64)
     wanted = full_masks(n_entities, len(carried))
-    must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
+    # a question that compares two, or a generic one that names one
+    compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
+    needs_coverage = (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
+    must_cover = np.where(needs_coverage, wanted, 0)
     # Coverage is asked of every question; the extractor of the resolver is a switch of its own.
     if structure.entity_extractor:
         return Entities(carried, must_cover, wanted, carried)
     return Entities(carried, must_cover, np.zeros_like(wanted), np.zeros_like(carried))
 
 
-def _needs_coverage(
-    hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int
-) -> NDArray[np.bool_]:
-    """Whether a question must have its entities covered.
-
-    One that compares two, or a generic one that names one.
-    """
-    compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
-    return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
-
-
 AT_ONCE = 1 << 16  # hits of sets looked up at once
-
-
-def _expected_sources(case: Case) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
 
 
 def _bits(
@@ -232,7 +220,9 @@ def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np
     """
     cases, places = batch.cases, chosen.places
     right = np.ones(places.shape[:2], dtype=bool)
-    specs = [_expected_sources(case) for case in cases]
+    specs = [
+        tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any))) for case in cases
+    ]
     if not any(specs) and not any(
         case.min_sources or case.expect_option is not None for case in cases
     ):
