@@ -288,8 +288,8 @@ def hit_keys(
     def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
-    # Keys are numbers, so that hits compare as arrays and not text by text. Documents have the names
-    # by which the resolver tells them apart (rules S3.1, S3.4, S3.5).
+    # Keys are numbers, so that hits compare as arrays and not text by text. Documents have the
+    # names by which the resolver tells them apart (rules S3.1, S3.4, S3.5).
     names = [chunk.document if identity == PATH else chunk.file_name for chunk in chunks]
     pages, page_of = _sorted_numbers(
         [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
