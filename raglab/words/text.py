@@ -70,15 +70,8 @@ def content_words(
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    stop = _stop_words(language)
+    stop = STOP_WORDS if language is LANGUAGES else frozenset(language.words.stop)
     return tuple(dict.fromkeys(word for word in split_words(text) if word not in stop))[:most]
-
-
-def _stop_words(language: Language) -> frozenset[str]:
-    return _STOP if language is LANGUAGES else frozenset(language.words.stop)
-
-
-_STOP = frozenset(LANGUAGES.words.stop)
 
 
 Kind = Literal["heading", "prose", "head", "row", "code"]
