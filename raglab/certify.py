@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.arguments.plain_arrays import check_present, float_array, within_range
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
 from raglab.values import Floats, Ints
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.html_display import Cell, Fold, display, short
 
 _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.case_verdicts import case_row
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -29,7 +27,6 @@ from raglab.decision.chain import (
 from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
-from raglab.decision.measured_trace import Measured, held_trace, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
@@ -49,7 +46,17 @@ from raglab.decision.sharded_decisions import (
 )
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import TracePart, TraceView, part_with, trace_parts
+from raglab.decision.trace_view import (
+    Measured,
+    TracePart,
+    TraceView,
+    answered_traces,
+    case_row,
+    held_trace,
+    part_with,
+    plain_trace,
+    trace_parts,
+)
 from raglab.gates import Threshold
 from raglab.loops.compiled import kernel_of
 from raglab.loops.parallel import Result, run_each

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.arguments.field_rules import FieldRule, checked, converted, holds_read_only, read_only
+from raglab.arguments.plain_arrays import FieldRule, checked, converted, holds_read_only, read_only
 from raglab.words.html_display import Cell, Fold, display, short
 
 if TYPE_CHECKING:

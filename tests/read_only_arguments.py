@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 
 ALGEBRA = (
     "gates",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from labelled import free_policy
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
+from raglab.decision.trace_view import Measured
 from raglab.lab.candidates import Cases
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.search_space import Goal, full_space, published_policy

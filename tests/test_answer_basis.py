@@ -29,8 +29,8 @@ from raglab.decision.answer_text import (
     gold_answers,
     judged_cases,
 )
-from raglab.decision.failed_calls import RECORDED, with_failed_calls
 from raglab.decision.scoring import trace_basis
+from raglab.decision.trace_view import RECORDED, with_failed_calls
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare, contests

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.answering.echoes import text_without_echoes
+from raglab.answering.hygiene import text_without_echoes
 from raglab.answering.support import WordSupport
 from raglab.live.answer_recording import record_answers
 from raglab.live.response import CheckedAnswer, check_answer

@@ -16,7 +16,7 @@ from raglab.answering.hygiene import (
     insufficiency,
     visible,
 )
-from raglab.words.code_blocks import split_code
+from raglab.words.text import split_code
 
 KINDS = (
     *(

@@ -19,8 +19,7 @@ from sqlalchemy.schema import CreateTable
 import raglab
 from databases import Places
 from raglab.audit.explanation import explain_request
-from raglab.audit.log import AuditLog, check_from_json, check_to_json
-from raglab.audit.log_learners import learner_of, recorded_learner
+from raglab.audit.log import AuditLog, check_from_json, check_to_json, learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check

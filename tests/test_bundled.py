@@ -15,9 +15,9 @@ from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.audit.explanation import decide_by_checks
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.decision.trace_view import Measured
 from raglab.gating.expected_cost import PATHS
 from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
 from raglab.lab.study import tune

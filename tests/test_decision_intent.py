@@ -1,4 +1,4 @@
-"""Pattern hits, words, masks and confidence (raglab.decision.intent)."""
+"""Pattern hits, words, masks and confidence (raglab.decision.signal_values)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.decision.intent import FLAGS, RULES, intent, intent_by_rules, intent_rules
-from raglab.decision.item_masks import bit_masks, positions
+from raglab.decision.signal_values import (
+    INTENT_FLAGS,
+    INTENT_RULES,
+    intent,
+    intent_by_rules,
+    intent_rules,
+)
+from raglab.decision.slot_labels import bit_masks, positions
 from raglab.policy_parts.patterns import (
     Patterns,
     entities_in,
@@ -613,7 +619,7 @@ def test_plain_questions(question: str) -> None:
     """No rule speaks, every score is 0."""
     asked = intent(question)
     assert (asked.graph, asked.table, asked.complexity) == (0.0, 0.0, 0.0)
-    assert all(asked.reasons[flag] == () for flag in FLAGS)
+    assert all(asked.reasons[flag] == () for flag in INTENT_FLAGS)
 
 
 def test_accents_case_and_apostrophes_are_irrelevant() -> None:
@@ -625,17 +631,17 @@ def test_accents_case_and_apostrophes_are_irrelevant() -> None:
 
 def test_rules_are_well_formed() -> None:
     """Names are unique in a flag, weights inside (0, 1), every flag has rules."""
-    assert len({(rule.flag, rule.name) for rule in RULES}) == len(RULES)
-    assert all(0.0 < rule.weight < 1.0 and rule.times >= 1 for rule in RULES)
-    assert {rule.flag for rule in RULES} == set(FLAGS)
+    assert len({(rule.flag, rule.name) for rule in INTENT_RULES}) == len(INTENT_RULES)
+    assert all(0.0 < rule.weight < 1.0 and rule.times >= 1 for rule in INTENT_RULES)
+    assert {rule.flag for rule in INTENT_RULES} == set(INTENT_FLAGS)
 
 
 def test_the_reasons_are_the_score() -> None:
     """Each flag is one minus the product of what the weights of its reasons leave."""
-    weights = {(rule.flag, rule.name): rule.weight for rule in RULES}
+    weights = {(rule.flag, rule.name): rule.weight for rule in INTENT_RULES}
     for case in load_cases(BROKER):
         asked = intent(case.query)
-        for flag in FLAGS:
+        for flag in INTENT_FLAGS:
             left = 1.0
             for name in asked.reasons[flag]:
                 left *= 1.0 - weights[flag, name]

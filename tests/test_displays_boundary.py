@@ -15,7 +15,7 @@ import pytest
 from decided import by_cost
 from raglab import metrics, replay
 from raglab.decision import chain
-from raglab.decision.measured_trace import Measured
+from raglab.decision.trace_view import Measured
 from raglab.displays import boundary as measured
 from raglab.displays import canvas
 from raglab.displays.boundary import (

@@ -19,10 +19,15 @@ from hypothesis import strategies as st
 import raglab
 from generators import Weighed
 from raglab.decision.answer_text import MissingAnswers
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.failed_calls import FAILED_CALLS, answered_cases, failed_count, failed_sentence
-from raglab.decision.measured_trace import Measured
 from raglab.decision.scoring import headline_note
+from raglab.decision.trace_view import (
+    FAILED_CALLS,
+    Measured,
+    answered_cases,
+    answered_traces,
+    failed_count,
+    failed_sentence,
+)
 from raglab.lab.certified_losses import certified_tally, tally_losses
 from raglab.lab.rates_by_group import group_rates
 from raglab.lab.slice_rates import slices

@@ -27,7 +27,7 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 # are bounded: one question asked live has the same expressions compiled, and its text read, up to
 # four times.
 REMEMBERS = {
-    "decision/intent.py": {"intent"},
+    "decision/signal_values.py": {"intent"},
     "words/languages/__init__.py": {"_forms"},
     "words/numerals.py": {"tables", "_months", "_dates", "currencies", "_point_money_pattern"},
     "words/packs.py": {"compile_expression"},

@@ -20,7 +20,7 @@ from raglab.answering.hygiene import clean
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.replay import decide
 from raglab.values import Case, Chunk, Corpus
-from raglab.words.code_blocks import split_code
+from raglab.words.text import split_code
 
 HITS = ("l2", "similarity", "gap", "coverage", "confidence")
 POLICIES: dict[str, dict[str, Any]] = {

@@ -27,13 +27,13 @@ from raglab.answering import (
     server_secrets,
     support,
 )
-from raglab.decision import intent
+from raglab.decision import signal_values
 from raglab.live import arm_choice
 from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
-from raglab.words import answer_match, characters, claim_words, numerals, text
+from raglab.words import answer_match, answer_terms, characters, claim_words, numerals, text
 from raglab.words.packs import GENERIC
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
@@ -48,7 +48,7 @@ AT_ONE_PLACE = {
         for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")
     ),
     "raglab.answering.hygiene._OPEN_HTML",
-    "raglab.words.code_blocks._CLOSING",  # of a whole line
+    "raglab.words.text._FENCE_END",  # of a whole line
     *(
         f"raglab.words.answer_match.{name}"
         for name in ("_REPLIES", "_YES_QUESTION", "_ASKED_BOUNDS")
@@ -76,9 +76,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "visible": characters.visible,
     "words": text.split_words,
     "pieces": text.pieces,
-    "normalised answer": text.normalise_answer,
-    "content terms": text.content_terms,
-    "F1": lambda one: text.token_f1(one, [one]),
+    "normalised answer": answer_terms.normalise_answer,
+    "content terms": answer_terms.content_terms,
+    "F1": lambda one: answer_terms.token_f1(one, [one]),
     "thousands": numerals.comma_thousands,
     "dates": lambda one: list(numerals.dates_in(one)),
     "claim words": claim_words.claim_words,
@@ -108,7 +108,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "names": lambda one: entity_names.names_in([one]),
     "codes": entity_names.codes_in,
     "index words": indexes.index_words,
-    "intent": intent.intent,
+    "intent": signal_values.intent,
     "route": lambda one: arm_choice.route_arm(one, POLICY, ("hybrid", "bm25")),
 }
 

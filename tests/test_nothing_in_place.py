@@ -20,7 +20,7 @@ import raglab
 from decided import by_cost
 from parts import in_parts
 from raglab import certify, gates, metrics, replay, resolver, signals
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import Bandit

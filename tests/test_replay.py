@@ -20,11 +20,10 @@ from hypothesis import strategies as st
 import plain
 from raglab import resolver
 from raglab.decision import chain
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.decision.hit_sets import first_k_by_count
-from raglab.decision.measured_trace import KEPT, Measured
+from raglab.decision.evidence import first_k_by_count
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
+from raglab.decision.trace_view import KEPT, Measured, answered_traces
 from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally

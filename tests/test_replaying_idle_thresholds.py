@@ -11,9 +11,9 @@ import pytest
 from decided import by_cost
 from labelled import labelled
 from raglab.arguments.user_warnings import IdleThresholdWarning
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.decision.trace_view import Measured
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.search_space import full_space
 from raglab.lab.study import tune

@@ -19,7 +19,7 @@ from raglab.store.blocks import Block, DocumentBlocks, plain_paragraphs
 from raglab.store.chunking import TokenLimit, chunk_blocks, cut_long_chunks
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
-from raglab.words.code_blocks import CodeBlock, split_code
+from raglab.words.text import CodeBlock, split_code
 
 
 def words(texts: Sequence[str]) -> list[int]:

@@ -29,7 +29,7 @@ import pytest
 import raglab
 from labelled import labelled
 from look_files import take_look
-from raglab.audit.log import export_tables
+from raglab.audit.log_export import export_tables
 from raglab.lab.looks import recorded_looks
 from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture

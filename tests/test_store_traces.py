@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raglab import values
-from raglab.decision.measured_trace import Measured
+from raglab.decision.trace_view import Measured
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.replay import decide

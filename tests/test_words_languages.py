@@ -14,7 +14,7 @@ import pytest
 
 import raglab
 from raglab.answering.extractive import Kind
-from raglab.decision.intent import intent_rules
+from raglab.decision.signal_values import intent_rules
 from raglab.words.languages import LANGUAGES, Language, expression, parse_language, union
 from raglab.words.numerals import CURRENCY_CODES, dates_in, number_word_value, plain_number
 from raglab.words.text import content_words
@@ -77,8 +77,9 @@ from raglab.words.claim_words import claim_words
 from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores
-from raglab.decision.intent import intent
-from raglab.words.text import content_terms, content_words, sentences
+from raglab.decision.signal_values import intent
+from raglab.words.answer_terms import content_terms
+from raglab.words.text import content_words, sentences
 
 assert raglab.words.languages.LANGUAGES.name == "German and English and French"
 assert content_words("Wie hoch ist die Prämie der Flotte?") == ("prämie", "flotte")

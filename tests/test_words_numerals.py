@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from num2words import num2words
 
+from raglab.words.answer_terms import content_terms
 from raglab.words.characters import unaccented
 from raglab.words.claim_words import claim_words
 from raglab.words.numerals import (
@@ -21,7 +22,7 @@ from raglab.words.numerals import (
     number_word_value,
     plain_number,
 )
-from raglab.words.text import content_terms, fold_case
+from raglab.words.text import fold_case
 
 MARKS = ("{:,}", "{:,}.5", "{:,}.25")
 

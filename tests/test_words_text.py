@@ -9,18 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.words.decimals import decimals
-from raglab.words.text import (
-    Piece,
+from raglab.words.answer_terms import (
     answer_recall,
     content_terms,
     exact_match,
     normalise_answer,
-    pieces,
-    sentence_ends,
-    sentences,
     token_f1,
 )
+from raglab.words.canonical import decimals
+from raglab.words.text import Piece, pieces, sentence_ends, sentences
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 PASSAGE = """Acme Home — Schedule > Limits and excesses

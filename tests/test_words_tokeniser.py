@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from raglab.answering.support import answer_support
 from raglab.retrieval.entity_names import plain_words
 from raglab.retrieval.indexes import Bm25Index, index_words
+from raglab.words.answer_terms import content_terms
 from raglab.words.characters import unaccented
 from raglab.words.claim_words import claim_words
 from raglab.words.text import (
-    content_terms,
     content_words,
     fold_case,
     sentence_ends,

@@ -23,7 +23,7 @@ from experiments.league.rows import INTERVAL, Row, paired_interval, signed
 from experiments.league.stored import stored_text
 from raglab.bandit import Table, compare_plans, fit_ridge
 from raglab.metrics import exact_match, token_f1
-from raglab.words.text import normalise_answer
+from raglab.words.answer_terms import normalise_answer
 
 ARMS, MODEL = ("ircot", "nor", "oner"), "llama_8b_it"
 RAGLAB, FIXED, ROUTER = "raglab", "best fixed arm of development", "published router"

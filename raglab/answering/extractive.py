@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike
 from raglab.answering.hygiene import clean
 from raglab.calibration import apply, fit
 from raglab.values import Chunk, Generation
+from raglab.words.answer_terms import content_terms
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of, currencies, tables
 from raglab.words.packs import GENERIC, Pack
-from raglab.words.text import Piece, content_terms, fold_case, pieces
+from raglab.words.text import Piece, fold_case, pieces
 
 Kind = Literal["date", "money", "number", "name"]
 

@@ -29,7 +29,7 @@ from raglab.answering.prompts import (
     without_marks,
 )
 from raglab.values import Chunk, Generation, ModelUnavailableError
-from raglab.words.code_blocks import split_code
+from raglab.words.text import split_code
 
 _CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
 _INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")

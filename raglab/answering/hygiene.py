@@ -2,19 +2,24 @@
 
 Cleaning is repeated until nothing changes, so that what one removal joins cannot bring back what
 another took. Every step is linear in the text.
+
+An echo is a line that repeats a heading or the question (S2.11): a small model copies what stands
+above its passages, and asks the question back. Held against the passages such a line is borne out
+word by word, though it answers nothing.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from raglab.values import Chunk
 from raglab.words.characters import composed
-from raglab.words.code_blocks import CodeBlock, split_code, without_fences
 from raglab.words.languages import LANGUAGES, expression
-from raglab.words.text import is_underline
+from raglab.words.text import CodeBlock, is_underline, pieces, split_code, without_fences
+from raglab.words.tokeniser import split_words
 
 _REACH = 400  # characters of a sentence in which it must have said what it says
 
@@ -407,3 +412,98 @@ def _removal_reason(line: str) -> str | None:
         return "label line"
     content = (bare[label.end() :] if label else bare).lstrip("-+•‣◦▪·– \t").rstrip(". ")
     return "placeholder line" if content in _PLACEHOLDERS else None
+
+
+Words = tuple[str, ...]
+
+_LISTED = re.compile(r"\A\s*(?:[-*+•‣◦▪·–]|\d{1,3}[.)])\s+")
+_QUOTE = re.compile(r"\A(?:\s*>)+")
+_QUESTION_LABEL = re.compile(
+    rf"\A[\s*_]*(?:{'|'.join(_SAYS.labels)})[\s*_]*[:\uff1a][\s*_]*", re.IGNORECASE
+)  # `**Question:** How much?`
+_JOINT = re.compile(r"(?<=\s)[>›»→](?=\s)")  # between the headings of a path
+_EMPHASIS = " \t*_\"'“”«»"
+_ASKS = ("?", "？", "؟")
+
+
+def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -> str:
+    r"""The answer without lines that only repeat a path of headings, a heading, or the question.
+
+    The heading is one above other lines.
+
+    A heading that is the whole answer, or an item of a list, may be the name that was asked for,
+    and stays; so does what a passage states in a sentence of its own. Code stays. An answer without
+    an echo is returned as it is.
+
+    Example:
+      >>> chunk = Chunk("a#1", "It is £250.", "a.md", section=("Home", "Excess of storm"))
+      >>> text_without_echoes(
+      ...     "Home > Excess of storm\nWhat is the excess?\n£250.", "What is the excess?", [chunk]
+      ... )
+      '\n\n£250.'
+    """
+    parts = split_code(answer.split("\n"))
+    titles = {_words(head) for passage in passages for head in passage.section}
+    heads = titles | {
+        _words(head)
+        for passage in passages
+        for path in _paths(passage.text)
+        for head in _JOINT.split(path)
+    }
+    is_title_possible = sum(not isinstance(part, str) or bool(part.strip()) for part in parts) > 1
+
+    def is_echo(line: str) -> bool:
+        text = _behind_question(_without_label(line), question)
+        words, path = _words(text), _JOINT.split(text)
+        # Nothing is left behind the question; a line without any word is no echo, and changes no
+        # claim.
+        if not words:
+            return bool(_words(line))
+        if len(path) > 1 and all(_words(head) in heads for head in path):
+            return True
+        is_title = is_title_possible and words in titles and not _LISTED.match(line)
+        return (is_title or words == _words(question)) and words not in _stated(passages)
+
+    lines = ["" if isinstance(part, str) and is_echo(part) else part for part in parts]
+    if lines == parts:
+        return answer
+    return "\n".join(part if isinstance(part, str) else "\n".join(part.source) for part in lines)
+
+
+def _without_label(line: str) -> str:
+    """A line without marks of quotation, list and emphasis, and no label such as `Question:`."""
+    bare = _LISTED.sub("", _QUOTE.sub("", line, count=1), count=1)
+    return _QUESTION_LABEL.sub("", bare, count=1).strip(_EMPHASIS)
+
+
+def _behind_question(text: str, question: str) -> str:
+    """Text after the question where a text begins with it and it ends as a question.
+
+    Else the text.
+    """
+    stated = question.strip()
+    begins = stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold())
+    return text[len(stated) :].strip(_EMPHASIS) if begins else text
+
+
+def _words(text: str) -> Words:
+    return tuple(split_words(text))
+
+
+def _paths(text: str) -> Iterator[str]:
+    """Paths of headings that stand in a text, as in one whose sections are not known."""
+    return (
+        piece.text
+        for piece in pieces(text)
+        if piece.kind == "heading" and _JOINT.search(piece.text)
+    )
+
+
+def _stated(passages: Sequence[Chunk]) -> frozenset[Words]:
+    """Words of every sentence and row of the passages."""
+    return frozenset(
+        _words(piece.text)
+        for passage in passages
+        for piece in pieces(passage.text)
+        if piece.kind in {"prose", "row"}
+    )

@@ -31,9 +31,8 @@ from raglab.words.claim_words import (
     Word,
     claim_words,
 )
-from raglab.words.code_blocks import split_code
 from raglab.words.languages import LANGUAGES
-from raglab.words.text import pieces, sentences
+from raglab.words.text import pieces, sentences, split_code
 from raglab.words.tokeniser import word_count
 
 SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})

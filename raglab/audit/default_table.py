@@ -15,7 +15,7 @@ from raglab.audit.sessions import SilenceRule
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner
 from raglab.extension_points import extension
 from raglab.store.log_rows import Entries
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 
 ROOM = "clarification"
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from raglab import gates
 from raglab.audit.default_table import ReplayedDefault, ReplayedUses, default_table
-from raglab.audit.log import GROUP, check_from_json, json_value, request_groups
-from raglab.audit.log_learners import recorded_learner
+from raglab.audit.log import GROUP, check_from_json, json_value, recorded_learner, request_groups
 from raglab.audit.request_events import RequestEvents
 from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
@@ -42,9 +41,8 @@ from raglab.store.log_tables import (
     parsed_fields,
     request_row,
 )
-from raglab.words.canonical import digest
+from raglab.words.canonical import decimals, digest
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.languages import TEXTS, sentence
 from raglab.words.text import NO_MATH, html_text
 

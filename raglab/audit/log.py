@@ -9,7 +9,6 @@ log's clock where it is not given.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from raglab.audit.default_table import (
     Application,
@@ -27,24 +26,30 @@ from raglab.audit.default_table import (
     Pending,
     default_table,
 )
-from raglab.audit.log_learners import digest_of, record_learner
+from raglab.audit.log_export import export_tables
 from raglab.audit.sessions import SilenceRule, close_previous
 from raglab.decision.checks import Check
-from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner, gate
+from raglab.default_learner import (
+    ClarificationDefault,
+    ClarificationRequest,
+    DefaultLearner,
+    gate,
+    stored_learner,
+)
 from raglab.extension_points import extensions
 from raglab.policy import PolicyData
 from raglab.store.database import Database, check_no_folder
-from raglab.store.files import InputError, make_folder, replacing
-from raglab.store.log_rows import Entries, EventTable, as_written
+from raglab.store.files import InputError
+from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
     AUDIT_LOG,
     CHOICE_TABLES,
     CLARIFICATIONS,
-    CURRENT,
     DECISIONS,
     EVENTS,
     EVIDENCE,
     FORGOTTEN,
+    LEARNERS,
     OF_QUESTION,
     OPEN,
     POLICIES,
@@ -58,11 +63,8 @@ from raglab.store.log_tables import (
     without_values,
 )
 from raglab.values import Status
-from raglab.words.canonical import digest, utc_text
+from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.html_display import Fold, display, short
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ENDLESS = {"inf": math.inf, "-inf": -math.inf}
 
@@ -80,6 +82,54 @@ def _body(policy: PolicyData) -> dict[str, Any]:
     Its pack by the hash, whatever folder that lay in, and no cases it learned from.
     """
     return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+
+
+def digest_of(learner: DefaultLearner) -> str:
+    """Digest under which a log keeps the settings of a learner."""
+    return digest(canonical_json(learner._asdict()), 16)
+
+
+def record_learner(log: Entries, learner: DefaultLearner, at: str) -> str:
+    """Note a learner's settings where they are new, and give their digest."""
+    named = digest_of(learner)
+    if log.row(LEARNERS, digest=named) is None:
+        log.add(LEARNERS, {"at": at, "digest": named, "body": learner._asdict()})
+    return named
+
+
+def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> DefaultLearner:
+    """Learner settings of a digest, as they were kept."""
+    if named not in known:
+        known[named] = stored_learner(_learner_body(log, named))
+    return known[named]
+
+
+def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
+    row = log.row(LEARNERS, digest=named)
+    if row is None:
+        msg = (
+            f"a log must hold the learner settings that it names, got {named!r}; its tables were "
+            "altered."
+        )
+        raise ValueError(msg)
+    body: Mapping[str, Any] = row["body"]
+    return body
+
+
+def recorded_learner(log: Entries, named: str) -> tuple[DefaultLearner, list[str]]:
+    """Settings of a learner as a log keeps them, and what is wrong with them.
+
+    The published ones where unreadable.
+    """
+    try:
+        body = _learner_body(log, named)
+        learner = stored_learner(body)
+    except (ValueError, TypeError) as error:
+        return DefaultLearner(), [f"learner {named} cannot be read: {error}"]
+    stated = digest(canonical_json(body), 16)  # of what the log keeps, whatever version wrote it
+    return learner, [] if stated == named else [
+        f"learner {named} is recorded, its settings have the digest {stated}"
+    ]
 
 
 def row_gate(row: ClarificationDefault, learner: DefaultLearner) -> str:
@@ -275,53 +325,6 @@ def blank_texts(log: Entries, before: str) -> int:
     return len(had)
 
 
-_KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
-
-
-def export_tables(log: Entries, folder: Path) -> list[Path]:
-    """Files of every table of events and of the rows, each whole or as it was."""
-    paths = []
-    make_folder(folder)
-    for table in (
-        *EVENTS,
-        *(request_table for request_table in REQUEST_TABLES if request_table.name == CURRENT),
-    ):
-        path = folder / f"{table.name}.parquet"
-        with replacing(path) as partial:
-            table_frame(log, table).to_parquet(partial, index=False)
-        paths.append(path)
-    return paths
-
-
-def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
-    """Rows of a table: `seq` whole, `at` a time in UTC, JSON as text, what is missing as NA."""
-    import pandas as pd
-
-    first = {} if table.key is not None else {"seq": "Int64", "at": "time"}
-    kinds = first | {column.name: _KINDS[column.kind] for column in table.columns}
-    packed = {column.name for column in table.columns if column.kind == "json"}
-    rows = [_flat_row(row, packed) for row in log.rows(table.name)]
-    columns: dict[str, Any] = {}
-    for name, kind in kinds.items():
-        values = [row[name] for row in rows]
-        if kind == "time":
-            columns[name] = pd.to_datetime(
-                pd.Series(values, dtype="str"), utc=True, format="ISO8601"
-            ).astype("datetime64[us, UTC]")
-        else:
-            columns[name] = pd.Series(values, dtype=kind)
-    return pd.DataFrame(columns)
-
-
-def _flat_row(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
-    return {
-        name: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if name in packed
-        else value
-        for name, value in row.items()
-    }
-
-
 NOW = partial(datetime.now, UTC)
 # of `AuditLog.together`
 _JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)
@@ -466,7 +469,7 @@ class AuditLog:
                     )
                     raise ValueError(msg)
                 return True
-            before = close_previous(
+            before = session and close_previous(
                 log,
                 self._last_questions,
                 request_id,
@@ -765,10 +768,10 @@ class AuditLog:
           session: only requests of it; None settles all.
         """
         at = datetime.fromisoformat(self._at(now))
-        tables: list[DefaultTable] = list(extensions("audit_table").values())
         with self.log.reading() as log:
             if log.row(OPEN) is None:
                 return 0
+        tables: list[DefaultTable] = list(extensions("audit_table").values())
         with self.log.writing() as log, as_written():
             settled = 0
             for table in tables:

@@ -52,9 +52,8 @@ def close_previous(
 
     Args:
       last_questions: last question of each session: id and words; added to.
+      session: not empty.
     """
-    if not session:
-        return ""
     new = frozenset(split_words(question))
     before = log.row(REQUESTS, session=session)
     known = last_questions.pop(session, ("", frozenset()))

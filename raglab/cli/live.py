@@ -34,8 +34,8 @@ from raglab.cli.common import (
 from raglab.cli.door import one_line
 from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.store.files import Where, input_error
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL
 from raglab.decision.scoring import headline_sentence, trace_basis
+from raglab.decision.trace_view import failed_count
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
 from raglab.values import UNLABELLED, Case, Status, check_labelled
@@ -365,23 +365,6 @@ class CaseVerdicts(Protocol):
         Raises:
           KeyError: the trace holds no such case.
         """
-        return case_row(self.ids(), case_id)
-
-
-def case_row(ids: Sequence[str], case_id: str) -> int:
-    """Position of a case among the ids of all.
-
-    Raises:
-      KeyError: it is none of them.
-    """
-    for row, known in enumerate(ids):
-        if known == case_id:
-            return row
-    msg = (
-        f"case must be one of the trace's {len(ids)} cases, got {case_id!r}; see "
-        "frame()['case_id']."
-    )
-    raise KeyError(msg)
 
 
 def _change(was: object, now: object) -> str:

@@ -264,7 +264,7 @@ def first_refusal(
     for gate, names, rank in steps:
         of_user = gate.name == SIGNALS
         gate_thresholds: Any = (
-            thresholds.user.only(names) if of_user else thresholds.gates.get(gate.name)
+            thresholds.user(names) if of_user else thresholds.gates.get(gate.name)
         )
         if gate.firing != "refuse" or (gate.scalar and not np.asarray(gate_thresholds.on).any()):
             continue

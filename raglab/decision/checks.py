@@ -20,8 +20,8 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Step
 from raglab.policy_parts.own_gates import own_gate
 from raglab.values import Floats
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.html_display import Cell, Fold, display
 from raglab.words.languages import retold, sentence
 
@@ -362,7 +362,7 @@ def user_checks(
     Args:
       names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
-    thresholds = decisions.thresholds.user.only(names)
+    thresholds = decisions.thresholds.user(names)
     for act in SIGNAL_RULES:
         yield from _signal_checks(
             decisions,

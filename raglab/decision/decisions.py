@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import gates, metrics, resolver
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
 from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts
@@ -38,11 +38,11 @@ from raglab.decision.checks import (
     threshold_text,
     user_checks,
 )
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
+from raglab.decision.trace_view import Measured, case_row
 from raglab.gating import expected_cost
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, firing_of
@@ -51,8 +51,8 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES
 from raglab.values import Case, Status, TraceData
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.languages import retold, sentence
 
 if TYPE_CHECKING:
@@ -549,7 +549,7 @@ class Decisions(CaseVerdicts):
             if step.gate.name == SIGNALS
         ]
         for step in steps:
-            user = thresholds.user.only(step.names)
+            user = thresholds.user(step.names)
             for act in ("ask",) if asks else ("refuse", "ask"):
                 # One that asks without two options refuses (rule S3.5), in the place of those that
                 # ask.
@@ -639,6 +639,14 @@ class Decisions(CaseVerdicts):
     def chosen(self, row: int) -> list[int]:
         """Chunks of the chosen hits of a case, as numbers of `trace.chunks`."""
         return [self._chunk(row, place) for place in self.places(row)]
+
+    def row_of(self, case_id: str) -> int:
+        """Position of a case.
+
+        Raises:
+          KeyError: the trace holds no such case.
+        """
+        return case_row(self.ids(), case_id)
 
     def options(self, case_id: str) -> tuple[OptionShown, ...]:
         """Options of an ambiguous case, none for another."""

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.measured_trace import once
-from raglab.decision.trace_view import TraceView, trace_parts
+from raglab.decision.trace_view import TraceView, once, trace_parts
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Case

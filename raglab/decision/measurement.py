@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.decision.answer_text import answer_verdicts, judged_cases
-from raglab.decision.coverage import entity_requirements
 from raglab.decision.evidence import (
     OPTION_SLOTS,
     WINNERS,
@@ -26,8 +25,6 @@ from raglab.decision.evidence import (
     Entities,
     Evidence,
     Tables,
-)
-from raglab.decision.hit_sets import (
     agree,
     first_k_by_count,
     hit_keys,
@@ -35,7 +32,6 @@ from raglab.decision.hit_sets import (
     pad_sets,
     row_options,
 )
-from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import (
     slot_answer_scores,
     slot_answer_verdicts,
@@ -57,7 +53,8 @@ from raglab.decision.signal_values import (
     trace_signals,
     with_columns,
 )
-from raglab.decision.slot_labels import SlotLabels, slot_labels
+from raglab.decision.slot_labels import SlotLabels, entity_requirements, slot_labels
+from raglab.decision.trace_view import Measured
 from raglab.gating import fused_gate
 from raglab.gating.expected_cost import CLASSES, class_probabilities
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
@@ -423,8 +420,11 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     at, (depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
     number = slot_answers(answers, at, chosen.places, chunk, n_cases)
-    by_text = judged_cases(trace)
-    verdict_of_answer = held.once("answers", "verdicts", lambda: answer_verdicts(trace))
+    by_text, verdict_of_answer = np.zeros(n_cases, bool), np.zeros(len(answers.row), np.int8)
+    # a question asked live has neither a gold answer nor a column
+    if any(case.answer or case.extra for case in trace.cases):
+        by_text = judged_cases(trace)
+        verdict_of_answer = held.once("answers", "verdicts", lambda: answer_verdicts(trace))
     sources_right = evidence.sources_right if evidence.answered else evidence.right
     asks = np.zeros(number.shape, dtype=bool)
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):

@@ -19,7 +19,7 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import own_gate
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Status
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 
 LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
 MOST_REFUSED = 0.9  # share of them that one gate may refuse without a warning

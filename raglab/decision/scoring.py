@@ -17,9 +17,14 @@ from raglab.decision.document_names import (
     misspelt_sources,
     source_meanings,
 )
-from raglab.decision.failed_calls import failed_note, failed_sentence
-from raglab.decision.measured_trace import once
-from raglab.decision.trace_view import TracePart, TraceView, trace_parts
+from raglab.decision.trace_view import (
+    TracePart,
+    TraceView,
+    failed_note,
+    failed_sentence,
+    once,
+    trace_parts,
+)
 from raglab.values import Case, TraceData
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
-from raglab.decision.trace_view import TracePart, TraceView
+from raglab.decision.trace_view import TracePart, TraceView, case_row
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
@@ -190,6 +190,10 @@ class ShardedDecisions(CaseVerdicts):
         """
         number = int(np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right"))
         return self.decided(self.trace.parts[number])
+
+    def row_of(self, case_id: str) -> int:
+        """Position of a case, see `Decisions.row_of`."""
+        return case_row(self.ids(), case_id)
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the order of the chain, see `Decisions.explain`.

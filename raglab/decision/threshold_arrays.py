@@ -18,9 +18,9 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.acting import check_order_names
 from raglab.policy_parts.gate_order import (
     ON_CHOSEN,
+    PUBLISHED_ORDER,
     Order,
     policy_order,
-    published_order,
     user_names,
 )
 from raglab.policy_parts.own_gates import own_gate, own_thresholds
@@ -51,10 +51,15 @@ class Thresholds(NamedTuple):
     own: Mapping[str, OwnThresholds]
     order: Order
 
-    @property
-    def user(self) -> UserThresholds:
-        """Thresholds of the gates on signals and of those of the user."""
-        return UserThresholds(self.signals, self.own)
+    def user(self, names: Sequence[str] | None) -> UserThresholds:
+        """Thresholds of the gates on signals and of those of the user.
+
+        Args:
+          names: `signals.<name>` and `gates.<name>` of those wanted; None for all.
+        """
+        if names is None:
+            return UserThresholds(self.signals, self.own)
+        return UserThresholds(_named(self.signals, SIGNALS, names), _named(self.own, OWN, names))
 
     def without(self, off: Collection[str]) -> Thresholds:
         """The same with some gates switched off."""
@@ -130,6 +135,7 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
         return np.where(of(on), of(path, -np.inf), np.nan)
 
     order = gates_order(policies)
+    signals, own = _signal_thresholds(policies), _own_thresholds(policies)
     of_gates = {gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch}
     return Thresholds(
         gates=of_gates
@@ -148,21 +154,21 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
         refine=RefineThresholds(
             of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")
         ),
-        signals=_held(_signal_thresholds(policies), SIGNALS, order),
+        signals=signals if order.published else _named(signals, SIGNALS, order.user),
         costs=_action_costs(of)
         if policies and policies[0].decision.rule == EXPECTED_COST
         else None,
-        own=_held(_own_thresholds(policies), OWN, order),
+        own=own if order.published else _named(own, OWN, order.user),
         order=order,
     )
 
 
-def _held(thresholds: Mapping[str, Any], section: str, order: Order) -> dict[str, Any]:
-    """Thresholds of the gates of the user that an order holds."""
+def _named(thresholds: Mapping[str, Any], section: str, names: Collection[str]) -> dict[str, Any]:
+    """Thresholds of the gates of a section whose `<section>.<name>` is among some names."""
     return {
         name: gate_thresholds
         for name, gate_thresholds in thresholds.items()
-        if order.published or f"{section}.{name}" in order.user
+        if f"{section}.{name}" in names
     }
 
 
@@ -181,7 +187,7 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     # replay groups them by it
     assert all(policy.decision.order == stated for policy in policies)  # noqa: S101
     if stated is None:
-        return published_order()
+        return PUBLISHED_ORDER
     for policy in policies:
         check_order_names(policy)
     signals = in_order({name for policy in policies for name in policy.signals})

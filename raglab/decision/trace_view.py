@@ -1,18 +1,136 @@
 """Trace views (algebra): what replay and study read of a trace, in memory or in disk shards.
 
 A trace in memory is a view of one part, itself. A trace in shards (`raglab.ShardedTrace`) is a view
-of as many parts, each a reference of a few bytes, whose hits are loaded for one part at a time.
+of as many parts, each a reference of a few bytes, whose hits are loaded for one part at a time. A
+`Measured` is a trace and its measurements so far, held by whoever asks it often.
+
+Cases whose model, judge or retriever failed are left out and counted (S0.1): an error is neither an
+answer nor a refusal. For which cases a call failed stands in the meta of their trace. Whatever
+reads decisions reads the trace without them, and states their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
+from threading import Lock
+from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
-from raglab.decision.failed_calls import answered_cases
 from raglab.policy import PolicyData
 from raglab.values import Case, CaseCounts, TraceData
+
+FAILED_CALLS = "failed_calls"  # key of the meta: rows of call, id and split of a case
+RECORDED = "recorded answers"  # the call of `record_answers`
+
+
+def with_failed_calls(meta: Mapping[str, Any], call: str, cases: Iterable[Case]) -> dict[str, Any]:
+    """Meta that states for which cases a call failed, in the place of those stated before.
+
+    Args:
+      meta: of a trace.
+      call: `RECORDED`, or the name of a signal.
+      cases: those it failed for.
+    """
+    rows = [row for row in meta.get(FAILED_CALLS, ()) if row[0] != call]
+    rows += [[call, case.id, case.split] for case in cases]
+    return {**meta, FAILED_CALLS: rows} if rows or FAILED_CALLS in meta else dict(meta)
+
+
+def with_splits(
+    meta: Mapping[str, Any], cases: Sequence[Case], before: Iterable[Case] = ()
+) -> dict[str, Any]:
+    """Meta whose failed calls state the splits that these cases have now.
+
+    Args:
+      meta: of a trace.
+      cases: that it has now.
+      before: cases that it had; failed calls of those it has no more are left out.
+    """
+    if FAILED_CALLS not in meta:
+        return dict(meta)
+    now = {case.id: case.split for case in cases}
+    gone = {case.id for case in before} - now.keys()
+    rows = [
+        [call, name, now.get(name, split)]
+        for call, name, split in meta[FAILED_CALLS]
+        if name not in gone
+    ]
+    return {**meta, FAILED_CALLS: rows}
+
+
+def joined_failed_calls(
+    metas: Iterable[Mapping[str, Any]], key: str = FAILED_CALLS
+) -> dict[str, Any]:
+    """The entry that states all failed calls of several traces; {} without any.
+
+    Args:
+      metas: of the traces.
+      key: of the entry.
+    """
+    rows = [row for meta in metas for row in meta.get(key, ())]
+    return {key: rows} if rows else {}
+
+
+def failed_splits(meta: Mapping[str, Any]) -> dict[str, str | None]:
+    """Split of each case for which some call failed, by id; None where it has none."""
+    return {name: split for _, name, split in meta.get(FAILED_CALLS, ())}
+
+
+# a trace, in memory or of shards
+def answered_cases(trace: Any) -> Any:  # noqa: ANN401
+    """The trace without the cases for which a call failed; itself where none did.
+
+    Raises:
+      ValueError: a call failed for every case.
+
+    Source: rule S0.1.
+    """
+    failed = failed_splits(trace.meta)
+    if not failed:
+        return trace
+    rows = [row for row, case in enumerate(trace.cases) if case.id not in failed]
+    if not rows:
+        msg = f"some case must have no failed call, got none of {len(trace)}; make them again."
+        raise ValueError(msg)
+    if len(rows) == len(trace):
+        return trace
+    answered = trace.subset(rows)
+    if not isinstance(trace, TraceData):
+        return answered
+    return replace(answered, meta={**answered.meta, FAILED_CALLS: trace.meta[FAILED_CALLS]})
+
+
+# a trace, in memory or of shards
+def failed_count(trace: Any) -> int:  # noqa: ANN401
+    """How many cases of the splits of a trace were left out, since a call failed."""
+    failed = failed_splits(trace.meta)
+    splits = {None, *(case.split for case in trace.cases)} if failed else ()
+    return sum(split in splits for split in failed.values())
+
+
+def failed_sentence(count: int, cases: int) -> str:
+    """Headline of a result that leaves out cases whose calls failed; '' where none did.
+
+    Args:
+      count: cases that are left out.
+      cases: those that the result is of.
+
+    Example:
+      >>> failed_sentence(6, 14)
+      '6 of 20 cases left out: their model, judge or retriever failed'
+    """
+    which = f"{count:,} of {cases + count:,} cases left out"
+    return f"{which}: their model, judge or retriever failed" if count else ""
+
+
+# a trace, in memory or of shards
+def failed_note(trace: Any) -> str:  # noqa: ANN401
+    """The same of a trace, as a note; '' where no call failed."""
+    sentence = failed_sentence(failed_count(trace), len(trace))
+    return sentence and f"{sentence} (S0.1)."
 
 
 class TracePart(Protocol):
@@ -114,8 +232,25 @@ def part_with(trace: TraceView, case_id: str) -> TracePart:
         if any(case.id == case_id for case in cases):
             return part
         n_cases += len(cases)
-    msg = f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
-    raise KeyError(msg)
+    raise _no_case(n_cases, case_id)
+
+
+def case_row(ids: Sequence[str], case_id: str) -> int:
+    """Position of a case among the ids of all.
+
+    Raises:
+      KeyError: it is none of them.
+    """
+    for row, known in enumerate(ids):
+        if known == case_id:
+            return row
+    raise _no_case(len(ids), case_id)
+
+
+def _no_case(n_cases: int, case_id: str) -> KeyError:
+    return KeyError(
+        f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
+    )
 
 
 def check_in_memory(trace: object, what: str) -> None:
@@ -131,3 +266,214 @@ def check_in_memory(trace: object, what: str) -> None:
         )
         msg = f"{what} must have a trace in memory, got {kind}; {remedy}."
         raise TypeError(msg)
+
+
+KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
+
+
+class Measured:
+    """A trace and its measurements so far; hold one where many questions are asked of one trace.
+
+    A replay of a plain trace measures it each time, about a second for 10,000 cases; a replay of a
+    `Measured` does so once for all policies of the same structure. It is the only value of the
+    algebra that grows.
+
+    Threads may share it. A pickle or copy holds the trace alone, and measures again.
+
+    Args:
+      trace: in memory; cases for which a call failed are left out.
+
+    Raises:
+      TypeError: the trace is of shards, measured already, or none.
+
+    Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`,
+      `decide(held, policy)`.
+    """
+
+    def __init__(self, trace: TraceData) -> None:
+        if not isinstance(trace, TraceData):
+            remedy = "load one by raglab.Trace.load(path)"
+            if hasattr(trace, "parts"):
+                remedy = (
+                    "give it as it is: each shard is measured when replayed; or load it whole: "
+                    "trace.loaded()"
+                )
+            msg = (
+                f"Measured must have a plain trace in memory, got a {type(trace).__name__}; "
+                f"{remedy}."
+            )
+            raise TypeError(msg)
+        self._trace = answered_cases(trace)
+        self._values: dict[str, dict[Any, Any]] = {}
+        self._lock = Lock()
+
+    @classmethod
+    def of(cls, trace: TraceData | Measured) -> Measured:
+        """A measured trace as it is; a plain one as a new `Measured`.
+
+        Args:
+          trace: plain or measured.
+        """
+        return trace if isinstance(trace, Measured) else cls(trace)
+
+    @property
+    def trace(self) -> TraceData:
+        """The trace; another one needs a `Measured` of its own."""
+        return self._trace
+
+    def __reduce__(self) -> tuple[type[Measured], tuple[TraceData]]:
+        return type(self), (self._trace,)
+
+    def __len__(self) -> int:
+        """Count the cases, Q."""
+        return len(self.trace)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.trace!r})"
+
+    # As a `TraceView` it is its trace: a view of one part, itself.
+
+    @property
+    def parts(self) -> tuple[Measured]:
+        """The measured trace itself."""
+        return (self,)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Cases of the trace."""
+        return self.trace.cases
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Arms of the trace."""
+        return self.trace.arms
+
+    @property
+    def n_depths(self) -> int:
+        """Depths of the trace."""
+        return self.trace.n_depths
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Signals of the trace."""
+        return self.trace.signals
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Meta of the trace."""
+        return self.trace.meta
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the trace."""
+        return self.trace.fingerprint
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the trace holds recorded answers."""
+        return self.trace.has_answers
+
+    def counted(self) -> CaseCounts:
+        """Cases by split and label."""
+        return self.trace.counted()
+
+    def loaded(self) -> TraceData:
+        """The trace."""
+        return self.trace
+
+    def evidence_for(self, policies: object, arm: str | None) -> None:
+        """None: `measured_tables` knows the measurements.
+
+        Args:
+          policies: of one structure; not read.
+          arm: of the trace; not read.
+        """
+        del policies, arm
+
+    def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
+        """The measured trace itself.
+
+        Args:
+          policy: not read.
+          arm: not read.
+        """
+        del policy, arm
+        return nullcontext(self)
+
+    # any measured value
+    def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Measure once for a key; the oldest of its kind goes when there are too many.
+
+        Args:
+          kind: of the measurement.
+          key: the key that tells measurements of one kind apart.
+          make: measures it; called where the key is new.
+        """
+        with self._lock:
+            known = self._values.setdefault(kind, {})
+            if key in known:
+                return known[key]
+        # Outside the lock: measuring takes long and asks for other kinds; two threads may measure
+        # the same.
+        value = make()
+        with self._lock:
+            while len(known) >= KEPT and key not in known:
+                known.pop(next(iter(known)))
+            return known.setdefault(key, value)
+
+
+# any measured value
+def once(trace: TraceView | TracePart, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """What is made of a measured trace once; of any other view at each call."""
+    return trace.once(kind, None, make) if isinstance(trace, Measured) else make()
+
+
+def held_trace(trace: TraceView) -> TraceView:
+    """A trace in memory as `Measured`, to be asked many questions; any other view as it is."""
+    return Measured(trace) if isinstance(trace, TraceData) else trace
+
+
+# a trace, measured or not, in memory or of shards
+def plain_trace(trace: Any) -> Any:  # noqa: ANN401
+    """The trace without what was measured of it."""
+    return trace.trace if isinstance(trace, Measured) else trace
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def answered_traces(
+    *names: str, measured: bool = False, every_case: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark a function that gets its traces without the cases for which a call failed.
+
+    Signature, docstring and types stay those of the function.
+
+    Args:
+      names: of its parameters that are traces; a value that is no trace passes as it is.
+      measured: whether a `Measured` stays one; else the function gets the plain trace.
+      every_case: whether it gets the other cases too, since it calls for them again.
+
+    Source: rule S0.1.
+    """
+
+    def trace(value: Any) -> Any:  # noqa: ANN401 - of any argument
+        if not hasattr(type(value), "measured_once"):
+            return value
+        stated = value if measured else plain_trace(value)
+        return stated if every_case else answered_cases(stated)
+
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        form = signature(function)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = form.bind(*args, **kwargs)
+            for name in bound.arguments.keys() & names:
+                bound.arguments[name] = trace(bound.arguments[name])
+            return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return mark

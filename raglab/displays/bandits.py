@@ -14,7 +14,7 @@ from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, Shown
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd

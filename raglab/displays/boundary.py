@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
 from raglab.decision import chain
-from raglab.decision.measured_trace import Measured
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import Measured, TraceView
 from raglab.displays import canvas
 from raglab.displays.display import Display, Shown
 from raglab.displays.tables import interval, rate_cells
@@ -22,7 +21,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd

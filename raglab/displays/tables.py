@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.words.decimals import decimals, percent
+from raglab.words.canonical import decimals, percent
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from raglab.arguments.field_rules import read_only
+from raglab.arguments.plain_arrays import read_only
 from raglab.signals import LONGEST_TEXT
 from raglab.words.characters import visible
 

@@ -7,13 +7,13 @@ one that asks back, so that outcomes do not grow with the gates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from raglab.arguments.plain_arrays import measured_values
-from raglab.gating.own_margins import OWN, OwnThresholds
+from raglab.gating.own_margins import OwnThresholds
 from raglab.signals import SignalSet
 from raglab.values import Bools, Floats
 
@@ -40,19 +40,6 @@ class UserThresholds(NamedTuple):
 
     signals: Mapping[str, SignalThresholds]
     own: Mapping[str, OwnThresholds]
-
-    def only(self, names: Sequence[str] | None) -> UserThresholds:
-        """Those named `signals.<name>` and `gates.<name>`; all where not given."""
-        if names is None:
-            return self
-        return UserThresholds(
-            {
-                name: signal_thresholds
-                for name, signal_thresholds in self.signals.items()
-                if f"{SIGNALS}.{name}" in names
-            },
-            {name: own for name, own in self.own.items() if f"{OWN}.{name}" in names},
-        )
 
 
 class SignalMargins(NamedTuple):

@@ -1,4 +1,4 @@
-from raglab.decision.measured_trace import Measured as Measured
+from raglab.decision.trace_view import Measured as Measured
 from raglab.extensions.learned_signals import signal_models as signal_models
 from raglab.extensions.learned_signals.learned_signal import LearnedSignal as LearnedSignal
 from raglab.extensions.monitoring.drift import signal_drift as signal_drift

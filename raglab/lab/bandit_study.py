@@ -18,8 +18,7 @@ from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
 from raglab.bandit.learner import Bandit, check_bandit, stored_settings
 from raglab.bandit.simulation import run
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.fresh_tables import REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
 from raglab.lab.learner_search import (

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import gold_answers, judged_cases
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence, trace_basis, trace_status_only
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, join_columns, shard_codes

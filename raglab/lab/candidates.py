@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.decision.learned_cases import hash_queries, with_learned_cases
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence, measured_tables
+from raglab.decision.trace_view import Measured
 from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.decision_fitting import (
     LEAST,

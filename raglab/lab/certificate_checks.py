@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import check_unlearned, learned_cases, trace_queries
 from raglab.decision.outcome_codes import Tally
 from raglab.decision.scoring import headline_note, trace_basis
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import (
     COST,

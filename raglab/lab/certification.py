@@ -19,15 +19,12 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import (
     with_learned_cases,
 )
-from raglab.decision.measured_trace import held_trace
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import headline_note, headline_sentence, trace_status_only
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces, failed_count, held_trace
 from raglab.lab.candidate_tests import (
     SequenceResult,
     TestOrder,
@@ -92,8 +89,7 @@ from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION
-from raglab.words.canonical import digest
-from raglab.words.decimals import percent
+from raglab.words.canonical import digest, percent
 from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:

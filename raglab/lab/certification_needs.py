@@ -11,7 +11,7 @@ from raglab.certify import DataNeed, Promise
 from raglab.lab.certified_losses import COST, RateCounts
 from raglab.metrics import binomial_p
 from raglab.metrics.mix_tests import LabelNeed
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 
 def need_line(name: str, need: DataNeed) -> str:

@@ -23,7 +23,7 @@ from raglab.metrics.costs import SAME
 from raglab.metrics.mix_tests import MixTest
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
-from raglab.words.decimals import decimals, percent
+from raglab.words.canonical import decimals, percent
 
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",

@@ -16,7 +16,7 @@ from raglab.certify import Certificate, Promise, cases_needed
 from raglab.lab.certification_needs import need_line
 from raglab.lab.certified_losses import COST, EVEN
 from raglab.replaying.breakpoints import threshold_at
-from raglab.words.decimals import decimals, percent
+from raglab.words.canonical import decimals, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL, Tally
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, failed_count
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.search_space import always_answer
@@ -26,7 +25,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard, join_columns, shard_cells, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 COST, RISK = "expected_cost", "hallucination_rate"
 # fields of `RateCounts` with a row a policy

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import headline_sentence
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
 from raglab.lab.competition import BY_HAND, TUNED

@@ -14,7 +14,6 @@ from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.learned_cases import (
@@ -25,7 +24,7 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
-from raglab.decision.trace_view import TracePart, TraceView
+from raglab.decision.trace_view import TracePart, TraceView, answered_traces
 from raglab.gating.expected_cost import ABSENT, CLASSES, LABEL_OF_CLASS, LIMIT
 from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.answer_basis import check_recorded

@@ -13,7 +13,6 @@ from raglab import calibration, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import SOURCES
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import (
     hash_queries,
     trace_queries,
@@ -22,7 +21,7 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating import fused_gate
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.answer_basis import check_recorded

@@ -28,12 +28,10 @@ from raglab.audit.label_samples import (
     sample_rows,
     stratum_name,
 )
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.inclusion import PROBABILITY
-from raglab.decision.measured_trace import Measured
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import Measured, TraceView, answered_traces
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard
 from raglab.replaying.breakpoints import acting_paths, swept_threshold

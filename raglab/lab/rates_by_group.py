@@ -12,10 +12,9 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import cases_needed, data_need
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.scoring import headline_note
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating.case_groups import group_values
 from raglab.lab.certification_needs import need_line
 from raglab.lab.certified_losses import COST

@@ -12,9 +12,8 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import follow_costs
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.sharded_decisions import join_frames
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.reward_simulation import (
     BEST,
     FEWEST,

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.measured_trace import Measured, plain_trace
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
 from raglab.decision.refusal_warnings import REFUSES_ALL
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import TraceView, check_in_memory
+from raglab.decision.trace_view import (
+    Measured,
+    TraceView,
+    answered_traces,
+    check_in_memory,
+    plain_trace,
+)
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.metrics.mixes import (

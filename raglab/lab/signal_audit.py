@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.measurement import measured_tables
 from raglab.decision.scoring import headline_note
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating.expected_cost import (
     CLASSES,
     ActionCosts,

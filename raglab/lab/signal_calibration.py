@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from raglab import calibration, metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.calibration import Calibrated, Calibrator, Judgement, Method
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.score_directions import ScoredCases
-from raglab.decision.trace_view import check_in_memory
+from raglab.decision.trace_view import answered_traces, check_in_memory
 from raglab.lab.decision_fitting import check_kinds
 from raglab.live.signal_functions import SignalFunction
 from raglab.signals import own_signal

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raglab.decision.answered_traces import answered_traces
+from raglab.decision.trace_view import answered_traces
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.decision_fitting import fitted_cases, join_decision_cases
 from raglab.replay import cases_by_shard, each_shard

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import holm_adjusted
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import (
     Meaning,
@@ -31,7 +30,7 @@ from raglab.decision.score_directions import ScoredCases
 from raglab.decision.scoring import headline_note
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
-from raglab.decision.trace_view import TracePart, TraceView
+from raglab.decision.trace_view import TracePart, TraceView, answered_traces
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.loops.parallel import run_each
 from raglab.replay import cases_by_shard, each_shard

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.failed_calls import failed_count
 from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_tuned_cases
-from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import (
@@ -28,7 +25,13 @@ from raglab.decision.scoring import (
     trace_status_only,
     unretrieved_note,
 )
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import (
+    Measured,
+    TraceView,
+    answered_traces,
+    failed_count,
+    held_trace,
+)
 from raglab.extension_points import extensions, missing
 from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import (

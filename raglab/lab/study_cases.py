@@ -20,7 +20,7 @@ from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 MOST_REFITTED = 20_000

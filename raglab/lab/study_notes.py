@@ -28,7 +28,7 @@ from raglab.metrics.crossings import Crossing
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd

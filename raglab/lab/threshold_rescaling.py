@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import may_be_judged
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import (
     HELD_BACK,
     REPEATED,
@@ -27,12 +26,11 @@ from raglab.decision.learned_cases import (
     trace_queries,
     with_further_cases,
 )
-from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
 from raglab.decision.score_directions import ScoredCases
 from raglab.decision.scoring import trace_basis
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.gates import GATES, Threshold
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import LabelValidity, label_key, label_validity

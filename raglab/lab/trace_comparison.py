@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision import chain
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
@@ -23,7 +22,7 @@ from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.scoring import headline_note
 from raglab.decision.signal_values import OVERLAP_AT, arm_order
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.displays.tables import number_text
 from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared

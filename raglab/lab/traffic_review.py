@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
-from raglab.arguments.field_rules import read_only
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.failed_calls import failed_note
+from raglab.arguments.plain_arrays import read_only
 from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.learned_cases import in_sample_note, trace_learned
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import Measured, TraceView, answered_traces, failed_note
 from raglab.gates import Threshold
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.gating.own_margins import OWN

@@ -31,12 +31,17 @@ from raglab.answering.metered_client import (
 )
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
-from raglab.decision.failed_calls import FAILED_CALLS, RECORDED, failed_splits, with_failed_calls
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
-from raglab.decision.trace_view import check_in_memory
+from raglab.decision.trace_view import (
+    FAILED_CALLS,
+    RECORDED,
+    answered_traces,
+    check_in_memory,
+    failed_splits,
+    with_failed_calls,
+)
 from raglab.live.response import (
     CheckedAnswer,
     OwnAnswers,

@@ -98,7 +98,7 @@ def ask(
     request = Request(
         id=request_id or uuid4().hex,
         text=text,
-        documents=full_sources(documents or (), system.reader.paths),
+        documents=full_sources(documents, system.reader.paths) if documents else (),
         selected=selected_option,
         session=session,
         now=moment_or_now(now),

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 
 from raglab.answering.metered_client import SPENT
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.document_names import full_sources, known_documents
-from raglab.decision.failed_calls import with_failed_calls
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
+from raglab.decision.trace_view import answered_traces, with_failed_calls
 from raglab.live.signal_functions import (
     HIT_COLUMNS,
     SignalFunction,

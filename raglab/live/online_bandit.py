@@ -48,8 +48,7 @@ from raglab.store.log_tables import (
     request_row,
     rounds,
 )
-from raglab.words.canonical import canonical_json, digest, utc_text
-from raglab.words.decimals import decimals
+from raglab.words.canonical import canonical_json, decimals, digest, utc_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.echoes import text_without_echoes
-from raglab.answering.hygiene import clean
+from raglab.answering.hygiene import clean, text_without_echoes
 from raglab.answering.required_confidence import (
     RequiredConfidence,
     confidence_switch,
@@ -25,8 +24,8 @@ from raglab.decision.recorded_answers import AnswerKey
 from raglab.policy import PolicyData
 from raglab.retrieval.indexes import ArmIndex, Indexes
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 from raglab.words.text import NO_MATH, html_text
 
 KEYS = (

@@ -18,7 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from raglab.arguments.field_rules import converted
+from raglab.arguments.plain_arrays import converted
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible

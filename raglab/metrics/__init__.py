@@ -93,7 +93,7 @@ from raglab.metrics.selective import (
     risk_band,
     risk_coverage,
 )
-from raglab.words.text import answer_recall, exact_match, token_f1
+from raglab.words.answer_terms import answer_recall, exact_match, token_f1
 
 __all__ = [
     "CELLS",

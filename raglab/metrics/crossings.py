@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.values import Status
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from raglab import gates
@@ -89,10 +88,7 @@ def _place(
     )
 
 
-@cache
-def published_order() -> Order:
-    """Order of `gates.GATES`."""
-    return _place([(gate, None) for gate in gates.GATES], published=True)
+PUBLISHED_ORDER = _place([(gate, None) for gate in gates.GATES], published=True)
 
 
 def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:

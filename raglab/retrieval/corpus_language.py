@@ -14,8 +14,8 @@ import regex
 from raglab.arguments.user_warnings import warn_user
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
-from raglab.words.code_blocks import split_code
 from raglab.words.languages import BY_NAME
+from raglab.words.text import split_code
 from raglab.words.tokeniser import split_words
 
 LOOKED_AT = 2_000  # texts at most, a seeded sample of a corpus

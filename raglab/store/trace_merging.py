@@ -18,8 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.decision.failed_calls import FAILED_CALLS, joined_failed_calls
-from raglab.decision.measured_trace import Measured
+from raglab.decision.trace_view import FAILED_CALLS, Measured, joined_failed_calls
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.records import hash_cases
 from raglab.values import Answers, Chunk, Hits, PatternHits, TraceData

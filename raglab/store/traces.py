@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
-from raglab.decision.failed_calls import with_splits
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.score_directions import warn_of_directions
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, with_splits
 from raglab.extension_points import extension
 from raglab.signals import Signal, declaration, own_signal
 from raglab.store.csv_tables import csv_frame

@@ -342,7 +342,7 @@ class Pack(_Part):
         )
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    @property
+    @cached_property
     def stored(self) -> str | None:
         """Digest as trace, index and log have it.
 

@@ -1,22 +1,17 @@
-"""Text (algebra): words and sentences, folded accents, answers compared as SQuAD compares them."""
+"""Text (algebra): words, sentences, pieces and fenced code of a text; folded accents."""
 
 from __future__ import annotations
 
 import html
 import re
-import string
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import regex
-
 from raglab.words.characters import unaccented, visible
-from raglab.words.code_blocks import CodeBlock, split_code
 from raglab.words.languages import LANGUAGES, Language
-from raglab.words.numerals import any_of, comma_thousands, plain_number, tables
-from raglab.words.tokeniser import is_plain, join_lines, spaced, split_words, word_count
+from raglab.words.numerals import any_of
+from raglab.words.tokeniser import join_lines, split_words, word_count
 
 BITS = 64  # of a number: words, entities or sources in one plane of a mask
 
@@ -75,15 +70,8 @@ def content_words(
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    stop = _stop_words(language)
+    stop = STOP_WORDS if language is LANGUAGES else frozenset(language.words.stop)
     return tuple(dict.fromkeys(word for word in split_words(text) if word not in stop))[:most]
-
-
-def _stop_words(language: Language) -> frozenset[str]:
-    return _STOP if language is LANGUAGES else frozenset(language.words.stop)
-
-
-_STOP = frozenset(LANGUAGES.words.stop)
 
 
 Kind = Literal["heading", "prose", "head", "row", "code"]
@@ -416,125 +404,110 @@ def _continues_sentence(before: str, after: str) -> bool:
     return bool(_SELDOM_LAST.search(before)) and (word is None or word[0] not in _STARTERS)
 
 
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_TERM_EXPRESSION = (
-    r"(?P<word>[^\W\d_]+)"
-    r"|(?P<grouped>(?<![\w.,])\d{1,3}(?P<mark>[,'’ "
-    r"\u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d{1,2})?(?!\d))"
-    r"|(?P<number>\d+(?:[.,]\d+)*)"
-)
-_TERM = re.compile(_TERM_EXPRESSION)
-_MARKED_TERM = regex.compile(_TERM_EXPRESSION)  # for other scripts: its letters include their marks
-_NUMERALS = tables()
-_ENDINGS = frozenset(map(fold_case, _NUMERALS.endings))
-_NAMED = {  # single words alone: hundred and thousand too, which are numbers by themselves
-    fold_case(word): str(value)
-    for word, value in (*_NUMERALS.numbers.items(), *_NUMERALS.scales.items())
-    if value <= 1000
-}
-_IDLE = frozenset(map(fold_case, STOP_WORDS))
+_PREFIX = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?")  # quote and list marks before a fence
+# the info string of a fence of backticks holds no backtick
+_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
+# behind text in its line, as language models write it
+_LATE = re.compile(r"(?<!`)`{3,}+(?=\s*+[\w+#.-]*+\s*+\Z)")
+_FENCE_END = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
+_LANGUAGE = re.compile(r"\s*([\w+#.-]*)")
+_TICKS = re.compile(r"`{3,}")
 
 
-def normalise_answer(text: str) -> str:
-    """Text as SQuAD compares it.
+class CodeBlock(NamedTuple):
+    """Fenced code.
 
-    Lower case, without ASCII punctuation, English articles and spare blanks.
+    language: as its fence names it, '' for none. lines: of the code, without the marks of a quote
+    or list around it. source: its lines in the text, with the fences.
+    """
 
-    Source: Rajpurkar et al. 2016, the published evaluation script.
+    language: str
+    lines: tuple[str, ...]
+    source: tuple[str, ...]
+
+    @property
+    def markdown(self) -> str:
+        """The block with fences of its own kind, longer than any in the code."""
+        longest = max(map(len, _TICKS.findall("\n".join(self.lines))), default=2)
+        fence = "`" * (longest + 1)
+        return "\n".join((fence + self.language, *self.lines, fence))
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it holds no code."""
+        return not any(line.strip() for line in self.lines)
+
+
+def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
+    """Lines of a text with each fenced code block in one piece, in order.
+
+    A fence at the beginning of a line that is never closed holds all that follows. One behind text
+    in its line counts where it is closed; the text before it is a line of its own.
 
     Example:
-      >>> normalise_answer("The  Norman's dukes, a few.")
-      'normans dukes few'
+      >>> split_code(["Run:", "```sh", "ls", "```"])
+      ['Run:', CodeBlock(language='sh', lines=('ls',), source=('```sh', 'ls', '```'))]
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    parts: list[str | CodeBlock] = []
+    # length of the shortest late fence that nothing closes: a longer one needs no search
+    unclosed = 0
+    start = 0
+    while start < len(lines):
+        line = lines[start]
+        # A late fence counts only where it is closed, for prose may hold such marks too.
+        prefix = _PREFIX.match(line)
+        first = prefix and _FENCE.match(line, prefix.end())
+        late = None if first else _LATE.search(line)
+        fence = first or late
+        # Searching again for a close that is known to be missing would take quadratic time on
+        # hostile text.
+        if fence is None or (late and unclosed and len(late[0]) >= unclosed):
+            parts.append(line)
+            start += 1
+            continue
+        end = _closing_line(lines, start + 1, fence[0])
+        if late and end == len(lines):
+            unclosed = len(late[0])
+            parts.append(line)
+            start += 1
+            continue
+        before = line[: fence.start()]
+        parts += [before.rstrip()] if late else []
+        language = _LANGUAGE.match(line, fence.end())
+        # Quote marks and indentation of the fence repeat in every line, and are no part of the
+        # code.
+        marks = ("" if late else before).replace("\t", "    ")
+        code = tuple(_without_marks(inner, marks) for inner in lines[start + 1 : end])
+        parts.append(
+            CodeBlock(language[1] if language else "", code, tuple(lines[start : end + 1]))
+        )
+        start = end + 1
+    return parts
 
 
-def exact_match(answer: str, golds: Sequence[str]) -> bool:
-    """Whether an answer is, normalised, one of the gold answers.
-
-    With no golds, whether it is empty.
-
-    Args:
-      answer: text to judge.
-      golds: expected answers.
+def without_fences(text: str) -> str:
+    r"""A text with its code, but without the fences.
 
     Example:
-      >>> exact_match("The 10th century.", ["in the 10th", "10th century"])
-      True
+      >>> without_fences("```\nstorm excess\n```")
+      'storm excess'
     """
-    return normalise_answer(answer) in {normalise_answer(gold) for gold in golds or ("",)}
+    parts = split_code(text.split("\n"))
+    return "\n".join(part if isinstance(part, str) else "\n".join(part.lines) for part in parts)
 
 
-def token_f1(answer: str, golds: Sequence[str]) -> float:
-    """F1 of the tokens shared with a gold answer, counted with repeats, in [0, 1].
-
-    The best over the golds.
-
-    An empty answer has 1 where the gold is empty (or there are no golds), else 0.
-
-    Args:
-      answer: text to judge.
-      golds: expected answers.
-
-    Example:
-      >>> token_f1("the dukes of Normandy", ["Normandy"])
-      0.5
-    """
-    return max(
-        _f1(normalise_answer(answer).split(), normalise_answer(gold).split())
-        for gold in golds or ("",)
-    )
+def _closing_line(lines: Sequence[str], start: int, fence: str) -> int:
+    """Number of the line that closes a fence; that of the lines where none does."""
+    for number in range(start, len(lines)):
+        closing = _FENCE_END.fullmatch(lines[number])
+        if closing and closing[1].startswith(fence):
+            return number
+    return len(lines)
 
 
-def answer_recall(answer: str, gold: str) -> float:
-    """Share of the gold's distinct content words and numbers found in the answer, in [0, 1].
-
-    NaN if it has none.
-
-    Args:
-      answer: text to judge.
-      gold: expected answer.
-
-    Example:
-      >>> answer_recall("Storm - Excess: GBP 1,200", "The excess is 1200 euros.")
-      0.6666666666666666
-    """
-    wanted = set(content_terms(gold))
-    return len(wanted & set(content_terms(answer))) / len(wanted) if wanted else float("nan")
-
-
-def content_terms(text: str) -> tuple[str, ...]:
-    """Words without case, accents and function words, and numbers in one spelling, in order.
-
-    Repeats are kept.
-
-    A number loses the marks of its thousands and the noughts at the end of its decimals, has a
-    point before them, and is in digits: `1,200`, `1 200,00` and `1200` are one, `ten` and `10` too.
-    Of ordinals the number is left.
-
-    Example:
-      >>> content_terms("L'excédent est de 1 200,50 € dès le 1er mars, over ten days")
-      ('excedent', '1200.5', '1', 'mars', '10', 'days')
-    """
-    terms: list[str] = []
-    figure_end = -1  # where the last number in digits ended: what is written to it may belong to it
-    term_pattern = _TERM if is_plain(text) else _MARKED_TERM
-    for match in term_pattern.finditer(fold_case(comma_thousands(spaced(text)))):
-        term = match[0]
-        glued = match.start() == figure_end
-        if match.lastgroup != "word":
-            terms.append(plain_number(term) or term)
-            figure_end = match.end()
-        elif glued and term in _NUMERALS.suffixes and terms[-1].isdigit():
-            terms[-1] = str(int(terms[-1]) * _NUMERALS.suffixes[term])
-        elif not (term in _IDLE or (glued and term in _ENDINGS)):
-            terms.append(_NAMED.get(term, term))
-    return tuple(terms)
-
-
-def _f1(tokens: Sequence[str], wanted: Sequence[str]) -> float:
-    if not tokens or not wanted:
-        return float(tokens == wanted)
-    shared = sum((Counter(tokens) & Counter(wanted)).values())
-    return 2.0 * shared / (len(tokens) + len(wanted))
+def _without_marks(line: str, marks: str) -> str:
+    """A line of code without the quote marks and the indentation of its fence."""
+    for _ in range(marks.count(">")):
+        line = re.sub(r"\A\s*> ?", "", line)
+    width = len(marks.rpartition(">")[2].removeprefix(" ") if ">" in marks else marks)
+    return line[min(width, len(line) - len(line.lstrip(" "))) :]

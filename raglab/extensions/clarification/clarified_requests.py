@@ -76,7 +76,7 @@ from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
 from raglab.store.database import UnwritableLogError
 from raglab.values import Chunk
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 from raglab.words.languages import sentence
 from raglab.words.tokeniser import split_words
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from raglab.audit.default_table import Application, Pending, RowKey
-from raglab.audit.log_learners import learner_of, record_learner
+from raglab.audit.log import learner_of, record_learner
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,

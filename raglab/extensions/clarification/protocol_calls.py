@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
-from raglab.arguments.field_rules import converted
+from raglab.arguments.plain_arrays import converted
 from raglab.arguments.user_warnings import warn_user
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value

@@ -14,7 +14,7 @@ from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
 from raglab.live.clarifier import GapReading, QuestionGap
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 from raglab.words.languages import sentence
 from raglab.words.packs import GENERIC, Pack
 

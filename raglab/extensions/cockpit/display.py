@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.refusal_warnings import warn_of_refusals
+from raglab.decision.trace_view import answered_traces
 from raglab.extensions.cockpit.page import freeze, static_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import CockpitWidget

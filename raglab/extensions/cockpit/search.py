@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.decision.measured_trace import Measured
+from raglab.decision.trace_view import Measured
 from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, line_search, own_trial
 from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_parts.sections import EXPECTED_COST

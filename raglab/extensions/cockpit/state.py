@@ -21,13 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.failed_calls import answered_cases, failed_note
 from raglab.decision.inclusion import PROBABILITY, case_weights
 from raglab.decision.learned_cases import in_sample_note, trace_learned
-from raglab.decision.measured_trace import Measured
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
-from raglab.decision.trace_view import check_in_memory
+from raglab.decision.trace_view import Measured, answered_cases, check_in_memory, failed_note
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tried_policies
 from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy

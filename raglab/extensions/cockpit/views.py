@@ -40,8 +40,8 @@ from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
 from raglab.values import Status
+from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.decimals import decimals
 
 BINS = 40  # of a histogram
 MOST_ROWS = 100  # cases that a page lists; the rest are counted

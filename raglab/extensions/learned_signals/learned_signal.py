@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.measurement import measured_tables
-from raglab.decision.trace_view import check_in_memory
+from raglab.decision.trace_view import answered_traces, check_in_memory
 from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,
     GROUPS,

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.decision.answered_traces import answered_traces
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import Measured, TraceView, answered_traces
 from raglab.extensions.monitoring.betting import log_bar, log_mean
 from raglab.metrics import check_delta
 from raglab.replay import each_shard

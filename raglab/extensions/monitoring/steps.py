@@ -22,11 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, file_rows
-from raglab.decision.failed_calls import answered_cases, failed_count
 from raglab.decision.inclusion import PROBABILITY
-from raglab.decision.measured_trace import Measured
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
+from raglab.decision.trace_view import Measured, answered_cases, failed_count
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, Type
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.decision.failed_calls import joined_failed_calls
-from raglab.decision.measured_trace import plain_trace
 from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.decision.trace_view import part_with
+from raglab.decision.trace_view import joined_failed_calls, part_with, plain_trace
 from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
 from raglab.extensions.scale.shard_manifests import (
     Manifest,

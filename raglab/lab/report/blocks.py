@@ -35,7 +35,7 @@ from raglab.policy import WHOLE, PolicyData
 from raglab.replaying.breakpoints import threshold_at
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.values import Case, Status
-from raglab.words.decimals import decimals, percent
+from raglab.words.canonical import decimals, percent
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ import numpy as np
 from raglab import metrics, replay
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK, label_noise_bound, labels_to_break
-from raglab.decision.answered_traces import answered_traces
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
-from raglab.decision.measured_trace import held_trace
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.displays.tables import (
     column_table,
     cut_text,
@@ -44,7 +42,7 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import Mix
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
-from raglab.words.decimals import decimals, percent
+from raglab.words.canonical import decimals, percent
 from raglab.words.html_display import Cell, Mark
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ from raglab.metrics.mixes import Mix
 from raglab.policy_parts.sections import EXPECTED_COST, ModelSection
 from raglab.store.policies import Policy
 from raglab.values import NONE, Status
-from raglab.words.decimals import percent
+from raglab.words.canonical import percent
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:

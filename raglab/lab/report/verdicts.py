@@ -13,9 +13,8 @@ from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
-from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import Measured, TraceView
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -23,7 +22,7 @@ from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData, check_labelled
-from raglab.words.decimals import decimals
+from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.decision.trace_view import Measured
 from raglab.extensions.scale import sharded_traces
 from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards

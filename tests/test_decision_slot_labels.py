@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.decision import item_masks
-from raglab.decision.item_masks import full_masks, item_planes
+from raglab.decision import slot_labels
 from raglab.decision.measurement import measured_tables
+from raglab.decision.slot_labels import full_masks, item_planes
 from raglab.replay import decide
 from raglab.values import TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_trace, trace_of
@@ -44,7 +44,7 @@ def test_masks_of_many_items_are_those_of_their_parts() -> None:
     Who has fewer items has nothing there, and no hit nothing at all.
     """
     found = {"w64": np.array([0]), "w3": np.array([0, 1])}
-    masks = item_masks.item_masks([_many(70), _many(4)], found, np.array([[0, 1, -1], [0, 1, -1]]))
+    masks = slot_labels.item_masks([_many(70), _many(4)], found, np.array([[0, 1, -1], [0, 1, -1]]))
     assert masks.tolist() == [[[8, 8, 0], [8, 8, 0]], [[1, 0, 0], [0, 0, 0]]]
     assert full_masks(np.array([70, 4]), 2).tolist() == [[2**64 - 1, 15], [63, 0]]
     assert full_masks(np.array([0]), 1).dtype == np.uint64
@@ -156,7 +156,7 @@ def test_how_many_items_a_number_holds_changes_nothing(
     trace = _harder(random_trace(seed, 30, depths=2))
     whole = measured_tables(trace, some)
     for bits in (1, 2):
-        monkeypatch.setattr(item_masks, "BITS", bits)
+        monkeypatch.setattr(slot_labels, "BITS", bits)
         narrow = measured_tables(replace(trace), some)
         for name, one, other in zip(
             whole.evidence._fields, whole.evidence, narrow.evidence, strict=True
