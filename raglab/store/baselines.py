@@ -234,8 +234,9 @@ class Baseline:
         try:
             costs = metrics.cost_matrix(stated.costs)
         except ValueError as error:
-            rule = "costs must be finite numbers of at least 0"
-            raise input_error(where, rule, REMEDY, str(error)) from error
+            raise input_error(
+                where, "costs must be finite numbers of at least 0", REMEDY, str(error)
+            ) from error
         derived = ("costs", "cases_hash", "measures", "cases")
         stated_facts = stated.model_dump(exclude={"format", *derived})
         rows = baseline_rows(cases, where)
@@ -246,8 +247,9 @@ class Baseline:
         record["cases"].sort(key=itemgetter("id"))
         for name in derived:
             if again[name] != record[name]:
-                rule = f"{name} must agree with the other parts of the file"
-                raise input_error(where, rule, REMEDY, "another")
+                raise input_error(
+                    where, f"{name} must agree with the other parts of the file", REMEDY, "another"
+                )
         return baseline
 
 
@@ -259,12 +261,17 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
     """
     ordered = tuple(sorted(cases))
     if not ordered:
-        rule = "a baseline must have at least one case"
-        raise input_error(where, rule, "give labelled cases", "none")
+        raise input_error(
+            where, "a baseline must have at least one case", "give labelled cases", "none"
+        )
     for case, following in pairwise(ordered):
         if case.id == following.id:
-            rule = "a case's id must be unique"
-            raise input_error(where, rule, "rename or remove one", f"{shown_value(case.id)} twice")
+            raise input_error(
+                where,
+                "a case's id must be unique",
+                "rename or remove one",
+                f"{shown_value(case.id)} twice",
+            )
     return ordered
 
 
@@ -275,9 +282,12 @@ def check_free(path: Path) -> None:
       InputError: there is one.
     """
     if path.exists():
-        rule = "a baseline must be written to a new file"
-        remedy = "choose another path, or remove the file first"
-        raise input_error(path, rule, remedy, "one that is there")
+        raise input_error(
+            path,
+            "a baseline must be written to a new file",
+            "choose another path, or remove the file first",
+            "one that is there",
+        )
 
 
 def _cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:

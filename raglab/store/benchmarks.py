@@ -327,7 +327,7 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
     files = sorted(below.glob("*.tsv"))
     if not files:
         raise input_error(
-            Where(str(folder)),
+            folder,
             "a BEIR folder must have qrels/*.tsv",
             "name the judgements qrels/train.tsv or qrels/test.tsv",
             shown_value(", ".join(sorted(path.name for path in below.glob("*")))),

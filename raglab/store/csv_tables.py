@@ -115,10 +115,13 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
         )
     ragged = [row for row in rows if len(row.cells) != len(heads)]
     if ragged:
-        rule = f"each of {len(rows):,} rows must have as many cells as there are heads"
-        value = f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them"
         where = where._replace(line=ragged[0].line)
-        raise input_error(where, rule, "quote a cell that holds the delimiter", value)
+        raise input_error(
+            where,
+            f"each of {len(rows):,} rows must have as many cells as there are heads",
+            "quote a cell that holds the delimiter",
+            f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them",
+        )
     return records
 
 
@@ -268,7 +271,10 @@ def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
     try:
         yield reader
     except csv.Error as error:
-        where, rule = Where(str(path), reader.line_num), f"a {path.suffix} file must be valid CSV"
+        where = Where(str(path), reader.line_num)
         raise input_error(
-            where, rule, "close each quote and double those inside", str(error)
+            where,
+            f"a {path.suffix} file must be valid CSV",
+            "close each quote and double those inside",
+            str(error),
         ) from error

@@ -40,7 +40,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.store.blobs import BUSY_S, unsafe_neighbour
-from raglab.store.files import InputError, Where, input_error
+from raglab.store.files import InputError, input_error
 from raglab.store.log_rows import LONGEST_NAME, LONGEST_TIME, REMEDY, Entries, EventTable
 from raglab.words.characters import masked_passwords, without_secrets
 
@@ -267,8 +267,12 @@ class Database:
             with _transaction(engine, alone=alone) as link:
                 before = link.scalar(self._turn if alone else self._last)
                 if not isinstance(before, int):
-                    rule = "a log's counter must be a whole number"
-                    raise self._refused(rule, REMEDY, f"{before!r:.80}")
+                    raise input_error(
+                        self.shown,
+                        "a log's counter must be a whole number",
+                        REMEDY,
+                        f"{before!r:.80}",
+                    )
                 entries = Entries(link, self._tables, self._statements, before, self._version)
                 yield entries
                 if entries.last != before:
@@ -292,8 +296,11 @@ class Database:
                 if vacuum:
                     link.execute("VACUUM")
                 if link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                    rule = "a log must have no other reader while texts are erased"
-                    raise self._refused(rule, "end the other processes and forget again")
+                    raise input_error(
+                        self.shown,
+                        "a log must have no other reader while texts are erased",
+                        "end the other processes and forget again",
+                    )
 
     @property
     def read_only(self) -> bool:
@@ -354,18 +361,26 @@ class Database:
             numbers = {row.name: row.value for row in stated}
             schema = numbers.get("schema")
             if schema not in range(1, SCHEMA + 1):
-                rule, value = f"a log must be of version {SCHEMA}", f"version {schema}"
-                remedy = "open it with the raglab that made it, or choose another"
-                raise self._refused(rule, remedy, value)
+                raise input_error(
+                    self.shown,
+                    f"a log must be of version {SCHEMA}",
+                    "open it with the raglab that made it, or choose another",
+                    f"version {schema}",
+                )
         # A log's tables are made together: where one is there or has a number all are expected.
         expected = {table.name for table in self._own if table.since <= schema}
         if known & self._names or expected & numbers.keys():
             if gone := sorted(({NUMBERS} | expected) - known):
-                rule = "a log must have every table that was made with it"
-                raise self._refused(rule, REMEDY, f"no {', '.join(gone)}")
+                raise input_error(
+                    self.shown,
+                    "a log must have every table that was made with it",
+                    REMEDY,
+                    f"no {', '.join(gone)}",
+                )
         elif not self._create:
-            rule = "a log must hold events"
-            raise self._refused(rule, "check the place; `ask` makes it")
+            raise input_error(
+                self.shown, "a log must hold events", "check the place; `ask` makes it"
+            )
         return known, schema
 
     def _make(self, engine: sql.Engine) -> None:
@@ -407,9 +422,12 @@ class Database:
         if url.drivername in {"postgresql", "postgres"}:
             url = url.set(drivername="postgresql+psycopg")
         if url.drivername.partition("+")[0] != "postgresql":
-            rule = "a log must be a file of SQLite or a database of PostgreSQL"
-            remedy = "use a path, or a URL such as postgresql://user@host/name"
-            raise self._refused(rule, remedy, url.drivername)
+            raise input_error(
+                self.shown,
+                "a log must be a file of SQLite or a database of PostgreSQL",
+                "use a path, or a URL such as postgresql://user@host/name",
+                url.drivername,
+            )
         # A server that is gone says nothing for minutes, unless it is told; and it speaks UTF-8
         # whatever it stores.
         stated = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
@@ -417,9 +435,12 @@ class Database:
         try:
             engine = sql.create_engine(url, connect_args=stated, pool_pre_ping=True, **options)
         except (NoSuchModuleError, ImportError) as error:
-            reason = f"{url.drivername} ({self._hidden(str(error))})"
-            rule = "the database's driver must be installed"
-            raise self._refused(rule, _INSTALL, reason) from None
+            raise input_error(
+                self.shown,
+                "the database's driver must be installed",
+                _INSTALL,
+                f"{url.drivername} ({self._hidden(str(error))})",
+            ) from None
         # a lock is waited for as long as one of SQLite, not for ever
         _set_sessions(engine, "lock_timeout", patience_s)
         return engine
@@ -427,12 +448,15 @@ class Database:
     def _connected_to_file(self, options: dict[str, Any]) -> sql.Engine:
         file, patience_s = Path(self.url.database or ""), self.patience_s
         if not self._create and not file.is_file():
-            rule = "a log must be there"
-            raise self._refused(rule, "check the path; `ask` makes it")
+            raise input_error(self.shown, "a log must be there", "check the path; `ask` makes it")
         value = unsafe_neighbour(file)
         if value is not None:
-            rule = "a log must be a file with nothing but SQLite's own beside it"
-            raise self._refused(rule, "it was not made by raglab: take it away", value)
+            raise input_error(
+                self.shown,
+                "a log must be a file with nothing but SQLite's own beside it",
+                "it was not made by raglab: take it away",
+                value,
+            )
         engine = sql.create_engine(self.url, connect_args={"timeout": patience_s}, **options)
 
         def begun(link: sql.Connection) -> None:
@@ -462,18 +486,23 @@ class Database:
                 if self.url.get_backend_name() == "sqlite"
                 else "URL, server and rights"
             )
-            refused = self._refused(rule, f"check {place}", reason)
+            refused = input_error(self.shown, rule, f"check {place}", reason)
             if self.read_only or is_unwritable(error):
                 raise UnwritableLogError(str(refused), monotonic() - start) from None
             raise refused from None
 
     def _no_turn(self, reason: str, seconds: float) -> UnwritableLogError:
-        rule = f"a writer of a log must get its turn within {self.patience_s:g} s"
-        remedy = "another process holds the log's lock: end it or let it finish, then go on"
-        return UnwritableLogError(str(self._refused(rule, remedy, reason)), seconds)
-
-    def _refused(self, rule: str, remedy: str, value: str | None = None) -> InputError:
-        return input_error(Where(self.shown), rule, remedy, value)
+        return UnwritableLogError(
+            str(
+                input_error(
+                    self.shown,
+                    f"a writer of a log must get its turn within {self.patience_s:g} s",
+                    "another process holds the log's lock: end it or let it finish, then go on",
+                    reason,
+                )
+            ),
+            seconds,
+        )
 
     def _hidden(self, text: str) -> str:
         """Text without the secrets of the URL."""
@@ -524,9 +553,11 @@ def check_no_folder(place: str | Path, file: str) -> None:
       InputError: the place is a folder.
     """
     if "://" not in str(place) and Path(place).is_dir():
-        rule = "a log must be a file or a URL"
         raise input_error(
-            Where(str(place)), rule, f"an index keeps this log in {Path(place) / file}", "a folder"
+            place,
+            "a log must be a file or a URL",
+            f"an index keeps this log in {Path(place) / file}",
+            "a folder",
         )
 
 
@@ -536,9 +567,11 @@ def _url(place: str | Path) -> URL:
     try:
         return make_url(str(place))
     except (ArgumentError, ValueError):
-        where = Where(str(place).partition("://")[0] + "://" + _HIDDEN)
-        rule = "a log must be a path or a URL such as postgresql://user@host/name"
-        raise input_error(where, rule, "correct the URL") from None
+        raise input_error(
+            str(place).partition("://")[0] + "://" + _HIDDEN,
+            "a log must be a path or a URL such as postgresql://user@host/name",
+            "correct the URL",
+        ) from None
 
 
 def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
 from raglab.store.blocks import DocumentBlocks
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import UNNAMED, InputError, input_error, shown_value
 from raglab.store.html import html_document
 from raglab.store.markdown import MAX_NESTING, markdown_blocks, markdown_page
 from raglab.store.notebooks import notebook_blocks
@@ -125,12 +125,17 @@ class BlockReader:
             return answer, document
         text = answer.decode("utf-8", "replace").strip()
         if kind == "refused":
-            place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
-            raise InputError(place + visible(text))  # which begins behind the file's name
+            raise InputError(
+                str(input_error(file, "", "")).removesuffix(": ; .") + visible(text)
+            )  # which begins behind the file's name
         if kind == "limit" and text in limits._fields:
-            raise over_limit(Where(file), limits, text)
-        reason = shown_value(text if kind == "unreadable" else "no answer")
-        raise input_error(Where(file), _READABLE, _REMEDY, reason)
+            raise over_limit(file, limits, text)
+        raise input_error(
+            file,
+            _READABLE,
+            _REMEDY,
+            shown_value(text if kind == "unreadable" else "no answer"),
+        )
 
 
 def _cache() -> Blobs:
@@ -171,13 +176,13 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
         refusal = error
     except ImportError as error:
         rule, remedy = "the format's library must be installed", "raglab-toolkit[documents]"
-        refusal = input_error(Where(""), rule, f"pip install '{remedy}'", f"no {error.name}")
+        refusal = input_error(UNNAMED, rule, f"pip install '{remedy}'", f"no {error.name}")
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:  # noqa: BLE001
         if getattr(error, "errno", None) == ENOMEM:
             return "limit", b"memory_bytes"
         reason = shown_value(f"{type(error).__name__}: {error}")
-        refusal = input_error(Where(""), _READABLE, _REMEDY, reason)
+        refusal = input_error(UNNAMED, _READABLE, _REMEDY, reason)
     return "refused", str(refusal).encode("utf-8", "backslashreplace")
 
 

@@ -88,8 +88,12 @@ def check_no_encoding(encoding: Encoding, name: str) -> None:
       InputError: it is not None.
     """
     if encoding is not None:
-        rule = "encoding must come with texts, pages, or CSV and TSV tables"
-        raise input_error(Where(name), rule, "leave it out", shown_value(encoding))
+        raise input_error(
+            name,
+            "encoding must come with texts, pages, or CSV and TSV tables",
+            "leave it out",
+            shown_value(encoding),
+        )
 
 
 def likely_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
@@ -151,9 +155,13 @@ def decode_text(
     except UnicodeError as error:
         if not mark:
             _check_no_binary(raw, where)
-        rule, remedy = f"a text must be in the stated encoding {codec}", "save it as UTF-8"
-        value = f"byte {getattr(error, 'start', 0) + len(mark)}"
-        raise input_error(where, rule, remedy, value) from error
+        remedy = "save it as UTF-8"
+        raise input_error(
+            where,
+            f"a text must be in the stated encoding {codec}",
+            remedy,
+            f"byte {getattr(error, 'start', 0) + len(mark)}",
+        ) from error
     except InputError:
         _check_no_binary(raw, where)
         raise
@@ -173,8 +181,9 @@ def _check_no_binary(raw: bytes, where: Where) -> None:
     tried = raw[:_TRIED_BYTES]
     controls = len(tried) - len(tried.translate(None, _CONTROLS))
     if 0 in tried or controls > _MOST_CONTROLS * len(tried):
-        value = (
-            f"what looks binary, or like UTF-16 without its mark: {controls:,} control characters"
+        raise input_error(
+            where._replace(line=None),
+            "a text must be text",
+            "give it the ending of its format, or save it as UTF-8",
+            f"what looks binary, or like UTF-16 without its mark: {controls:,} control characters",
         )
-        remedy = "give it the ending of its format, or save it as UTF-8"
-        raise input_error(where._replace(line=None), "a text must be text", remedy, value)

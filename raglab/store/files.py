@@ -53,16 +53,18 @@ class Where(NamedTuple):
     id: str | None = None
 
 
-def input_error(
-    where: Where | Path, rule: str, remedy: str, value: str | None = None
-) -> InputError:
+Place = Where | Path | str  # in the input, or the path or name of a file
+UNNAMED = ""  # file of a document whose reader takes its bytes; what calls it names the file
+
+
+def input_error(where: Place, rule: str, remedy: str, value: str | None = None) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
     Whatever comes from a file is shown as text: no escape sequence, no turned direction, no
     password of a URL.
 
     Args:
-      where: the place, of which parts that are None are left out, or the path of a file.
+      where: the place, of which parts that are None are left out.
       rule: what must hold.
       remedy: what the person can do.
       value: what was found instead, already shortened (see `shown_value`).
@@ -73,7 +75,7 @@ def input_error(
       ... )
       'a.jsonl, line 3: query must be a string, got 7; quote it.'
     """
-    if isinstance(where, Path):
+    if not isinstance(where, Where):
         where = Where(str(where))
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
@@ -143,12 +145,21 @@ def read_bytes(
     with _opened(path, follow_links=follow_links) as file:
         raw = file.read(max_file_bytes + 1) or b""
     if len(raw) > max_file_bytes:
-        rule = f"a file must be at most {max_file_bytes} bytes"
-        raise input_error(path, rule, "split it, or raise max_file_bytes", "more")
+        raise input_error(
+            path,
+            f"a file must be at most {max_file_bytes} bytes",
+            "split it, or raise max_file_bytes",
+            "more",
+        )
     text = raw.removeprefix(_BOM)
     if not blank and not text.strip():
-        rule, remedy = "a file must not be empty", "fill it or take it away"
-        raise BlankError(str(input_error(path, rule, remedy, "no content")))
+        raise BlankError(
+            str(
+                input_error(
+                    path, "a file must not be empty", "fill it or take it away", "no content"
+                )
+            )
+        )
     return raw if keep_mark else text
 
 
@@ -162,8 +173,12 @@ def read_text(
     )
     # it would hide the `---` of a front matter, or become a part of the first key
     if text.startswith("\ufeff"):
-        rule = "a file must begin with one byte-order mark at most"
-        raise input_error(where, rule, "take the second away", "two")
+        raise input_error(
+            where,
+            "a file must begin with one byte-order mark at most",
+            "take the second away",
+            "two",
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -190,23 +205,28 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
             where = Where(str(path), number)
             line = (raw.removeprefix(_BOM) if number == 1 else raw).rstrip(b"\r\n")
             if len(line) > max_line_bytes:
-                rule = f"a line must be at most {max_line_bytes} bytes"
-                remedy = "write one record a line, or raise max_line_bytes"
-                raise input_error(where, rule, remedy, "more")
+                raise input_error(
+                    where,
+                    f"a line must be at most {max_line_bytes} bytes",
+                    "write one record a line, or raise max_line_bytes",
+                    "more",
+                )
             if line.strip():
                 has_record = True
                 yield _json_line(line, where)
     if not has_record:
-        remedy = "write one JSON object a line"
-        raise input_error(path, "a file must not be empty", remedy, "no record")
+        raise input_error(
+            path, "a file must not be empty", "write one JSON object a line", "no record"
+        )
 
 
 def _json_line(line: bytes, where: Where) -> JsonLine:
     """Record of a line, which must be a JSON object."""
     value = parse_json(decode_utf8(line, where), where)
     if not isinstance(value, dict):
-        rule, remedy = "a line must be a JSON object", 'write {"key": value, …}'
-        raise input_error(where, rule, remedy, shown_value(value))
+        raise input_error(
+            where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value)
+        )
     return JsonLine(where, value)
 
 
@@ -216,8 +236,12 @@ def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8"
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = (where.line or 1) + raw.count(b"\n", 0, error.start)
-        value = f"byte 0x{raw[error.start]:02x}"
-        raise input_error(where._replace(line=line), "text must be UTF-8", remedy, value) from error
+        raise input_error(
+            where._replace(line=line),
+            "text must be UTF-8",
+            remedy,
+            f"byte 0x{raw[error.start]:02x}",
+        ) from error
 
 
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
@@ -243,8 +267,9 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
             reason = "nesting too deep"
         elif "integer string conversion" in reason:
             reason = "an integer of over 4300 digits"
-        rule = "text must be valid JSON"
-        raise input_error(where, rule, "correct or remove it", reason) from error
+        raise input_error(
+            where, "text must be valid JSON", "correct or remove it", reason
+        ) from error
     return value
 
 
@@ -260,8 +285,9 @@ def _json_values(where: Where) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, RecursionError) as error:
-        rule = "a record must hold JSON values only"
-        raise input_error(where, rule, "convert or remove it", str(error)) from error
+        raise input_error(
+            where, "a record must hold JSON values only", "convert or remove it", str(error)
+        ) from error
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -540,9 +566,12 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                rule = f"the file must be free within {wait_s:g} s"
-                value = "a lock of another process"
-                raise input_error(path, rule, "wait for it, or end it", value) from error
+                raise input_error(
+                    path,
+                    f"the file must be free within {wait_s:g} s",
+                    "wait for it, or end it",
+                    "a lock of another process",
+                ) from error
             time.sleep(0.005)
         else:
             return
@@ -557,9 +586,12 @@ def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
     file.seek(max(0, end - MAX_LINE_BYTES))
     last = file.readall().rpartition(b"\n")[2]
     if last[: len(opening)] != opening[: len(last)]:
-        rule = f"the last line must begin with {opening.decode()}"
-        value = shown_value(last[:_SHOWN_CHARACTERS])
-        raise input_error(path, rule, "give another file", value)
+        raise input_error(
+            path,
+            f"the last line must begin with {opening.decode()}",
+            "give another file",
+            shown_value(last[:_SHOWN_CHARACTERS]),
+        )
     if _is_object(last):
         file.write(b"\n")
     else:
@@ -577,8 +609,12 @@ def _check_place(path: Path) -> None:
     """Refuse to write to what is no file: a device would be taken for one and replaced."""
     _check_name(path)
     if not path.name or (path.exists() and not path.is_file()):
-        value = "a folder" if path.is_dir() else "a device or pipe"
-        raise input_error(path, _WRITABLE, "give the path of a file", value)
+        raise input_error(
+            path,
+            _WRITABLE,
+            "give the path of a file",
+            "a folder" if path.is_dir() else "a device or pipe",
+        )
 
 
 def _check_name(path: Path) -> None:
@@ -596,9 +632,12 @@ def _system_errors(path: Path, rule: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
-        remedy = "check path and rights, or choose another"
-        raise input_error(path, rule, remedy, reason) from error
+        raise input_error(
+            path,
+            rule,
+            "check path and rights, or choose another",
+            os.strerror(error.errno) if error.errno else str(error) or type(error).__name__,
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -643,8 +682,12 @@ def link_error(path: Path) -> InputError:
     value = "a link"
     with suppress(OSError):
         value = f"a link to {shown_value(str(path.readlink()))}"
-    remedy = "copy what it points at, or follow links with follow_links=True (--follow-links)"
-    return input_error(path, "a folder must hold its files itself", remedy, value)
+    return input_error(
+        path,
+        "a folder must hold its files itself",
+        "copy what it points at, or follow links with follow_links=True (--follow-links)",
+        value,
+    )
 
 
 def check_regular(mode: int, path: Path) -> None:
@@ -653,8 +696,12 @@ def check_regular(mode: int, path: Path) -> None:
     A folder, device, pipe or socket, by the mode that the system gives.
     """
     if not S_ISREG(mode):
-        value = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
-        raise input_error(path, "the path must be a file", "give the path of a file", value)
+        raise input_error(
+            path,
+            "the path must be a file",
+            "give the path of a file",
+            "a folder" if S_ISDIR(mode) else "a device, pipe or socket",
+        )
 
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.store.files import InputError, Where, check_regular, input_error, link_error
+from raglab.store.files import InputError, check_regular, input_error, link_error
 
 _LOCK = "~$"  # what office programs put beside a file that is open
 
@@ -49,8 +49,12 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
                 # by what the system calls it: a link may have come back to it
                 first = visited.setdefault((stat.st_dev, stat.st_ino), place)
                 if first != place:
-                    rule, value = "a folder must be reached in one way", f"{first} again"
-                    raise input_error(Where(str(place)), rule, "take the link away", value)
+                    raise input_error(
+                        place,
+                        "a folder must be reached in one way",
+                        "take the link away",
+                        f"{first} again",
+                    )
                 entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
         except InputError as error:
             below.problems[prefix] = error
@@ -115,8 +119,9 @@ def _listing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        rule = "a folder and all it holds must be readable"
         raise input_error(
-            Where(str(path)), rule, "check rights and links, or take it away", reason
+            path,
+            "a folder and all it holds must be readable",
+            "check rights and links, or take it away",
+            error.strerror or type(error).__name__,
         ) from error

@@ -446,14 +446,14 @@ def _check_cells(rows: _Rows) -> None:
 
     Different hits, or one row that says there are none.
     """
-    where, cell = Where(rows.hits.table.name), rows.cell
+    name, cell = rows.hits.table.name, rows.cell
     # Whatever is as long as there are cells comes after this: names of arms alone could make them
     # thousands of times as many as rows.
     there = np.unique(cell)
     if len(there) < rows.n_cells:
         gap = next(place for place, number in enumerate([*there, -1]) if place != number)
         raise input_error(
-            where,
+            name,
             "a case must have rows in every arm and depth",
             "add its hits there, or one row without hit_id",
             f"none for {rows.place(gap)}",
@@ -468,7 +468,7 @@ def _check_cells(rows: _Rows) -> None:
     ):
         if count > most:
             raise input_error(
-                where,
+                name,
                 f"{rule} must be at most {most:,}",
                 f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}",
                 f"{count:,}",

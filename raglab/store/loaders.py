@@ -336,7 +336,7 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
             ]
         if len(files) > 1:
             raise input_error(
-                Where(str(folder)),
+                folder,
                 f"a folder must hold one file {pattern}",
                 "give the path of one",
                 shown_value(", ".join(map(str, files))),
@@ -375,9 +375,7 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader,
     value = ", ".join(probe) if isinstance(probe, dict) else probe
     if not path.exists():
         value = "a path that does not exist"
-    raise input_error(
-        Where(str(path)), rule, "check the path, or save it in a known form", shown_value(value)
-    )
+    raise input_error(path, rule, "check the path, or save it in a known form", shown_value(value))
 
 
 def _document_endings() -> tuple[str, ...]:
@@ -395,9 +393,12 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
     if not files and not problems:
-        rule = f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl"
-        remedy = "add some, or give the path of a .jsonl or .json file"
-        raise input_error(Where(str(folder)), rule, remedy, "none")
+        raise input_error(
+            folder,
+            f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl",
+            "add some, or give the path of a .jsonl or .json file",
+            "none",
+        )
     encoding = likely_encoding(limits.encoding, limits.reader.notes)
     limits = limits._replace(without_labels=True, encoding=encoding)
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
@@ -431,7 +432,7 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
         raise input_error(
-            Where(str(path)),
+            path,
             "a document's name must be Unicode, since its chunks bear it",
             "rename the file",
             shown_value(source),
@@ -523,9 +524,7 @@ def _unique_chunks(
             pictures[chunk.chunk_id] = where.file
     faults.stop()
     if not chunks:
-        raise input_error(
-            Where(file), "a corpus must have at least one chunk", "add documents", "none"
-        )
+        raise input_error(file, "a corpus must have at least one chunk", "add documents", "none")
     return Corpus(name, tuple(chunks), pictures)
 
 
@@ -715,7 +714,7 @@ def _check_no_columns(columns: Columns, place: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
         raise input_error(
-            Where(str(place)),
+            place,
             f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}",
             "leave columns out, or check the path",
             shown_value(place.name),

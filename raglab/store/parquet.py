@@ -82,6 +82,13 @@ def _at_most(path: Path, **counts: int) -> None:
         most = free + more * path.stat().st_size
         if not 0 <= count <= most:
             what = name.replace("_", " ")
-            rule = f"a Parquet file of this size must have at most {most} {what}"
-            remedy = "write it again, in smaller parts if it is honest"
-            raise OversizeError(str(input_error(path, rule, remedy, str(count))))
+            raise OversizeError(
+                str(
+                    input_error(
+                        path,
+                        f"a Parquet file of this size must have at most {most} {what}",
+                        "write it again, in smaller parts if it is honest",
+                        str(count),
+                    )
+                )
+            )

@@ -344,9 +344,8 @@ def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
       InputError: a key of `extra` has the name of a field.
     """
     if clash := sorted(LINE_NAMES.keys() & case.extra.keys()):
-        place = where or Where("case", id=case.id)
         raise input_error(
-            place,
+            where or Where("case", id=case.id),
             "extra must not hold the name of a field",
             "rename the key",
             shown_value(clash[0]),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array, shown_number, within_range
 from raglab.signals import NAMES, Signal, declared_signal
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import input_error, shown_value
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def signal_column(
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    where, unit = Where(f"signal {signal.name}"), signal.unit
+    where, unit = f"signal {signal.name}", signal.unit
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         source = _by_case(where, source, ids)
@@ -74,7 +74,7 @@ def signal_column(
     return np.array(whole, order="C")
 
 
-def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
+def _by_case(where: str, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
     """Values of a Series in the order of the cases; NaN for a case that it does not hold."""
     known = set(ids)
     # what is no text comes before what is there twice: a list has no place in a set
@@ -117,7 +117,7 @@ def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
     column = name if name in frame else "value"
     if "case_id" not in frame or column not in frame:
         raise input_error(
-            Where(str(path)),
+            path,
             f"a file of values must have columns case_id and {name}",
             "name them so",
             f"columns {', '.join(map(str, frame.columns[:8]))}",

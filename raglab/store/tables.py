@@ -127,11 +127,13 @@ def read_table(
     """
     mapped = {} if columns is None else columns
     if not isinstance(mapped, Mapping):
-        rule, remedy = (
+        remedy = 'write {"query": "prompt"}'
+        raise input_error(
+            name,
             "columns must map our names to those of the table",
-            'write {"query": "prompt"}',
+            remedy,
+            shown_value(columns),
         )
-        raise input_error(Where(name), rule, remedy, shown_value(columns))
     if not isinstance(source, str | Path):
         check_no_encoding(encoding, name)
         return _frame_table(source, names, mapped, name)

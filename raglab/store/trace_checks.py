@@ -17,7 +17,7 @@ from raglab.decision.document_names import EXACT_NAMES
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.policy_parts.patterns import COUNTED, MOST_PATTERNS
 from raglab.signals import NAMES, signal
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
 from raglab.store.signal_columns import check_columns
 from raglab.values import FLOAT_FIELDS, MOST_HITS, Answers, Hits, PatternHits, TraceData
@@ -43,7 +43,7 @@ class BrokenRuleError(InputError):
     """A trace breaks a rule of what retrieval measures."""
 
     def __init__(self, rule: str, value: str) -> None:
-        super().__init__(str(input_error(Where("trace"), rule, "build the trace again", value)))
+        super().__init__(str(input_error("trace", rule, "build the trace again", value)))
         self.rule, self.value = rule, value
 
 

@@ -224,8 +224,9 @@ def parquet_frame(path: Path) -> pd.DataFrame:
     except InputError:
         raise
     except _damage_errors() as error:
-        rule = "the file must be a whole Parquet file"
-        raise input_error(path, rule, "write it again", str(error)) from error
+        raise input_error(
+            path, "the file must be a whole Parquet file", "write it again", str(error)
+        ) from error
 
 
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
@@ -462,9 +463,16 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     except _damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
     if value:
-        rule = "latencies must be as they were written with their trace"
-        remedy = "take the file away, or build the trace again"
-        raise TraceError(str(input_error(beside, rule, remedy, value)))
+        raise TraceError(
+            str(
+                input_error(
+                    beside,
+                    "latencies must be as they were written with their trace",
+                    "take the file away, or build the trace again",
+                    value,
+                )
+            )
+        )
     return latency
 
 
@@ -566,26 +574,38 @@ def _undamaged(path: Path, rule: str, meta: Mapping[str, Any]) -> Iterator[None]
     except BrokenRuleError as error:
         raise trace_error(path, error.rule, error.value, meta) from error
     except _damage_errors() as error:
-        value = f"damaged content ({type(error).__name__})"
-        raise trace_error(path, rule, value, meta) from error
+        raise trace_error(path, rule, f"damaged content ({type(error).__name__})", meta) from error
 
 
 def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Opened file of a trace of this schema, and what its metadata says."""
     if not path.is_file():
-        value = "a folder" if path.is_dir() else "none there"
-        raise trace_error(path, "a trace must be a file", value, {})
+        raise trace_error(
+            path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {}
+        )
     with _undamaged(path, "a trace must be a whole Parquet file that raglab wrote", {}):
         file, head = open_trace(path)
         version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
     if version != SCHEMA_VERSION:
         age = "an older" if version < SCHEMA_VERSION else "a newer"
-        value = f"version {version} of {age} raglab"
-        raise trace_error(path, f"the schema must be version {SCHEMA_VERSION}", value, head["meta"])
+        raise trace_error(
+            path,
+            f"the schema must be version {SCHEMA_VERSION}",
+            f"version {version} of {age} raglab",
+            head["meta"],
+        )
     return file, head
 
 
 def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> TraceError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
-    remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
-    return TraceError(str(input_error(path, rule, remedy, value)))
+    return TraceError(
+        str(
+            input_error(
+                path,
+                rule,
+                f"build it again with `{rebuild_command(path, meta.get('command'))}`",
+                value,
+            )
+        )
+    )

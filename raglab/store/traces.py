@@ -79,9 +79,12 @@ class Trace(values.TraceData):
             ("cases", cases_hash, cases_hash and hash_cases(trace.cases)),
         ):
             if wanted is not None and there != wanted:
-                rule = f"a trace must be made of the {what} it is replayed for"
-                value = f"other {what} ({str(there)[:12]}, not {wanted[:12]})"
-                raise trace_error(Path(path), rule, value, trace.meta)
+                raise trace_error(
+                    Path(path),
+                    f"a trace must be made of the {what} it is replayed for",
+                    f"other {what} ({str(there)[:12]}, not {wanted[:12]})",
+                    trace.meta,
+                )
         return trace
 
     @classmethod
@@ -237,9 +240,12 @@ class Trace(values.TraceData):
                 "raglab.audit_signals."
             )
             raise ValueError(msg)
-        place = 0 if arm is None else self.arm(arm)
         index = pd.Index([case.id for case in self.cases], name="case_id")
-        return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
+        return pd.Series(
+            self.columns[name][:, 0 if arm is None else self.arm(arm), depth].copy(),
+            index=index,
+            name=name,
+        )
 
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case by the first search, in the arm's final order, a row a hit.
