@@ -60,34 +60,11 @@ _ANSWER_ARRAYS = dict.fromkeys(("row", "arm", "depth", "chunks"), np.int32) | di
 )
 
 
-def _chunk_type(*, sections: bool) -> pa.StructType:
-    """Type of a chunk's row.
+def _damage_errors() -> tuple[type[Exception], ...]:
+    """What reading a damaged file raises.
 
     Here and below PyArrow is imported where a file is read or written, not to decide.
-
-    Args:
-      sections: whether any chunk stands below a heading; a trace without sections is written as it
-        was before them.
     """
-    import pyarrow as pa
-
-    text, number, texts = pa.string(), pa.int64(), pa.list_(pa.string())
-    types = {"position": number, "chunk_id": text, "text": text, "source": text, "page": number}
-    types |= {"page_label": text, "tags": text, "entities": texts, "entities_found": texts}
-    return pa.struct(types | ({"section": texts} if sections else {}))
-
-
-def _answer_type() -> pa.StructType:
-    """Type of an answer's row."""
-    import pyarrow as pa
-
-    number, numbers, text, share = pa.int32(), pa.list_(pa.int32()), pa.string(), pa.float64()
-    types = (number, number, numbers, text, share, share, text, numbers, text)
-    return pa.struct(list(zip(_ANSWER_FIELDS, types, strict=True)))
-
-
-def _damage_errors() -> tuple[type[Exception], ...]:
-    """What reading a damaged file raises."""
     import pyarrow as pa
 
     plain = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError)
@@ -258,40 +235,43 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     """Trace as a table, a row a case; `head` is its metadata."""
     import pyarrow as pa
 
-    size, texts = len(trace), pa.list_(pa.string())
+    types = _column_types(*trace.hits.l2.shape[1:])
     # The first two are for people who open the file with other tools; `parse_trace` checks that
     # they are the case's.
-    columns = {
-        name: pa.array(column, pa.string()) for name, column in _shown_columns(trace.cases).items()
-    }
-    columns["case"] = pa.array(
-        [canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases],
-        pa.string(),
-    )
+    columns: dict[str, Any] = {**_shown_columns(trace.cases)}
+    columns["case"] = [
+        canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases
+    ]
     # Floats go to disk in half the width where that loses nothing; the algebra reads them as
     # float64 again.
     for name, field in trace.hits._asdict().items():
         is_float = name in FLOAT_FIELDS
-        columns[name] = _list_array(_narrow_array(field) if is_float else field.astype(np.int32))
-    pattern_hits = trace.pattern_hits
-    if pattern_hits is not None:
-        columns["pattern_counts"] = _list_array(pattern_hits.counts)
-        columns["query_entities"] = pa.array(map(list, pattern_hits.query_entities), texts)
+        columns[name] = _narrow_array(field) if is_float else field.astype(np.int32)
+    if trace.pattern_hits is not None:
+        columns["pattern_counts"] = trace.pattern_hits.counts
+        columns["query_entities"] = trace.pattern_hits.query_entities
     if trace.queries is not None:
-        columns["queries"] = pa.array(trace.queries, pa.list_(texts))
+        columns["queries"] = trace.queries
     if trace.answers is not None:
-        columns["answers"] = pa.array(answer_rows(trace.answers, size), pa.list_(_answer_type()))
+        columns["answers"] = answer_rows(trace.answers, len(trace))
     for name, column in sorted(trace.columns.items()):
-        columns[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64))
+        columns[f"{SIGNAL}{name}"] = column.astype(np.float64)
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is
     # read by itself.
     rows = chunk_rows(trace)
-    kind = _chunk_type(sections=any(chunk.section for chunk in trace.chunks))
-    columns["chunks"] = pa.array(rows, pa.list_(kind))
+    plain, with_sections = types["chunks"]
+    has_sections = any(chunk.section for chunk in trace.chunks)
+    columns["chunks"] = pa.array(rows, with_sections if has_sections else plain)
     if trace.vectors is not None:
         vectors = trace.vectors
-        of_cases = [vectors[[row["position"] for row in of_case]].ravel() for of_case in rows]
-        columns["vectors"] = pa.array(of_cases, pa.list_(pa.float32()))
+        columns["vectors"] = [
+            vectors[[row["position"] for row in of_case]].ravel() for of_case in rows
+        ]
+    for name, column in columns.items():
+        if isinstance(column, np.ndarray):
+            columns[name] = _list_array(column)
+        elif name != "chunks":
+            columns[name] = pa.array(column, types[name][0])
     return pa.table(columns).replace_schema_metadata({"raglab": json.dumps(head, sort_keys=True)})
 
 
@@ -386,25 +366,29 @@ def _parse_cases(table: pa.Table) -> tuple[Case, ...]:
 def _column_types(arms: int, depths: int, hits: int) -> dict[str, Sequence[pa.DataType]]:
     """Types that the columns of a trace may have, by name, as its head states its shape.
 
-    Those of signals by what their names begin with.
+    Those of signals by what their names begin with. Passages are of the second type where any of
+    them stands below a heading; a trace without sections is written as it was before them.
     """
     import pyarrow as pa
 
-    of_hits, text, texts = arms * depths * hits, pa.string(), pa.list_(pa.string())
-    chunks = [pa.list_(_chunk_type(sections=sections)) for sections in (False, True)]
-    floats = pa.list_(pa.float32(), of_hits), pa.list_(pa.float64(), of_hits)
+    text, whole, share = pa.string(), pa.int32(), pa.float64()
+    texts, numbers, of_hits = pa.list_(text), pa.list_(whole), arms * depths * hits
+    chunk = {"position": pa.int64(), **dict.fromkeys(("chunk_id", "text", "source"), text)}
+    chunk |= {"page": pa.int64(), "page_label": text, "tags": text}
+    chunk |= dict.fromkeys(("entities", "entities_found"), texts)
+    answer = (whole, whole, numbers, text, share, share, text, numbers, text)
     return {
         **dict.fromkeys(("case_id", "query", "case"), (text,)),
-        **dict.fromkeys(("chunk", "rank"), (pa.list_(pa.int32(), of_hits),)),
-        **dict.fromkeys(FLOAT_FIELDS, floats),
-        "n_reranked": [pa.list_(pa.int32(), arms * depths)],
-        "pattern_counts": [pa.list_(pa.int32(), len(COUNTED))],
+        **dict.fromkeys(("chunk", "rank"), (pa.list_(whole, of_hits),)),
+        **dict.fromkeys(FLOAT_FIELDS, (pa.list_(pa.float32(), of_hits), pa.list_(share, of_hits))),
+        "n_reranked": [pa.list_(whole, arms * depths)],
+        "pattern_counts": [pa.list_(whole, len(COUNTED))],
         "query_entities": [texts],
         "queries": [pa.list_(texts)],
-        "answers": [pa.list_(_answer_type())],
-        "chunks": chunks,
+        "answers": [pa.list_(pa.struct(list(zip(_ANSWER_FIELDS, answer, strict=True))))],
+        "chunks": [pa.list_(pa.struct(fields)) for fields in (chunk, {**chunk, "section": texts})],
         "vectors": [pa.list_(pa.float32())],
-        SIGNAL: [pa.list_(pa.float64(), arms * depths)],
+        SIGNAL: [pa.list_(share, arms * depths)],
     }
 
 
