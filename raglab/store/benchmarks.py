@@ -43,7 +43,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import SPLITS, PlacedCases
+from raglab.store.case_labels import SPLITS, PlacedCases, join_groups
 from raglab.store.csv_tables import table_text
 from raglab.store.document_files import Limits, PlacedChunks
 from raglab.store.files import JsonLine, Where, input_error, read_json, shown_value
@@ -356,19 +356,12 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             split, document, score = query_split(row[1], path.stem), flat_name(row[2]), int(row[3])
             stated, documents = judged.setdefault(row[1], (split, {}))
             before = documents.setdefault(document, score)
-            if stated != split:
+            if (split, score) != (stated, before):
                 faults.add(
                     where,
-                    "a query must be judged in one split only",
+                    "a query must be judged in one split, with one score a document",
                     _CUT,
-                    f"{split} after {stated}",
-                )
-            elif before != score:
-                faults.add(
-                    where,
-                    "a query and document must have one score",
-                    _CUT,
-                    f"{score} after {before} for {shown_value(document)}",
+                    f"{split} {score} after {stated} {before} for {shown_value(document)}",
                 )
     faults.stop()
     return judged
@@ -584,24 +577,15 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
       ... )
       {'a': 'report', 'b': 'report', 'c': 'report'}
     """
-    above: dict[str, str] = {}
-    owners: dict[tuple[str, str], str] = {}
-
-    def least(conversation: str) -> str:
-        while above[conversation] != conversation:
-            conversation = above[conversation]
-        return conversation
-
-    for conversation, first, last in conversations:
-        above.setdefault(conversation, conversation)
-        for key in (("first", plain_question(first)), ("last", plain_question(last))):
-            root, branch = sorted(
-                (least(conversation), least(owners.setdefault(key, conversation)))
-            )
-            above[branch] = root
+    group_of: dict[str, list[str]] = {}
+    owners: dict[tuple[int, str], str] = {}
+    for conversation, *turns in conversations:
+        group_of.setdefault(conversation, [conversation])
+        for key in enumerate(map(plain_question, turns)):
+            join_groups(group_of, conversation, owners.setdefault(key, conversation))
     return {
-        conversation: SPLITS[int(_share(least(conversation)) * len(SPLITS))]
-        for conversation in above
+        conversation: SPLITS[int(_share(min(group)) * len(SPLITS))]
+        for conversation, group in group_of.items()
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,7 @@ _RULED_OUT: Mapping[str | None, tuple[str, ...]] = {
 # an absolute path, or one that leaves the folder of the corpus
 _OUTSIDE = re.compile(r"/|[A-Za-z]:/|(.*/)?\.\./")
 
+Member = TypeVar("Member")
 PlacedCases = Iterable[tuple[Where, Case]]
 
 
@@ -195,19 +197,22 @@ def is_outside(source: str) -> bool:
 
 def _question_key(
     case: Case, form: Callable[[str], str] = plain_question
-) -> tuple[str, frozenset[str], str]:
+) -> tuple[str, tuple[str, ...], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
     context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
-    return (
-        form(case.query),
-        frozenset(case.selected_sources),
-        canonical_json(context) if context else "",
-    )
+    before = canonical_json(context) if context else ""
+    return form(case.query), _distinct(case.selected_sources), before
 
 
-def _label_key(case: Case) -> tuple[str | None, frozenset[str], frozenset[str], int, int | None]:
-    every, some = frozenset(case.expect_sources), frozenset(case.expect_sources_any)
+def _label_key(
+    case: Case,
+) -> tuple[str | None, tuple[str, ...], tuple[str, ...], int, int | None]:
+    every, some = _distinct(case.expect_sources), _distinct(case.expect_sources_any)
     return case.expect_status, every, some, case.min_sources, case.expect_option
+
+
+def _distinct(sources: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*sources}))
 
 
 def first_form(text: str) -> str:
@@ -230,8 +235,7 @@ def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question
       ... )
       True
     """
-    words, named, context = _question_key(case, form)
-    return digest(canonical_json([words, sorted(named), context]), 16)
+    return digest(canonical_json(_question_key(case, form)), 16)
 
 
 def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
@@ -245,6 +249,18 @@ def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
     for question, first in pairs:
         least[question] = min(first, least.get(question, first))
     return np.unique([least[question] for question, _ in pairs], return_inverse=True)[1]
+
+
+def join_groups(group_of: dict[Member, list[Member]], first: Member, second: Member) -> None:
+    """Make one group of those of two members.
+
+    Args:
+      group_of: list of each member's group, which all of them share.
+    """
+    small, large = sorted((group_of[first], group_of[second]), key=len)
+    if small is not large:
+        large += small
+        group_of.update(dict.fromkeys(small, large))
 
 
 def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
@@ -277,10 +293,7 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
       ... )
       False
     """
-    status, every, some, least, option = _label_key(case)
-    return digest(
-        canonical_json([status, sorted(every), sorted(some), least, option, sorted(golds)]), 16
-    )
+    return digest(canonical_json([*_label_key(case), sorted(golds)]), 16)
 
 
 def _label_text(case: Case) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import overload
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import SPLITS, first_form
+from raglab.store.case_labels import SPLITS, first_form, join_groups
 from raglab.store.traces import Trace, dealt_trace
 from raglab.values import Case
 from raglab.words.canonical import digest
@@ -138,16 +138,14 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
     bags = {place: frozenset(split_words(questions[place])) for place in first.values()}
     frequency = Counter(word for bag in bags.values() for word in bag)
     by_word: dict[str, list[int]] = defaultdict(list)
-    group_of = {place: [place] for place in bags}  # joined lists are shared by all their members
+    group_of = {place: [place] for place in bags}
     for place, bag in bags.items():
         rarest = sorted(bag, key=lambda word: (frequency[word], word))
         for word in rarest[: len(bag) - math.ceil(near * len(bag) - _ROUNDING) + 1]:
             for second in by_word[word]:
                 is_apart = group_of[second] is not group_of[place]
                 if is_apart and jaccard(bags[second], bag) >= near:
-                    small, large = sorted((group_of[place], group_of[second]), key=len)
-                    large += small
-                    group_of.update(dict.fromkeys(small, large))
+                    join_groups(group_of, place, second)
             by_word[word].append(place)
     groups: dict[int, list[int]] = defaultdict(list)
     for place, same in enumerate(same_as):

@@ -403,7 +403,7 @@ def make_folder(folder: Path) -> Path:
       InputError: it cannot be made, or a file stands in its way.
     """
     _check_name(folder)
-    with _system_errors(folder, "the folder must be writable"):
+    with system_errors(folder, "the folder must be writable"):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -423,7 +423,7 @@ def replacing(path: Path) -> Iterator[Path]:
       InputError: the folder cannot be written, the file may not be, it is a folder or a device, or
         the disk is full.
     """
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         _check_place(path)
         target = Path(os.path.realpath(path))
         partial = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -461,7 +461,7 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[App
     Raises:
       InputError: the file cannot be written, is another's, or is held for longer than `wait_s`.
     """
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         _check_place(path)
         with path.open("a+b", buffering=0) as file:
             _lock(file, path, wait_s)
@@ -476,7 +476,7 @@ def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
     Raises:
       InputError: the file cannot be written, or is held for longer than `wait_s`.
     """
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         _check_place(path)
         file = path.open("a+b", buffering=0)
     with file:
@@ -509,7 +509,7 @@ def append_bytes(content: bytes, path: Path) -> int:
     Raises:
       InputError: the file cannot be written, or the disk is full.
     """
-    with _system_errors(path, _WRITABLE), path.open("ab") as file:
+    with system_errors(path, _WRITABLE), path.open("ab") as file:
         start = file.tell()
         file.write(content)
     return start
@@ -518,7 +518,7 @@ def append_bytes(content: bytes, path: Path) -> int:
 def _append_line(path: Path, file: FileIO, record: Mapping[str, Any]) -> None:
     before = file.seek(0, os.SEEK_END)
     line = memoryview(_encode_line(record, Where(str(path))))
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         try:
             while line:
                 line = line[file.write(line) :]
@@ -623,7 +623,7 @@ def _check_name(path: Path) -> None:
 
 
 @contextmanager
-def _system_errors(path: Path, rule: str) -> Iterator[None]:
+def system_errors(path: Path, rule: str) -> Iterator[None]:
     """Turn the system's errors about a path into an InputError.
 
     What the system says goes by its number where it has one: libraries put texts of their own
@@ -713,7 +713,7 @@ def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
 
     What is no file is never waited for, and the system's errors are InputErrors.
     """
-    with _system_errors(path, "the file must be readable"):
+    with system_errors(path, "the file must be readable"):
         if not follow_links and path.is_symlink():
             raise link_error(path)
         try:

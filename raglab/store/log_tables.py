@@ -167,18 +167,6 @@ def without_values(parsed: object) -> dict[str, Any] | None:
     return {name: [None, confidence] for name, _, confidence in parsed_fields(parsed)}
 
 
-def _request_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"question": None, "question_hash": "", "parsed": without_values(row["parsed"])}
-
-
-def _clarification_without_texts(_: Mapping[str, Any]) -> dict[str, Any]:
-    return {"question_to_user": None, "proposed_reason": None, "audit": {}}
-
-
-def _reply_without_text(_: Mapping[str, Any]) -> dict[str, Any]:
-    return {"reply": None}
-
-
 def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
     options = [
@@ -250,7 +238,11 @@ REQUEST_TABLES = (
             *_SYSTEM,
             Column("learner", "name"),
         ),
-        without=_request_without_texts,
+        without=lambda row: {
+            "question": None,
+            "question_hash": "",
+            "parsed": without_values(row["parsed"]),
+        },
     ),
     EventTable(
         CLARIFICATIONS,
@@ -268,12 +260,12 @@ REQUEST_TABLES = (
             Column("cost", "number", missing=True),
             Column("tried", "json"),
         ),
-        without=_clarification_without_texts,
+        without=lambda _: {"question_to_user": None, "proposed_reason": None, "audit": {}},
     ),
     EventTable(
         REPLIES,
         (Column("request_id", "name", listed=True), Column("reply", "text", missing=True)),
-        without=_reply_without_text,
+        without=lambda _: {"reply": None},
     ),
     EventTable(
         APPLICATIONS,

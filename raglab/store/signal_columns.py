@@ -127,5 +127,9 @@ def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
 
 def array_hash(column: NDArray[np.float64]) -> str:
     """SHA-256 of numbers with their shape, with one NaN for all."""
-    plain = np.where(np.isnan(column), np.nan, column).astype(np.float64, order="C")
-    return hashlib.sha256(f"{list(column.shape)}".encode() + plain.tobytes()).hexdigest()
+    return hashlib.sha256(f"{list(column.shape)}".encode() + array_bytes(column)).hexdigest()
+
+
+def array_bytes(array: NDArray[Any], kind: type[np.generic] = np.float64) -> bytes:
+    """Bytes of numbers as a kind of them, with one NaN for all."""
+    return np.where(np.isnan(array), np.nan, array).astype(kind, order="C").tobytes()

@@ -30,6 +30,7 @@ from raglab.store.files import (
 )
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.records import case_record, parse_case
+from raglab.store.signal_columns import array_bytes
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_merging import Kind, TraceError
@@ -466,12 +467,11 @@ def _latency_head(latency: Latency, fingerprint: str) -> dict[str, Any]:
     A SHA-256 over them and the fingerprint of their trace among it, with one NaN for all.
     """
     facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
-    plain = np.where(np.isnan(latency.ms), np.nan, latency.ms).astype(np.float64, order="C")
     return {
         "fingerprint": fingerprint,
         "stages": list(latency.stages),
         "shape": list(latency.ms.shape[1:]),
-        "content": hashlib.sha256(facts.encode() + plain.tobytes()).hexdigest(),
+        "content": hashlib.sha256(facts.encode() + array_bytes(latency.ms)).hexdigest(),
     }
 
 
@@ -480,8 +480,7 @@ def content_hash(trace: TraceData) -> str:
     total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
     for name, field in trace.hits._asdict().items():
         total.update(f"{name}{list(field.shape)}".encode())
-        plain = np.where(np.isnan(field), np.nan, field)  # of integers none is
-        total.update(plain.astype(width(name), order="C").tobytes())
+        total.update(array_bytes(field, width(name)))
     rows: list[Any] = [
         [case_record(case) for case in trace.cases],
         # the section only where there is one, so that older hashes stay
