@@ -157,7 +157,9 @@ class Baseline:
     @property
     def expected_cost(self) -> float:
         """Mean cost of a case."""
-        return float(metrics.expected_cost(_cell_counts(self.cells), self.costs))
+        return float(
+            metrics.expected_cost(np.bincount(self.cells, minlength=metrics.N_CELLS), self.costs)
+        )
 
     @property
     def cases_hash(self) -> str:
@@ -167,7 +169,7 @@ class Baseline:
     @property
     def measures(self) -> dict[str, dict[str, Any]]:
         """Expected cost and each rate with its counts; a rate of no case is None."""
-        counts = _cell_counts(self.cells)
+        counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
         k, n = metrics.rate_counts(counts), metrics.label_counts(counts)
         sizes = metrics.denominators(k, n)
         rates = {
@@ -191,7 +193,9 @@ class Baseline:
         """The file's content: the head, then one case a line."""
         names = [name for name in _FileFields.model_fields if name not in {"format", "cases"}]
         head = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
-        head["costs"] = _matrix_record(self.costs)
+        # every cost by label and outcome: defaults may change, a baseline does not
+        rows = (dict(zip(OUTCOMES, row, strict=True)) for row in self.costs.tolist())
+        head["costs"] = dict(zip(LABELS, rows, strict=True))
         head["retrieval"] = json.loads(canonical_json(dict(self.retrieval)))  # keys sorted
         lines = (
             json.dumps(case._asdict() | {"cost": cost}, ensure_ascii=False)
@@ -288,15 +292,3 @@ def check_free(path: Path) -> None:
             "choose another path, or remove the file first",
             "one that is there",
         )
-
-
-def _cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.bincount(cells, minlength=metrics.N_CELLS)
-
-
-def _matrix_record(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
-    """Every cost by label and outcome: defaults may change, a baseline does not."""
-    return {
-        label: dict(zip(OUTCOMES, row, strict=True))
-        for label, row in zip(LABELS, matrix.tolist(), strict=True)
-    }

@@ -117,15 +117,12 @@ def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedC
         lines = {block.text.partition("\n")[0] for block in document.blocks}
         if any(holds_labels(map(str.strip, line.strip("|").split(" | "))) for line in lines):
             table = repr(path.name) if name == "CSV" else f"pd.read_excel({path.name!r})"
-            raise LabelsError(
-                str(
-                    input_error(
-                        where,
-                        "a document must hold no labelled questions",
-                        f"use load_cases({table})",
-                        "heads of labels",
-                    )
-                )
+            raise input_error(
+                where,
+                "a document must hold no labelled questions",
+                f"use load_cases({table})",
+                "heads of labels",
+                LabelsError,
             )
     return document_chunks(source, document, where, limits)
 
@@ -196,14 +193,11 @@ def document_chunks(
     """Chunks of a document; one without text is refused."""
     chunks = chunk_blocks(document, source, limit=limits.tokens())
     if not chunks:
-        raise BlankError(
-            str(
-                input_error(
-                    where,
-                    "a document must have text",
-                    "fill it or take it away",
-                    "; ".join(document.notes) or "none besides headings",
-                )
-            )
+        raise input_error(
+            where,
+            "a document must have text",
+            "fill it or take it away",
+            "; ".join(document.notes) or "none besides headings",
+            BlankError,
         )
     return ((where, chunk) for chunk in chunks)

@@ -15,7 +15,9 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
 from raglab.store.blocks import DocumentBlocks
@@ -28,9 +30,6 @@ from raglab.store.pdf import PDF_LIMITS, PdfLimits, over_limit, pdf_blocks
 from raglab.store.rst import rst_blocks
 from raglab.store.workers import DocumentWorker
 from raglab.words.characters import visible
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 _MIB = 2**20
 LIGHT_CHARACTERS = 100_000
@@ -186,17 +185,13 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
     return "refused", str(refusal).encode("utf-8", "backslashreplace")
 
 
-@cache
-def _documents() -> TypeAdapter[DocumentBlocks]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(DocumentBlocks)
+_DOCUMENTS = TypeAdapter(DocumentBlocks)
 
 
 def _document(content: bytes) -> DocumentBlocks | None:
     """Document of its JSON, which is checked: what a file made of a worker is not known."""
     with suppress(ValueError, RecursionError, TypeError):
-        document = _documents().validate_json(content, strict=True)
+        document = _DOCUMENTS.validate_json(content, strict=True)
         if all(0 <= block.level <= 6 and block.page > 0 for block in document.blocks):
             return document
     return None

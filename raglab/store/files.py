@@ -57,7 +57,13 @@ Place = Where | Path | str  # in the input, or the path or name of a file
 UNNAMED = ""  # file of a document whose reader takes its bytes; what calls it names the file
 
 
-def input_error(where: Place, rule: str, remedy: str, value: str | None = None) -> InputError:
+def input_error(
+    where: Place,
+    rule: str,
+    remedy: str,
+    value: str | None = None,
+    kind: type[InputError] = InputError,
+) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
     Whatever comes from a file is shown as text: no escape sequence, no turned direction, no
@@ -68,6 +74,7 @@ def input_error(where: Place, rule: str, remedy: str, value: str | None = None) 
       rule: what must hold.
       remedy: what the person can do.
       value: what was found instead, already shortened (see `shown_value`).
+      kind: of the error.
 
     Example:
       >>> str(
@@ -83,7 +90,7 @@ def input_error(where: Place, rule: str, remedy: str, value: str | None = None) 
     # both may name what the input calls a key
     rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))
     place = f"{_shorten(where.file, _SHOWN_PATH)}{line}{record}"
-    return InputError(visible(masked_passwords(f"{place}: {rule}{got_clause}; {remedy}.")))
+    return kind(visible(masked_passwords(f"{place}: {rule}{got_clause}; {remedy}.")))
 
 
 def shown_value(value: object, most: int = _SHOWN_CHARACTERS) -> str:
@@ -153,12 +160,8 @@ def read_bytes(
         )
     text = raw.removeprefix(_BOM)
     if not blank and not text.strip():
-        raise BlankError(
-            str(
-                input_error(
-                    path, "a file must not be empty", "fill it or take it away", "no content"
-                )
-            )
+        raise input_error(
+            path, "a file must not be empty", "fill it or take it away", "no content", BlankError
         )
     return raw if keep_mark else text
 

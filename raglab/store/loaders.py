@@ -294,7 +294,13 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
     Raises:
       InputError: a chunk would not load again, or the folder cannot be written.
     """
-    records = [_chunk_record(chunk) for chunk in corpus.chunks]
+    records = []
+    for chunk in corpus.chunks:
+        lists = {"entities": list(chunk.entities), "section": list(chunk.section)}
+        fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), **lists}
+        records.append(
+            {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
+        )
     lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 2))
     _unique_chunks(corpus.name, _line_chunks(lines), str(path))
     write_lines([{"corpus": corpus.name}, *records], Path(path))
@@ -378,15 +384,10 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader,
     raise input_error(path, rule, "check the path, or save it in a known form", shown_value(value))
 
 
-def _document_endings() -> tuple[str, ...]:
-    """Endings of files that are one document of a corpus."""
-    forms = (form for form in FORMATS.values() if form.corpus is not None)
-    return tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
-
-
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     """Chunks of the documents of a folder; what is left out is counted once."""
-    endings = _document_endings()
+    forms = (form for form in FORMATS.values() if form.corpus is not None)
+    endings = tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
     below, problems, passed_over = files_below(folder, follow_links=limits.follow_links)
     tags_file = below.pop(TAGS_FILE, None)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
@@ -408,9 +409,10 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     # in one go.
     for source, path in progress(files.items(), "read documents", "file", total=len(files)):
         try:
-            chunks = [*with_tags(_document_chunks(path, source, limits), tags.get(source))]
-            for where, chunk in chunks:
-                _check_lengths(chunk, where)
+            chunks = []
+            for where, chunk in _document_chunks(path, source, limits):
+                chunks.append((where, with_tags(chunk, tags.get(source))))
+                _check_lengths(chunks[-1][1], where)
             placed += chunks
         except InputError as error:
             errors.append(error)
@@ -441,23 +443,16 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     return placed
 
 
-def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
-    """Chunks of a published set, whose documents come as one text each, the long ones cut."""
-    places, chunks = [], []
-    for where, chunk in placed:
-        places.append(where)
-        chunks.append(chunk)
-    return ((places[at], chunk) for at, chunk in cut_long_chunks(chunks, limits.tokens()))
-
-
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
     if path.suffix.lower() not in _RECORDS:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
     form, reader, content, stated = _read(path, limits, "corpus")
-    placed = reader(content, path, limits)
-    if form.is_long:
-        placed = _cut_long(placed, limits)
+    placed = [*reader(content, path, limits)]
+    if form.is_long:  # documents of a published set come as one text each
+        chunks = [chunk for _, chunk in placed]
+        cut = cut_long_chunks(chunks, limits.tokens())
+        placed = [(placed[place][0], chunk) for place, chunk in cut]
     return _unique_chunks(stated or name, placed, str(path))
 
 
@@ -477,12 +472,6 @@ def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
         blocks = text_blocks(pages)
     document = DocumentBlocks(tags.get("title", ""), blocks, tags, tuple(record.entities or ()))
     return document_chunks(record.source, document, where, limits)
-
-
-def _chunk_record(chunk: Chunk) -> dict[str, Any]:
-    lists = {"entities": list(chunk.entities), "section": list(chunk.section)}
-    fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), **lists}
-    return {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
 
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
@@ -530,9 +519,9 @@ def _unique_chunks(
 
 def _table_corpus(table: tables.SourceTable, name: str, columns: Columns) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
-    faults, required = Faults(), ("text",)
+    faults = Faults()
     places = tables.place_columns(
-        table.name, table.columns, CHUNK_NAMES, columns, faults, required=required, near_names={}
+        table.name, table.columns, CHUNK_NAMES, columns, faults, required=["text"], near_names={}
     )
     faults.stop()
     placed = []
@@ -618,7 +607,14 @@ def load_cases(
             encoding=encoding,
             remedy=CASES_ENCODING_REMEDY,
         )
-        return with_earlier_turns(_table_cases(table, columns), turns)
+        faults, required = Faults(), ("query", "expect_status")
+        places = tables.place_columns(
+            table.name, table.columns, CASE_NAMES, columns, faults, required=required
+        )
+        # further columns go to `extra`
+        lines = tables.table_lines(table, places, faults, json_value, "q")
+        cases = _own_cases(lines, table.name, places, places.heads, columns, faults)
+        return with_earlier_turns(cases, turns)
     limits = Limits(
         max_line_bytes=max_line_bytes,
         max_file_bytes=max_file_bytes,
@@ -634,16 +630,6 @@ def load_cases(
         _check_no_columns(columns, place)
         cases = labelled_set(reader(content, path, limits), str(place))
     return with_earlier_turns(cases, turns)
-
-
-def _table_cases(table: tables.SourceTable, columns: Columns) -> tuple[Case, ...]:
-    """Cases of a table with a row a case; further columns go to `extra`."""
-    faults, required = Faults(), ("query", "expect_status")
-    places = tables.place_columns(
-        table.name, table.columns, CASE_NAMES, columns, faults, required=required
-    )
-    lines = tables.table_lines(table, places, faults, json_value, "q")
-    return _own_cases(lines, table.name, places, places.heads, columns, faults)
 
 
 def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple[Case, ...]:

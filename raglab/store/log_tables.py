@@ -178,10 +178,9 @@ def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
 def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
     """Reason and checks of a decision without the words of these gates."""
     quoted = {check["text"] for check in row["checks"] if check["gate"] in gates and check["text"]}
+    reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
     return {
-        "reason": ""
-        if any((row["reason"] or "").startswith(text) for text in quoted)
-        else row["reason"],
+        "reason": reason,
         "checks": [
             check | {"text": ""} if check["gate"] in gates else check for check in row["checks"]
         ],

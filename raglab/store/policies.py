@@ -116,7 +116,17 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
     rows: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for file, text in texts:
-        for key, value in _yaml_mapping(file, text).items():
+        # a fitted model is thousands of numbers, which YAML takes seconds to read
+        is_json = file.endswith(".json")
+        stated = parse_json(text, Where(file)) if is_json else load_yaml(text, file, "a pack")
+        if not isinstance(stated, dict):
+            raise input_error(
+                file,
+                "a pack must be a mapping of keys",
+                "see datasets/README.md",
+                shown_value(stated),
+            )
+        for key, value in stated.items():
             deep = key in packs.MERGED and isinstance(value, dict)
             for path in (f"{key}.{name}" for name in value) if deep else (key,):
                 if path in origin:
@@ -133,18 +143,3 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
         return origin.get(".".join(parts[:2])) or origin.get(parts[0]) or texts[0][0]
 
     return packs.pack_of(rows, where)
-
-
-def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
-    """A YAML file that states a mapping."""
-    # a fitted model is thousands of numbers, which YAML takes seconds to read
-    is_json = file.endswith(".json")
-    stated = parse_json(text, Where(file)) if is_json else load_yaml(text, file, "a pack")
-    if not isinstance(stated, dict):
-        raise input_error(
-            file,
-            "a pack must be a mapping of keys",
-            "see datasets/README.md",
-            shown_value(stated),
-        )
-    return stated

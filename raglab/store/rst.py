@@ -74,11 +74,8 @@ def _sphinx_names() -> Iterator[None]:
     def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
         text = " ".join(text.split()).lstrip("~!")
         mark = "<" if name.rpartition(":")[2] in _TITLED else " <"  # before the target
-        return [
-            nodes.literal(
-                text, text.partition(mark)[0].rstrip() if text.endswith(">") else text or text
-            )
-        ], []
+        shown = text.partition(mark)[0].rstrip() if text.endswith(">") else text
+        return [nodes.literal(text, shown or text)], []
 
     known_directive, known_role = directives.directive, roles.role
     own = frozenset({"date", "image", "figure", *_CODE, *_SILENT})

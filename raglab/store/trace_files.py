@@ -448,15 +448,12 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     except _damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
     if value:
-        raise TraceError(
-            str(
-                input_error(
-                    beside,
-                    "latencies must be as they were written with their trace",
-                    "take the file away, or build the trace again",
-                    value,
-                )
-            )
+        raise input_error(
+            beside,
+            "latencies must be as they were written with their trace",
+            "take the file away, or build the trace again",
+            value,
+            TraceError,
         )
     return latency
 
@@ -580,15 +577,12 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     return file, head
 
 
-def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> TraceError:
+def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> InputError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
-    return TraceError(
-        str(
-            input_error(
-                path,
-                rule,
-                f"build it again with `{rebuild_command(path, meta.get('command'))}`",
-                value,
-            )
-        )
+    return input_error(
+        path,
+        rule,
+        f"build it again with `{rebuild_command(path, meta.get('command'))}`",
+        value,
+        TraceError,
     )

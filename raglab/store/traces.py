@@ -241,11 +241,8 @@ class Trace(values.TraceData):
             )
             raise ValueError(msg)
         index = pd.Index([case.id for case in self.cases], name="case_id")
-        return pd.Series(
-            self.columns[name][:, 0 if arm is None else self.arm(arm), depth].copy(),
-            index=index,
-            name=name,
-        )
+        place = 0 if arm is None else self.arm(arm)
+        return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
 
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case by the first search, in the arm's final order, a row a hit.
