@@ -243,8 +243,9 @@ class Baseline:
             ) from error
         derived = ("costs", "cases_hash", "measures", "cases")
         stated_facts = stated.model_dump(exclude={"format", *derived})
-        rows = baseline_rows(cases, where)
-        baseline = cls(costs=costs, cases=rows, first_forms={}, **stated_facts)
+        baseline = cls(
+            costs=costs, cases=baseline_rows(cases, where), first_forms={}, **stated_facts
+        )
         # Where one part of a file was changed without the others, one does not follow.
         again = json.loads(baseline.text())
         again["measures"] = {name: again["measures"].get(name) for name in stated.measures}

@@ -292,14 +292,13 @@ def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
         elif not grades:
             left_out["judged queries without a relevant document"].append(query.name)
         else:
-            extra = {SOURCE_GRADES: grades} if {*grades.values()} != {1} else {}
             case = Case(
                 query.name,
                 query.text,
                 "ok",
                 expect_sources_any=tuple(grades),
                 split=split,
-                extra=extra,
+                extra={SOURCE_GRADES: grades} if {*grades.values()} != {1} else {},
             )
             cases.append((line.where._replace(id=query.name), case))
     left_out["judged queries without a text"] += [name for name in judged if name not in names]

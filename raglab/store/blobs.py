@@ -376,9 +376,12 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
       sqlite3.Error: the file cannot be opened, or is damaged.
       _ForeignError: its schema is not ours.
     """
-    address = f"file:{quote(str(path.absolute()))}?{mode}"
     link = sqlite3.connect(
-        address, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
+        f"file:{quote(str(path.absolute()))}?{mode}",
+        uri=True,
+        timeout=patience_s,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         link.text_factory = bytes

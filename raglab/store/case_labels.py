@@ -166,8 +166,8 @@ def check_split_names(names: Iterable[str | None]) -> None:
 def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None:
     """Note an id that came before, names that are too long, and fields that a label rules out."""
     if case.id in ids:
-        rule, value = "a case's id must be unique", f"{shown_value(case.id)} again"
-        faults.add(where, rule, "rename or remove one", value)
+        value = f"{shown_value(case.id)} again"
+        faults.add(where, "a case's id must be unique", "rename or remove one", value)
     ids.add(case.id)
     if len(case.id) > MAX_NAME:
         faults.add(
@@ -200,15 +200,23 @@ def _question_key(
 ) -> tuple[str, tuple[str, ...], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
     context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
-    before = canonical_json(context) if context else ""
-    return form(case.query), _distinct(case.selected_sources), before
+    return (
+        form(case.query),
+        _distinct(case.selected_sources),
+        canonical_json(context) if context else "",
+    )
 
 
 def _label_key(
     case: Case,
 ) -> tuple[str | None, tuple[str, ...], tuple[str, ...], int, int | None]:
-    every, some = _distinct(case.expect_sources), _distinct(case.expect_sources_any)
-    return case.expect_status, every, some, case.min_sources, case.expect_option
+    return (
+        case.expect_status,
+        _distinct(case.expect_sources),
+        _distinct(case.expect_sources_any),
+        case.min_sources,
+        case.expect_option,
+    )
 
 
 def _distinct(sources: Iterable[str]) -> tuple[str, ...]:

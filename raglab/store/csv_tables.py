@@ -271,9 +271,8 @@ def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
     try:
         yield reader
     except csv.Error as error:
-        where = Where(str(path), reader.line_num)
         raise input_error(
-            where,
+            Where(str(path), reader.line_num),
             f"a {path.suffix} file must be valid CSV",
             "close each quote and double those inside",
             str(error),

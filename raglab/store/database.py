@@ -406,8 +406,10 @@ class Database:
                         self._tables[table.name][1].create(link, checkfirst=True)
                         rows[table.name] = 1
             if rows:
-                values = [{"name": name, "value": value} for name, value in rows.items()]
-                link.execute(sql.insert(self._numbers), values)
+                link.execute(
+                    sql.insert(self._numbers),
+                    [{"name": name, "value": value} for name, value in rows.items()],
+                )
         if 0 < schema < SCHEMA:
             warn_user(
                 f"{self.shown}: the log was of version {schema} and is of version {SCHEMA} now, "
@@ -480,13 +482,14 @@ class Database:
             reason = self._hidden(" ".join(str(cause).split()))
             if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in reason:
                 raise self._no_turn(reason, monotonic() - start) from None
-            rule = "a log must be readable and writable"
             place = (
                 "place, rights and disk"
                 if self.url.get_backend_name() == "sqlite"
                 else "URL, server and rights"
             )
-            refused = input_error(self.shown, rule, f"check {place}", reason)
+            refused = input_error(
+                self.shown, "a log must be readable and writable", f"check {place}", reason
+            )
             if self.read_only or is_unwritable(error):
                 raise UnwritableLogError(str(refused), monotonic() - start) from None
             raise refused from None

@@ -105,8 +105,12 @@ def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedC
     where = Where(str(path))
     follow, most = limits.follow_links, limits.max_file_bytes
     if name == "picture":
-        encoding = limits.encoding
-        return [(where, picture_chunk(source, path, most, follow_links=follow, encoding=encoding))]
+        return [
+            (
+                where,
+                picture_chunk(source, path, most, follow_links=follow, encoding=limits.encoding),
+            )
+        ]
     raw = read_bytes(path, most, follow_links=follow, keep_mark=True)
     if name in _TEXTS:
         document = _text_blocks(name, raw, path, limits)

@@ -142,8 +142,12 @@ def _cache() -> Blobs:
     folder = cache_folder() / "documents"
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file, secret = folder / "blocks.sqlite", own_secret()
-    return Blobs(file, most_bytes=_KEPT_BYTES, secret=secret, patience_s=CACHE_PATIENCE_S)
+    return Blobs(
+        folder / "blocks.sqlite",
+        most_bytes=_KEPT_BYTES,
+        secret=own_secret(),
+        patience_s=CACHE_PATIENCE_S,
+    )
 
 
 @cache
@@ -180,8 +184,9 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
     except (Exception, SystemExit) as error:  # noqa: BLE001
         if getattr(error, "errno", None) == ENOMEM:
             return "limit", b"memory_bytes"
-        reason = shown_value(f"{type(error).__name__}: {error}")
-        refusal = input_error(UNNAMED, _READABLE, _REMEDY, reason)
+        refusal = input_error(
+            UNNAMED, _READABLE, _REMEDY, shown_value(f"{type(error).__name__}: {error}")
+        )
     return "refused", str(refusal).encode("utf-8", "backslashreplace")
 
 

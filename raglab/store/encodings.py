@@ -145,8 +145,9 @@ def decode_text(
         with suppress(UnicodeDecodeError):
             text = raw.decode("utf-8")
             if codecs.lookup(codec).name != "utf-8":
-                note = f"{where.file}: read as UTF-8, which it is, and not as {encoding.label}"
-                encoding.notes.append(note)
+                encoding.notes.append(
+                    f"{where.file}: read as UTF-8, which it is, and not as {encoding.label}"
+                )
     try:
         if text is None and codec == "utf-8":
             text = decode_utf8(raw.removeprefix(mark), where, remedy)

@@ -378,8 +378,9 @@ def _trace(
         "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={name!r})",
         **stated,
     }
-    patterns = pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
-    return replace(trace, meta=meta, pattern_hits=patterns)
+    return replace(
+        trace, meta=meta, pattern_hits=pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
+    )
 
 
 def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
@@ -561,9 +562,11 @@ def _hits_by_distance(rows: _Rows, measurements: Measurements, rank: Positions) 
     """
     reranked = ~np.isnan(measurements["s_rerank"])
     n_reranked = np.bincount(rows.cell[reranked], minlength=rows.n_cells)
-    late = reranked & (rank >= n_reranked[rows.cell])
     rows.hits.check(
-        late, "rank", "hits with s_rerank must come before those without", "correct or drop rank"
+        reranked & (rank >= n_reranked[rows.cell]),
+        "rank",
+        "hits with s_rerank must come before those without",
+        "correct or drop rank",
     )
     rows.hits.faults.stop()
     hits = np.flatnonzero(rows.chunk >= 0)

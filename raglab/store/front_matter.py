@@ -92,9 +92,8 @@ def _toml_fields(stated: str) -> dict[str, Any]:
         return tomllib.loads(stated, parse_float=str)  # as it is written
     except (RecursionError, ValueError) as error:
         line = _TOML_LINE.search(str(error))
-        where = Where("", 2 if line is None else int(line[1]))
         raise input_error(
-            where,
+            Where("", 2 if line is None else int(line[1])),
             "front matter must be valid TOML",
             "correct it; quote texts",
             shown_value(str(error)),

@@ -249,7 +249,6 @@ def read_hits(
             shown_value(score),
         )
     table = read_table(frame, HIT_NAMES, columns, name=name)
-    required = ("query", "hit_id", *(["score"] if score else []))
     # without a stated scale a column `score` is read by nobody, unless it is a signal
     names = {name: field for name, field in HIT_NAMES.items() if score or field != "score"}
     places = place_columns(
@@ -258,7 +257,7 @@ def read_hits(
         names,
         columns,
         faults,
-        required=required,
+        required=("query", "hit_id", *(["score"] if score else [])),
         stated=stated,
         near_names=_NEAR_NAMES,
     )
@@ -316,11 +315,14 @@ def hit_cases(
         }
         extra |= {"groups": {**(record.groups or {}), **by_group}} if by_group else {}
         extra |= dict(_further_facts(hits, rows[number]))
-        known = {key: value for key, value in extra.items() if value is not None}
         placed.append(
             (
                 line.where._replace(id=case_id),
-                Case(case_id, **record.stated(CASE_FIELDS), extra=known),
+                Case(
+                    case_id,
+                    **record.stated(CASE_FIELDS),
+                    extra={key: value for key, value in extra.items() if value is not None},
+                ),
             )
         )
     return labelled_set(placed, hits.table.name, faults=hits.faults), numbering
@@ -352,13 +354,18 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         )
     chunks = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
-        line = hits.record(row, columns)
-        record = read_record(line, _PassageRow, hits.faults, hits.places.heads)
+        record = read_record(hits.record(row, columns), _PassageRow, hits.faults, hits.places.heads)
         if record is not None:
             stated = (record.model_extra or {}).items()
-            tags = {key: tag for key, tag in stated if tag is not None}
             fields = {"source": flat_name(name)} | record.stated(PassageFields.model_fields)
-            chunks.append(Chunk(name, record.text or "", tags=tags, **fields))
+            chunks.append(
+                Chunk(
+                    name,
+                    record.text or "",
+                    tags={key: tag for key, tag in stated if tag is not None},
+                    **fields,
+                )
+            )
     return tuple(chunks), numbering
 
 

@@ -256,10 +256,15 @@ def load_corpus(
         )
         return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
     _check_no_columns(columns, place)
-    follow = follow_links or not is_folder(place)
     with BlockReader(is_cached=cache is not None) as reader:
         limits = Limits(
-            tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding
+            tokens,
+            reader,
+            max_line_bytes,
+            max_file_bytes,
+            pdf,
+            follow_links or not is_folder(place),
+            encoding=encoding,
         )
         corpus = _collection(place, limits)
     warn_of_notes(reader.notes)
@@ -400,8 +405,9 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
             "add some, or give the path of a .jsonl or .json file",
             "none",
         )
-    encoding = likely_encoding(limits.encoding, limits.reader.notes)
-    limits = limits._replace(without_labels=True, encoding=encoding)
+    limits = limits._replace(
+        without_labels=True, encoding=likely_encoding(limits.encoding, limits.reader.notes)
+    )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
     errors = [*problems.values()]
@@ -607,9 +613,14 @@ def load_cases(
             encoding=encoding,
             remedy=CASES_ENCODING_REMEDY,
         )
-        faults, required = Faults(), ("query", "expect_status")
+        faults = Faults()
         places = tables.place_columns(
-            table.name, table.columns, CASE_NAMES, columns, faults, required=required
+            table.name,
+            table.columns,
+            CASE_NAMES,
+            columns,
+            faults,
+            required=("query", "expect_status"),
         )
         # further columns go to `extra`
         lines = tables.table_lines(table, places, faults, json_value, "q")
@@ -639,12 +650,22 @@ def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple
     for line in lines:
         record = {aliases.get(key, key): of for key, of in line.record.items()}
         if len(record) < len(line.record):
-            rule = "a case must have query or question, expect_status or label"
-            faults.add(line.where, rule, "take one away", "both")
+            faults.add(
+                line.where,
+                "a case must have query or question, expect_status or label",
+                "take one away",
+                "both",
+            )
         every.append(line._replace(record=record))
     keys = dict.fromkeys(key for line in every for key in line.record)
-    required = ("id", "query", "expect_status") if every else ()
-    places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
+    places = tables.place_columns(
+        name,
+        keys,
+        LINE_NAMES,
+        columns,
+        faults,
+        required=("id", "query", "expect_status") if every else (),
+    )
     if places.left_out:
         warn_user(visible(f"{name}: left out: {', '.join(map(shown_value, places.left_out))}."))
     fields = {head: field for field, head in places.heads.items()}
@@ -671,8 +692,9 @@ def _own_cases(
         faults.stop()  # no row is read
     model = LabelledRecord if "expect_status" in places.heads else CaseRecord
     placed = [read_case(line, faults, heads, model) for line in lines]
-    stated = (columns or {}).values()
-    return labelled_set(filter(None, placed), name, own=True, known=stated, faults=faults)
+    return labelled_set(
+        filter(None, placed), name, own=True, known=(columns or {}).values(), faults=faults
+    )
 
 
 def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:

@@ -169,10 +169,15 @@ def without_values(parsed: object) -> dict[str, Any] | None:
 
 def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
-    options = [
-        {key: item for key, item in option.items() if key != "text"} for option in row["options"]
-    ]
-    return {"answer": None, "options": options, "warnings": [], **without_quotations(row, QUOTING)}
+    return {
+        "answer": None,
+        "options": [
+            {key: item for key, item in option.items() if key != "text"}
+            for option in row["options"]
+        ],
+        "warnings": [],
+        **without_quotations(row, QUOTING),
+    }
 
 
 def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
@@ -189,9 +194,11 @@ def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[s
 
 def evidence_without_text(row: Mapping[str, Any]) -> dict[str, Any]:
     """Evidence without the question's words and the answer's; its hits and numbers stay."""
-    depths = [depth | {"query": ""} for depth in row["depths"]]
-    answer = row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""}
-    return {"query": None, "depths": depths, "answer": answer}
+    return {
+        "query": None,
+        "depths": [depth | {"query": ""} for depth in row["depths"]],
+        "answer": row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""},
+    }
 
 
 REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (

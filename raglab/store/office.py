@@ -153,8 +153,9 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     )
     title = (trees.get("docProps/core.xml", body).findtext("{*}title") or "").strip()
     # the first row of a table is its head
-    text = page.value.replace("<table><tr>", "<table><thead><tr>")
-    blocks = html_document(text, is_whole=False).blocks
+    blocks = html_document(
+        page.value.replace("<table><tr>", "<table><thead><tr>"), is_whole=False
+    ).blocks
     return DocumentBlocks(title, blocks, {"title": title} if title else {}, (), _left_out(counts))
 
 

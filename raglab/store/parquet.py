@@ -54,9 +54,10 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
     values = sum(column.n_values for column in declared)
     # strings, and what is nested deeper than a list of numbers
     texts = sum(column.n_values for column in declared if column.is_text or column.depth > 2)
-    decoded = sum(column.n_bytes for column in declared)
     values = max(values, padded, metadata.num_rows)
-    _at_most(path, values=values, texts=texts, decoded_bytes=decoded)
+    _at_most(
+        path, values=values, texts=texts, decoded_bytes=sum(column.n_bytes for column in declared)
+    )
 
 
 def check_decoded(n_bytes: int, path: Path) -> None:

@@ -83,13 +83,17 @@ def picture_chunk(
                 str(count_words(caption)),
             )
         lines.append(caption)
-    tags = {
-        "kind": KIND,
-        "media_type": f"image/{'png' if raw.startswith(_PNG) else 'jpeg'}",
-        "pixels": f"{width}x{height}",
-        "sha256": sha256(raw).hexdigest(),
-    }
-    return Chunk(chunk_id=f"{source}#picture", text="\n".join(lines), source=source, tags=tags)
+    return Chunk(
+        chunk_id=f"{source}#picture",
+        text="\n".join(lines),
+        source=source,
+        tags={
+            "kind": KIND,
+            "media_type": f"image/{'png' if raw.startswith(_PNG) else 'jpeg'}",
+            "pixels": f"{width}x{height}",
+            "sha256": sha256(raw).hexdigest(),
+        },
+    )
 
 
 def picture_digest(chunk: Chunk) -> str | None:

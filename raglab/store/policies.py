@@ -54,8 +54,12 @@ class Policy(policy.PolicyData):
         if place not in BUNDLED:  # stated relative to the file
             place = os.path.normpath(Path(path).parent.resolve() / place)
         pack = load_pack(place)
-        remedy = f"put that pack back, or correct pack_hash in {path}"
-        policy.check_pack(file_policy.pack_hash, pack.digest, f"the policy {path}", remedy)
+        policy.check_pack(
+            file_policy.pack_hash,
+            pack.digest,
+            f"the policy {path}",
+            f"put that pack back, or correct pack_hash in {path}",
+        )
         return file_policy.model_copy(update={"pack": place, "pack_hash": pack.stored})
 
     def save(self, path: str | Path) -> None:

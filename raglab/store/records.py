@@ -286,8 +286,11 @@ def read_case(
     record = read_record(line, model, faults, heads)
     if record is None:
         return None
-    extra = {key: value for key, value in line.record.items() if key not in LINE_NAMES}
-    return line.where, Case(record.id, **record.stated(CASE_FIELDS), extra=extra)
+    return line.where, Case(
+        record.id,
+        **record.stated(CASE_FIELDS),
+        extra={key: value for key, value in line.record.items() if key not in LINE_NAMES},
+    )
 
 
 def read_chunk(

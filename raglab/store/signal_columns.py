@@ -99,9 +99,8 @@ def check_columns(trace: TraceData) -> None:
     """
     stated = trace.meta.get("signals", {})
     for name in sorted(set(trace.columns).difference(NAMES)):
-        signal = declared_signal(name, stated.get(name) if isinstance(stated, Mapping) else None)
         signal_column(
-            signal,
+            declared_signal(name, stated.get(name) if isinstance(stated, Mapping) else None),
             trace.columns[name],
             trace.hits.chunk.shape[:3],
             [case.id for case in trace.cases],

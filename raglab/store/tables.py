@@ -270,8 +270,9 @@ def place_columns(
         remedy += ", or map a name to itself to keep it"
         faults.add(where, "columns must have our names", remedy, shown_names(shown))
     if absent:
-        rule = f"a table must have columns {', '.join(absent)}"
-        faults.add(where, rule, remedy, f"only {_shown(heads)}")
+        faults.add(
+            where, f"a table must have columns {', '.join(absent)}", remedy, f"only {_shown(heads)}"
+        )
     return Places(places, further, left_out)
 
 
@@ -344,8 +345,12 @@ def read_cells(
             try:
                 cells.append(cell if reader is None else reader(cell))
             except ValueError as error:
-                where = table.where(row, head)
-                faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
+                faults.add(
+                    table.where(row, head),
+                    f"{head} {error}",
+                    "convert the column",
+                    shown_value(cell),
+                )
                 cells.append(None)
     empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
     texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]

@@ -78,8 +78,7 @@ def stated_tags(
         )
     faults, fields = Faults("names"), {}
     for name, record in stated.items():
-        line = JsonLine(where._replace(id=name), record)
-        fields[name] = read_record(line, _TagFields, faults)
+        fields[name] = read_record(JsonLine(where._replace(id=name), record), _TagFields, faults)
     faults.stop()
     joined = {}
     for source, names in above.items():

@@ -340,15 +340,19 @@ def parse_trace(
     # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
     if head["patterns_hash"] is not None:
         counts = _flat_values(table, "pattern_counts").reshape(size, -1)
-        queries = tuple(map(tuple, table["query_entities"].to_pylist()))
-        by_chunk = tuple(tuple(row["entities_found"]) for row in rows)
-        fields["pattern_hits"] = PatternHits(head["patterns_hash"], counts, queries, by_chunk)
+        fields["pattern_hits"] = PatternHits(
+            head["patterns_hash"],
+            counts,
+            tuple(map(tuple, table["query_entities"].to_pylist())),
+            tuple(tuple(row["entities_found"]) for row in rows),
+        )
     if "queries" in table.column_names:
         of_cases = table["queries"].to_pylist()
         fields["queries"] = tuple(tuple(map(tuple, of_arms)) for of_arms in of_cases)
     if "answers" in table.column_names:
-        answers = table["answers"].to_pylist()
-        fields["answers"] = answers_from_rows(answers, head["generator"], head["scorer"])
+        fields["answers"] = answers_from_rows(
+            table["answers"].to_pylist(), head["generator"], head["scorer"]
+        )
     if "vectors" in table.column_names and rows:
         vectors = _flat_values(table, "vectors").reshape(len(rows), -1)
         fields["vectors"] = vectors[order].astype(np.float32)
@@ -441,8 +445,7 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     try:
         file, head = open_trace(beside)
         flat = _flat_values(read_parquet(file, beside), "ms")
-        numbers = flat.reshape(size, *head["shape"])
-        latency = Latency(tuple(head["stages"]), numbers)
+        latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
         is_own = head == _latency_head(latency, fingerprint)
         value = "" if is_own else "altered content, or that of another trace"
     except _damage_errors() as error:
@@ -533,8 +536,9 @@ def load(path: Path, kind: type[Kind]) -> Kind:
         if head != trace_head(trace, content_hash(trace)):
             raise trace_error(path, _WHOLE, "altered content", meta)
         check_trace(trace)  # whoever alters a file may compute its hash again
-    latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
-    return dataclasses.replace(trace, latency=latency)
+    return dataclasses.replace(
+        trace, latency=load_latency(path, str(meta.get("fingerprint")), len(trace))
+    )
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:

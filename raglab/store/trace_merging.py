@@ -169,8 +169,10 @@ def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     for what in dict.fromkeys((*first, *second)):
         left, right = first.get(what), second.get(what)
         if left != right and what != FAILED_FACT:
-            value = f"{shown_value(str(left))} and {shown_value(str(right))}"
-            _refuse(f"traces must have the same {what}", value)
+            _refuse(
+                f"traces must have the same {what}",
+                f"{shown_value(str(left))} and {shown_value(str(right))}",
+            )
 
 
 def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
@@ -203,11 +205,9 @@ def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
         names = [chunk.chunk_id for chunk in part.chunks]
         for name, chunk in zip(names, part.chunks, strict=True):
             if known.setdefault(name, chunk) != chunk:
-                rule, value = (
-                    "a chunk must be the same in all traces",
-                    f"two of the id {shown_value(name)}",
+                _refuse(
+                    "a chunk must be the same in all traces", f"two of the id {shown_value(name)}"
                 )
-                _refuse(rule, value)
             sorter.add(name)
         for before, after in pairwise(names):
             sorter.add(after, before)

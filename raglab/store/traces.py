@@ -127,9 +127,9 @@ class Trace(values.TraceData):
         keep: list[int] = case_positions(rows, len(self)).tolist()
         pattern_hits = self.pattern_hits
         if pattern_hits is not None:
-            named = tuple(pattern_hits.query_entities[row] for row in keep)
             pattern_hits = pattern_hits._replace(
-                counts=pattern_hits.counts[keep], query_entities=named
+                counts=pattern_hits.counts[keep],
+                query_entities=tuple(pattern_hits.query_entities[row] for row in keep),
             )
         cases, latency = tuple(self.cases[row] for row in keep), self.latency
         return dataclasses.replace(
@@ -217,8 +217,7 @@ class Trace(values.TraceData):
         Raises:
           ValueError: another number than of cases, or a label that is none.
         """
-        cases = labelled_cases(self.cases, labels, extra)
-        return dealt_trace(self, cases)
+        return dealt_trace(self, labelled_cases(self.cases, labels, extra))
 
     def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
         """A signal that the trace holds as a column, a value a case, indexed by case id.
@@ -240,9 +239,12 @@ class Trace(values.TraceData):
                 "raglab.audit_signals."
             )
             raise ValueError(msg)
-        index = pd.Index([case.id for case in self.cases], name="case_id")
         place = 0 if arm is None else self.arm(arm)
-        return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
+        return pd.Series(
+            self.columns[name][:, place, depth].copy(),
+            index=pd.Index([case.id for case in self.cases], name="case_id"),
+            name=name,
+        )
 
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case by the first search, in the arm's final order, a row a hit.
@@ -442,8 +444,7 @@ def _partial_meta(
     meta, part = with_splits(meta, cases, before), hash_cases(cases)
     if "fingerprint" not in meta or part == meta.get("cases_hash"):
         return dict(meta)
-    own = digest(f"{meta['fingerprint']} {part}", 16)
-    return {**meta, "fingerprint": own, "cases_hash": part}
+    return {**meta, "fingerprint": digest(f"{meta['fingerprint']} {part}", 16), "cases_hash": part}
 
 
 __all__ = ["StudyTrace", "Trace", "TraceError", "load_view"]
