@@ -544,22 +544,18 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
     if turns < 0:
         msg = f"turns must be at least 0, got {turns}."
         raise ValueError(msg)
-    return tuple(_with_turns(case, turns) for case in cases)
-
-
-def _with_turns(case: Case, turns: int) -> Case:
-    earlier = case.extra.get("earlier_turns", ())
-    user_texts = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
-    known, added = {*content_words(case.query)}, []
-    for word in _SPELT.findall("\n".join(user_texts)):
-        if new := {*content_words(word)} - known:
-            added.append(word)
-            known |= new
-    if not added:
-        return case
-    return case._replace(
-        query=" ".join((case.query, *added)), extra={**case.extra, "last_turn": case.query}
-    )
+    changed = []
+    for case in cases:
+        earlier = case.extra.get("earlier_turns", ())
+        user_texts = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
+        known, added = {*content_words(case.query)}, []
+        for word in _SPELT.findall("\n".join(user_texts)):
+            if new := {*content_words(word)} - known:
+                added.append(word)
+                known |= new
+        query, extra = " ".join((case.query, *added)), {**case.extra, "last_turn": case.query}
+        changed.append(case._replace(query=query, extra=extra) if added else case)
+    return tuple(changed)
 
 
 def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[str, str]:

@@ -172,16 +172,16 @@ class Blobs:
         """Values of those keys that are there and whole."""
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
-            values: dict[str, bytes] = {}
             query = (
                 "SELECT key, digest, value FROM blobs WHERE key IN (SELECT value FROM json_each(?))"
             )
-            for name, digest, value in connection.execute(query, (json.dumps(list(keys)),)):
-                key = name.decode()
-                is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
-                if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
-                    values[key] = value
-            return values
+            return {
+                name.decode(): value
+                for name, digest, value in connection.execute(query, (json.dumps(list(keys)),))
+                if isinstance(digest, bytes)
+                and isinstance(value, bytes)
+                and hmac.compare_digest(digest, self._digest(name.decode(), value))
+            }
 
         return self._run(read, make=False) or {}
 

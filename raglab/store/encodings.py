@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from typing import NamedTuple
 
-from raglab.store.files import InputError, Where, decode_utf8, input_error, shown_value
+from raglab.store.files import Where, decode_utf8, input_error, shown_value
 
 # The longer ones first: UTF-32 begins as UTF-16 does.
 _MARKS = (
@@ -140,7 +140,7 @@ def decode_text(
     codec = codec or (
         encoding.name if isinstance(encoding, LikelyEncoding) else encoding or "utf-8"
     )
-    text = None
+    content, text = raw.removeprefix(mark), None
     if isinstance(encoding, LikelyEncoding) and not mark and not raw.isascii():
         with suppress(UnicodeDecodeError):
             text = raw.decode("utf-8")
@@ -149,23 +149,18 @@ def decode_text(
                     f"{where.file}: read as UTF-8, which it is, and not as {encoding.label}"
                 )
     try:
-        if text is None and codec == "utf-8":
-            text = decode_utf8(raw.removeprefix(mark), where, remedy)
-        elif text is None:
-            text = raw.removeprefix(mark).decode(codec)
+        text = content.decode(codec) if text is None else text
     except UnicodeError as error:
         if not mark:
             _check_no_binary(raw, where)
-        remedy = "save it as UTF-8"
+        if codec == "utf-8":
+            decode_utf8(content, where, remedy)  # whose error names the line
         raise input_error(
             where,
             f"a text must be in the stated encoding {codec}",
-            remedy,
+            "save it as UTF-8",
             f"byte {getattr(error, 'start', 0) + len(mark)}",
         ) from error
-    except InputError:
-        _check_no_binary(raw, where)
-        raise
     # In an encoding that has a character for every byte, such as latin-1, anything is a text.
     if "\0" in text and not mark:
         _check_no_binary(raw, where)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from errno import ENOENT
 from functools import partial
 from io import FileIO
+from math import isfinite
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -256,8 +257,8 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
         value = json.loads(
             text,
             object_pairs_hook=_without_repeats,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
+            parse_constant=finite_number,
+            parse_float=finite_number,
         )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -359,15 +360,14 @@ def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFra
 
     Numbers and whatever else stay as they are.
     """
+    import pandas as pd
+
     frame = table.set_axis([function(str(name)) for name in table.columns], axis=1)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind == "O":
-            column = frame.iloc[:, place].astype(object)
-            texts = {
-                row: function(cell) for row, cell in enumerate(column) if isinstance(cell, str)
-            }
-            column.iloc[list(texts)] = list(texts.values())
-            frame.isetitem(place, column.array)
+            column = frame.iloc[:, place]
+            cells = [function(cell) if isinstance(cell, str) else cell for cell in column]
+            frame.isetitem(place, pd.Series(cells, dtype=object).array)
     return frame
 
 
@@ -667,15 +667,15 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _refuse_constant(name: str) -> float:
-    msg = f"{name}, which is not JSON"
-    raise ValueError(msg)
+def finite_number(text: str | float) -> float:
+    """Number of a text, or of a number.
 
-
-def _finite(text: str) -> float:
+    Raises:
+      ValueError: it is not finite.
+    """
     number = float(text)
-    if number in (float("inf"), float("-inf")):
-        msg = f"{shown_value(text)}, which is beyond 1.8e308"
+    if not isfinite(number):
+        msg = f"{shown_value(text)}, which is no finite number"
         raise ValueError(msg)
     return number
 

@@ -6,7 +6,7 @@ say of it, rows of one passage likewise: the first states it. Further columns st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
@@ -314,7 +314,10 @@ def hit_cases(
             group: str(cells[row]) for group, cells in of_groups.items() if cells[row] is not None
         }
         extra |= {"groups": {**(record.groups or {}), **by_group}} if by_group else {}
-        extra |= dict(_further_facts(hits, rows[number]))
+        for head in hits.places.further:  # one value where the rows agree, else one of each row
+            cells = [hits.cells[head][place] for place in rows[number]]
+            if any(cell is not None for cell in cells):
+                extra[head] = cells[0] if all(cell == cells[0] for cell in cells) else cells
         placed.append(
             (
                 line.where._replace(id=case_id),
@@ -326,14 +329,6 @@ def hit_cases(
             )
         )
     return labelled_set(placed, hits.table.name, faults=hits.faults), numbering
-
-
-def _further_facts(hits: HitTable, rows: Sequence[int]) -> Iterator[tuple[str, Any]]:
-    """Further columns of a case: one value where its rows agree, else one of each row."""
-    for head in hits.places.further:
-        cells = [hits.cells[head][row] for row in rows]
-        if any(cell is not None for cell in cells):
-            yield head, cells[0] if all(cell == cells[0] for cell in cells) else cells
 
 
 def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, ...], Numbering]:

@@ -96,7 +96,7 @@ from raglab.store.files import (
     write_lines,
 )
 from raglab.store.folders import check_link, files_below, is_folder
-from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out, warn_of_notes
+from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out
 from raglab.store.markdown import ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
@@ -267,7 +267,8 @@ def load_corpus(
             encoding=encoding,
         )
         corpus = _collection(place, limits)
-    warn_of_notes(reader.notes)
+    if reader.notes:
+        warn_user(visible(counted({"notes on documents": reader.notes})))
     return corpus
 
 
@@ -462,22 +463,25 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     return _unique_chunks(stated or name, placed, str(path))
 
 
-def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
-    where, record, tags = read_document_line(line)
-    pages = [Page(page.page, page.label, page.text) for page in record.pages]
-    ascending((page.number, where) for page in pages)
-    if record.source.lower().endswith(DOCUMENTS["Markdown"]):
-        blocks = tuple(
-            block._replace(page=page.number, label=page.label)
-            for page in pages
-            for block in limits.reader.blocks(
-                "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
-            ).blocks
-        )
-    else:
-        blocks = text_blocks(pages)
-    document = DocumentBlocks(tags.get("title", ""), blocks, tags, tuple(record.entities or ()))
-    return document_chunks(record.source, document, where, limits)
+def _page_chunks(lines: Iterable[JsonLine], _: Path, limits: Limits) -> PlacedChunks:
+    """Chunks of lines of JSON that are a document each."""
+    for line in lines:
+        where, record, tags = read_document_line(line)
+        pages = [Page(page.page, page.label, page.text) for page in record.pages]
+        ascending((page.number, where) for page in pages)
+        if record.source.lower().endswith(DOCUMENTS["Markdown"]):
+            blocks = tuple(
+                block._replace(page=page.number, label=page.label)
+                for page in pages
+                for block in limits.reader.blocks(
+                    "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
+                ).blocks
+            )
+        else:
+            blocks = text_blocks(pages)
+        entities = tuple(record.entities or ())
+        document = DocumentBlocks(tags.get("title", ""), blocks, tags, entities)
+        yield from document_chunks(record.source, document, where, limits)
 
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
@@ -697,7 +701,7 @@ def _own_cases(
     )
 
 
-def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
+def _line_chunks(lines: Iterable[JsonLine], *_: object) -> PlacedChunks:
     """Chunks of lines of JSON in our form."""
     faults = Faults("chunks")
     placed = [read_chunk(line, faults) for line in lines]
@@ -761,16 +765,14 @@ FORMATS: dict[str, Format] = {
     ),
     "documents": Format(
         _LINES,
-        corpus=lambda lines, _, limits: chain.from_iterable(
-            _page_chunks(line, limits) for line in lines
-        ),
+        corpus=_page_chunks,
         matches=lambda record: "pages" in record and not is_beir(record),
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
     ),
     "chunks": Format(
         _LINES,
-        corpus=lambda lines, *_: _line_chunks(lines),
+        corpus=_line_chunks,
         matches=lambda record: "text" in record and not is_beir(record),
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from raglab.decision.document_names import EXACT_NAMES
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.policy_parts.patterns import COUNTED, MOST_PATTERNS
-from raglab.signals import NAMES, signal
+from raglab.signals import NAMES, declared_signal, signal
 from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
-from raglab.store.signal_columns import check_columns
+from raglab.store.signal_columns import signal_column
 from raglab.values import FLOAT_FIELDS, MOST_HITS, Answers, Hits, PatternHits, TraceData
 
 MOST_DEPTHS = 101  # `refine.max_depth` is at most 100
@@ -90,8 +90,11 @@ def check_trace(trace: TraceData) -> None:
             shown = value if isinstance(value, str) else f"{value[tuple(place)]:.9g} at {place}"
             broken_rule = f"{name} must {rule}"
             raise BrokenRuleError(broken_rule, shown)
+    stated, ids = trace.meta.get("signals") or {}, [case.id for case in trace.cases]
     try:
-        check_columns(trace)
+        for name in sorted(set(trace.columns).difference(NAMES)):  # of the user
+            user_signal = declared_signal(name, stated.get(name))
+            signal_column(user_signal, trace.columns[name], trace.hits.chunk.shape[:3], ids)
     except ValueError as error:
         rule = "columns of signals must be as they are declared"
         raise BrokenRuleError(rule, str(error).rstrip(".")) from error

@@ -108,14 +108,14 @@ def joined_requests(counts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     if len(runs) < 2:
         return dict(runs[0]) if runs else None
     joined: dict[str, Any] = {}
-    for name in dict.fromkeys(name for run in runs for name in run):
+    for name in dict.fromkeys(chain.from_iterable(runs)):
         values = [run[name] for run in runs if name in run]
-        if not all(isinstance(value, Mapping) for value in values):
+        if not isinstance(values[0], Mapping):
             joined[name] = sum(values)
         elif name == "ms":
             joined[name] = dict.fromkeys(values[0])
         else:
-            joined[name] = dict(sum((Counter(value) for value in values), Counter[str]()))
+            joined[name] = dict(sum(map(Counter, values), Counter[str]()))
     return joined
 
 

@@ -21,9 +21,9 @@ from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
 from raglab.signals import Signal, declaration, own_signal
 from raglab.store.csv_tables import csv_frame
-from raglab.store.files import shown_value
+from raglab.store.files import input_error, shown_value
 from raglab.store.records import hash_cases
-from raglab.store.signal_columns import array_hash, frame_series, signal_column
+from raglab.store.signal_columns import array_hash, signal_column
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import Kind, TraceError, merge_traces
 from raglab.values import NONE, Case, case_positions, map_fields
@@ -428,13 +428,25 @@ def load_view(path: str | Path) -> StudyTrace:
 
 
 def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Series or path
-    """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id."""
+    """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id.
+
+    Raises:
+      InputError: a file without a column `case_id`, or without the signal's and `value`.
+    """
     if not isinstance(values, str | Path):
         return values
     path = Path(values)
     is_parquet = path.suffix == ".parquet"
     frame = parquet_frame(path) if is_parquet else csv_frame(path, texts=("case_id",))
-    return frame_series(frame, name, path)
+    column = name if name in frame else "value"
+    if not {"case_id", column} <= {*frame}:
+        raise input_error(
+            path,
+            f"a file of values must have columns case_id and {name}",
+            "name them so",
+            f"columns {', '.join(map(str, frame.columns[:8]))}",
+        )
+    return frame.set_index("case_id")[column]
 
 
 def _partial_meta(
