@@ -142,7 +142,7 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (_set("schema_version", "3"), "schema_version must be a valid integer"),
     (_set("status_only", 6), "must count cases"),
     (_set("retrieval", []), "retrieval must be"),
-    (_set("costs", "ok", "refused", -1), "costs must be finite numbers of at least 0"),
+    (_set("costs", "ok", "refused", -1), "costs must be valid"),
     (_set("costs", "ok", "asked", 1), "costs must agree with"),
     (lambda record: record["costs"]["ok"].pop("refused"), "costs must agree with"),
     (_set("costs", "refuse", "answered_wrong", 5), "measures must agree with"),

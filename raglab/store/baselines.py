@@ -230,7 +230,7 @@ class Baseline:
         odd = [" and ".join(pair) for pair in pairs if pair not in CELL_OF]
         for broken, rule, value in (
             (stated.basis not in known, f"basis must be one of {', '.join(known)}", stated.basis),
-            (odd, "label and outcome must be a pair that a decision can give", odd[:1]),
+            (odd, "label and outcome must go together", odd[:1]),
             (least > len(cases), "status_only and missing_answers must count cases", least),
         ):
             if broken:
@@ -238,9 +238,7 @@ class Baseline:
         try:
             costs = metrics.cost_matrix(stated.costs)
         except ValueError as error:
-            raise input_error(
-                where, "costs must be finite numbers of at least 0", REMEDY, str(error)
-            ) from error
+            raise input_error(where, "costs must be valid", REMEDY, str(error)) from error
         derived = ("costs", "cases_hash", "measures", "cases")
         stated_facts = stated.model_dump(exclude={"format", *derived})
         baseline = cls(
@@ -290,6 +288,6 @@ def check_free(path: Path) -> None:
         raise input_error(
             path,
             "a baseline must be written to a new file",
-            "choose another path, or remove the file first",
+            "choose another path",
             "one that is there",
         )

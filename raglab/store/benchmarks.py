@@ -155,7 +155,7 @@ def squad_chunks(document: Record, path: Path, _: Limits) -> PlacedChunks:
         elif all(question.is_impossible for question in paragraph.qas or ()):
             left_out["blank paragraphs"].append(name)
         else:
-            faults.add(where, "context must not be blank where an answer rests on it", _CUT)
+            faults.add(where, "context of an answer must not be blank", _CUT)
     return _finished(chunks, path, faults, left_out)
 
 
@@ -186,7 +186,7 @@ def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
             if not (filled or is_impossible):
                 faults.add(
                     where,
-                    "a question that is not impossible must have an answer",
+                    "a possible question must have an answer",
                     "add an answer or set is_impossible",
                     "none",
                 )
@@ -328,7 +328,7 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
         raise input_error(
             folder,
             "a BEIR folder must have qrels/*.tsv",
-            "name the judgements qrels/train.tsv or qrels/test.tsv",
+            "name them qrels/test.tsv",
             shown_value(", ".join(sorted(path.name for path in below.glob("*")))),
         )
     judged: dict[str, tuple[str, dict[str, int]]] = {}
@@ -358,7 +358,7 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             if (split, score) != (stated, before):
                 faults.add(
                     where,
-                    "a query must be judged in one split, with one score a document",
+                    "a query must have one split, and a document one score",
                     _CUT,
                     f"{split} {score} after {stated} {before} for {shown_value(document)}",
                 )
@@ -483,7 +483,7 @@ def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
         if status == "ok" and not sources:
             faults.add(
                 where,
-                "a task that has an answer must have contexts",
+                "a task with an answer must have contexts",
                 "add its passages or correct answerability",
                 "none",
             )

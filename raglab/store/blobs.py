@@ -396,7 +396,7 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
             link.execute(f"PRAGMA {pragma}")
         query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
         if {tuple(row) for row in link.execute(query)} != _OBJECTS:
-            msg = "its tables are not those of this version"
+            msg = "other tables"
             raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
     except BaseException:
         link.close()

@@ -119,7 +119,7 @@ def labelled_set(
             faults.add(
                 where,
                 f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
-                "rename it, or deal splits by raglab.split",
+                "rename it, or use raglab.split",
                 shown_value(case.split),
             )
         elif split != case.split and split is not None:
@@ -158,7 +158,7 @@ def check_split_names(names: Iterable[str | None]) -> None:
     if odd:
         msg = (
             f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; "
-            "rename it, or deal splits by raglab.split."
+            "rename it, or use raglab.split."
         )
         raise ValueError(msg)
 

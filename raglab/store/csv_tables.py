@@ -170,7 +170,7 @@ def csv_frame(
     if commas and points:
         raise input_error(
             where._replace(id=points[0]),
-            "points must be decimal where commas are decimal in another column",
+            "points and commas must not both be decimal",
             _POINTS_REMEDY,
         )
     # where commas part the cells, points are decimal

@@ -242,7 +242,7 @@ class Database:
           UnwritableLogError: no turn came within the patience.
         """
         if not self._turns.acquire(timeout=self.patience_s):
-            reason = "no turn, since other threads of this process write"
+            reason = "other threads of this process write"
             raise self._no_turn(reason, self.patience_s)
         try:
             with self._entries(alone=True) as entries:
@@ -364,7 +364,7 @@ class Database:
                 raise input_error(
                     self.shown,
                     f"a log must be of version {SCHEMA}",
-                    "open it with the raglab that made it, or choose another",
+                    "open it with the raglab that made it",
                     f"version {schema}",
                 )
         # A log's tables are made together: where one is there or has a number all are expected.
@@ -373,7 +373,7 @@ class Database:
             if gone := sorted(({NUMBERS} | expected) - known):
                 raise input_error(
                     self.shown,
-                    "a log must have every table that was made with it",
+                    "a log must have all its tables",
                     REMEDY,
                     f"no {', '.join(gone)}",
                 )
@@ -426,7 +426,7 @@ class Database:
         if url.drivername.partition("+")[0] != "postgresql":
             raise input_error(
                 self.shown,
-                "a log must be a file of SQLite or a database of PostgreSQL",
+                "a log must be in SQLite or PostgreSQL",
                 "use a path, or a URL such as postgresql://user@host/name",
                 url.drivername,
             )
@@ -456,7 +456,7 @@ class Database:
             raise input_error(
                 self.shown,
                 "a log must be a file with nothing but SQLite's own beside it",
-                "it was not made by raglab: take it away",
+                "take it away",
                 value,
             )
         engine = sql.create_engine(self.url, connect_args={"timeout": patience_s}, **options)
@@ -500,7 +500,7 @@ class Database:
                 input_error(
                     self.shown,
                     f"a writer of a log must get its turn within {self.patience_s:g} s",
-                    "another process holds the log's lock: end it or let it finish, then go on",
+                    "let the other process finish, or end it",
                     reason,
                 )
             ),

@@ -181,7 +181,7 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
         raise input_error(
             path,
             f"heads of a table must take at most {PDF_LIMITS.characters} characters, repeated",
-            f"shorten them, which stand above each {MAX_ROWS} rows, or split the file",
+            "shorten them, or split the file",
             str(size),
         )
     blocks = []

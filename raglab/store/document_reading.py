@@ -39,7 +39,7 @@ _KEPT_BYTES = 2**28
 _LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
 _READABLE, _REMEDY = (
     "a document must be readable",
-    "open and save it again without a password, or save it as text",
+    "save it again without a password, or as text",
 )
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
 READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {

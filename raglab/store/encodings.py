@@ -27,9 +27,7 @@ _CHARSET = re.compile(
     re.IGNORECASE,
 )
 _HEAD_BYTES = 4096
-ENCODING_REMEDY = (
-    "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252', that of Windows"
-)
+ENCODING_REMEDY = "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252'"
 CASES_ENCODING_REMEDY = ENCODING_REMEDY.replace("--encoding", "--cases-encoding")
 # Browsers read these as what Windows made of them.
 _AS_BROWSERS = {
@@ -90,7 +88,7 @@ def check_no_encoding(encoding: Encoding, name: str) -> None:
     if encoding is not None:
         raise input_error(
             name,
-            "encoding must come with texts, pages, or CSV and TSV tables",
+            "encoding must come with texts or CSV tables",
             "leave it out",
             shown_value(encoding),
         )
@@ -180,6 +178,6 @@ def _check_no_binary(raw: bytes, where: Where) -> None:
         raise input_error(
             where._replace(line=None),
             "a text must be text",
-            "give it the ending of its format, or save it as UTF-8",
+            "correct its ending, or save it as UTF-8",
             f"what looks binary, or like UTF-16 without its mark: {controls:,} control characters",
         )

@@ -688,7 +688,7 @@ def link_error(path: Path) -> InputError:
     return input_error(
         path,
         "a folder must hold its files itself",
-        "copy what it points at, or follow links with follow_links=True (--follow-links)",
+        "copy it, or pass follow_links=True (--follow-links)",
         value,
     )
 

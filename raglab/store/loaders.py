@@ -387,7 +387,7 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader,
     value = ", ".join(probe) if isinstance(probe, dict) else probe
     if not path.exists():
         value = "a path that does not exist"
-    raise input_error(path, rule, "check the path, or save it in a known form", shown_value(value))
+    raise input_error(path, rule, "check path and form", shown_value(value))
 
 
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
@@ -403,7 +403,7 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         raise input_error(
             folder,
             f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl",
-            "add some, or give the path of a .jsonl or .json file",
+            "add some, or name a .jsonl file",
             "none",
         )
     limits = limits._replace(
@@ -442,7 +442,7 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     if not is_unicode(source):
         raise input_error(
             path,
-            "a document's name must be Unicode, since its chunks bear it",
+            "a document's name must be Unicode",
             "rename the file",
             shown_value(source),
         )
@@ -799,7 +799,7 @@ FORMATS: dict[str, Format] = {
         _JSON,
         cases=clinc_cases,
         matches=is_clinc,
-        mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
+        mark="CLINC150 (keys train, oos_train, …)",
         cases_file="data_full.json",
     ),
     "MT-RAG": Format(

@@ -29,6 +29,11 @@ def check_id(request_id: object) -> None:
         raise ValueError(msg)
 
 
+# columns of several tables
+_REQUEST = Column("request_id", "name", unique=True)
+_OF_REQUEST = Column("request_id", "name", listed=True)
+_OF_ROW = Column("row_id", "name", listed=True)
+_ONCE = Column("once", "name", unique=True)
 SETUPS, CHOICES, REWARDS, THUMBS, SNAPSHOTS = (
     f"bandit_{name}" for name in ("setups", "choices", "rewards", "thumbs", "snapshots")
 )
@@ -37,7 +42,7 @@ CHOICE_TABLES = (
     EventTable(
         CHOICES,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("round", "whole", unique=True),
             Column("policy_id", "name"),
             Column("fingerprint", "name"),
@@ -57,7 +62,7 @@ CHOICE_TABLES = (
     EventTable(
         REWARDS,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("arm", "name", listed=True),
             Column("age", "whole"),
             Column("components", "json"),
@@ -70,7 +75,7 @@ CHOICE_TABLES = (
     EventTable(
         THUMBS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("age", "whole"),
             Column("before", "whole", missing=True),
             Column("up", "whole"),
@@ -220,7 +225,7 @@ _SYSTEM = (  # what decides: its policy, index, models and prompts
     Column("prompt_version", "name"),
 )
 _AS_OF_THEN = (  # a row of the default table as it was when it was used
-    Column("row_id", "name", listed=True),
+    _OF_ROW,
     Column("version", "whole"),
     Column("confidence", "number"),
     Column("votes", "json"),
@@ -234,7 +239,7 @@ REQUEST_TABLES = (
     EventTable(
         REQUESTS,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("session", "text", listed=True),
             Column("question", "text", missing=True),
             Column("question_hash", "name"),
@@ -253,7 +258,7 @@ REQUEST_TABLES = (
     EventTable(
         CLARIFICATIONS,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("target_field", "name"),
             Column("question_to_user", "text", missing=True),
             Column("candidates", "json"),
@@ -270,22 +275,22 @@ REQUEST_TABLES = (
     ),
     EventTable(
         REPLIES,
-        (Column("request_id", "name", listed=True), Column("reply", "text", missing=True)),
+        (_OF_REQUEST, Column("reply", "text", missing=True)),
         without=lambda _: {"reply": None},
     ),
     EventTable(
         APPLICATIONS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             *_AS_OF_THEN,
             Column("value", "text"),
-            Column("once", "name", unique=True),
+            _ONCE,
         ),
     ),
     EventTable(
         DECISIONS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("status", "name"),
             Column("reason", "text", missing=True),
             Column("answer", "text", missing=True),
@@ -306,7 +311,7 @@ REQUEST_TABLES = (
     EventTable(
         EVIDENCE,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("query", "text", missing=True),
             Column("documents", "json"),
             Column("task", "name"),
@@ -321,8 +326,8 @@ REQUEST_TABLES = (
         CHANGES,
         (
             Column("kind", "name"),  # met, signal, look
-            Column("request_id", "name", listed=True),
-            Column("row_id", "name", listed=True),
+            _OF_REQUEST,
+            _OF_ROW,
             Column("key", "json"),
             Column("value", "text"),
             Column("signal", "name"),
@@ -330,13 +335,13 @@ REQUEST_TABLES = (
             Column("conditions", "json"),
             Column("learner", "name"),
             Column("found", "json"),
-            Column("once", "name", unique=True),
+            _ONCE,
         ),
     ),
     EventTable(
         VERSIONS,
         (
-            Column("row_id", "name", listed=True),
+            _OF_ROW,
             Column("version", "whole"),
             Column("of", "name", unique=True),
             Column("cause", "whole", listed=True),  # number of the change that made it
@@ -360,10 +365,10 @@ REQUEST_TABLES = (
     EventTable(
         SETTLEMENTS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("row_id", "name"),
             Column("outcome", "name"),
-            Column("once", "name", unique=True),
+            _ONCE,
         ),
     ),
     EventTable(
@@ -396,7 +401,7 @@ REQUEST_TABLES = (
     EventTable(  # what a person says that a request should have got
         LABELS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("sample", "name", listed=True),
             Column("label", "name"),
         ),

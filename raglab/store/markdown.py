@@ -112,7 +112,7 @@ def ascending(pages: Iterable[tuple[int, Where]]) -> None:
             raise input_error(
                 where,
                 "page numbers must go up",
-                "number the pages 1, 2, 3, … in the order of the file",
+                "number them in the order of the file",
                 f"{number} after {last}",
             )
         last = number
@@ -130,7 +130,7 @@ def _rendered(text: str) -> tuple[str, tuple[str, ...]]:
     parser.core.ruler.after("inline", "block_nesting", partial(_nest, MAX_NESTING))
     env: dict[str, Any] = {}
     page = parser.renderer.render([*_tokens(text, parser, env)], parser.options, env)
-    note = f"{env.get(_OPEN)} fences are not closed, and reach to the end of what they stand in"
+    note = f"{env.get(_OPEN)} fences are not closed and hold the rest"
     return _MYST.sub("", page), (note,) if _OPEN in env else ()
 
 

@@ -79,7 +79,7 @@ def _at_most(path: Path, **counts: int) -> None:
             raise input_error(
                 path,
                 f"a Parquet file of this size must have at most {most} {what}",
-                "write it again, in smaller parts if it is honest",
+                "write it in smaller parts",
                 str(count),
                 OversizeError,
             )

@@ -75,7 +75,7 @@ def over_limit(where: Place, limits: PdfLimits, limit: str, value: int | None = 
     return input_error(
         where,
         rule,
-        "split it, or give its text as a .txt file; for a PDF, raise "
+        "split it, or save it as .txt; for a PDF, raise "
         f"{limit} in load_corpus(…, pdf=PdfLimits({limit}=…))",
         "more" if value is None else str(value),
     )

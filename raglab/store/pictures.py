@@ -112,7 +112,7 @@ def stored_pixels(path: Path, digest: str) -> Image.Image:
     if sha256(raw).hexdigest() != digest:
         raise input_error(
             path,
-            "a picture must stay as it was when the corpus was loaded",
+            "a picture must stay as it was loaded",
             "load the corpus again",
             "another content",
         )
@@ -180,4 +180,4 @@ def _opened(raw: bytes, path: Path) -> Image.Image:
 
 
 def _refused(path: Path, rule: str, value: str) -> InputError:
-    return input_error(path, rule, "save it anew or smaller, or take it away", value)
+    return input_error(path, rule, "save it anew or smaller", value)

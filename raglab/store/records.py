@@ -119,7 +119,7 @@ _SOURCE = _must(
 )
 _ANSWERS = _must(
     lambda value: value is None or listed_answers(value) is not None,
-    "must be a text, a list of texts, or an object whose text is one of these",
+    "must be a text, a list of texts, or an object with text",
 )
 Text = Annotated[str, _UNICODE]
 OptionalText = Text | None
@@ -128,7 +128,7 @@ Name = Annotated[str, Field(max_length=MAX_NAME), _UNICODE, _FILLED]
 Question = Annotated[str, Field(max_length=LONGEST_QUESTION), _UNICODE]
 Sources = Annotated[
     list[Annotated[Name, _SOURCE]] | None,
-    Field(description="write a list, or a.md;b.md#2 with semicolons between several"),
+    Field(description="write a list, or a.md;b.md#2"),
 ]
 Names = Annotated[list[Name] | None, Field(description="write a list, or Acme;Leeds")]
 Tags = Annotated[dict[Text, Text] | None, Field(description='write {"domain": "home"}')]

@@ -53,7 +53,7 @@ def signal_column(
     except ValueError as error:
         raise input_error(
             where,
-            "values must be numbers in the order of the cases, or a Series",
+            "values must be numbers by case, or a Series",
             "convert them, with NaN where there is none",
             str(error).partition("got ")[2].partition(";")[0],
         ) from error
@@ -73,7 +73,7 @@ def signal_column(
         raise input_error(
             where,
             f"values of unit {unit.name!r} must be finite and in [{unit.low:g}, {unit.high:g}]",
-            "scale it, state another unit, or write NaN where there is none",
+            "scale it, or state another unit",
             f"{value} at case {ids[place[0]]!r}",
         )
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)

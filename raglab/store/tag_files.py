@@ -73,7 +73,7 @@ def stated_tags(
         raise input_error(
             where,
             f"{TAGS_FILE} must name documents, or folders of them with / at the end",
-            "correct the names, which begin at the folder of the file",
+            "write paths from its folder",
             shown_names(map(shown_value, unknown)),
         )
     faults, fields = Faults("names"), {}

@@ -453,8 +453,8 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     if value:
         raise input_error(
             beside,
-            "latencies must be as they were written with their trace",
-            "take the file away, or build the trace again",
+            "latencies must be as they were written",
+            "take the file away",
             value,
             TraceError,
         )
