@@ -44,13 +44,13 @@ _SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value
 _OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
 # how a rollback journal begins, and ends where it names another file
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
-_UNWRITABLE = {
+UNWRITABLE = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 # connections of the process before a fork: closing them here would drop its locks
 _ABANDONED: list[object] = []
 
@@ -271,7 +271,7 @@ class Blobs:
                     _ForeignError,
                 ) as error:
                     # another process has it; a later use may find it free
-                    if _code(error) in _LOCKED:
+                    if sqlite_code(error) in LOCKED:
                         self._alone_until = monotonic() + pause_after(monotonic() - start)
                         return None
                     if attempt or not self._recover(error):
@@ -283,7 +283,7 @@ class Blobs:
 
         The failure is said.
         """
-        reason, code = str(error) or type(error).__name__, _code(error)
+        reason, code = str(error) or type(error).__name__, sqlite_code(error)
         folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
         if folder is not None:
             self._warn(f"must be a file, got a folder as {folder.name}: it stays, with no cache")
@@ -330,7 +330,7 @@ class _ForeignError(Exception):
     """A file that is none of ours."""
 
 
-def _code(error: Exception) -> int:
+def sqlite_code(error: object) -> int:
     """Primary result code of SQLite; 0 where the error is another."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
@@ -347,7 +347,7 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even
         # to read it.
-        if _code(error) not in _UNWRITABLE:
+        if sqlite_code(error) not in UNWRITABLE:
             raise
         return _connect(path, "mode=ro&immutable=1", patience_s)
 

@@ -13,15 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from sqlite3 import (
-    SQLITE_BUSY,
-    SQLITE_CANTOPEN,
-    SQLITE_FULL,
-    SQLITE_IOERR,
-    SQLITE_LOCKED,
-    SQLITE_PERM,
-    SQLITE_READONLY,
-)
+from sqlite3 import SQLITE_PERM
 from threading import Lock
 from time import monotonic, sleep
 from typing import Any
@@ -39,7 +31,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.blobs import BUSY_S, unsafe_neighbour
+from raglab.store.blobs import BUSY_S, LOCKED, UNWRITABLE, sqlite_code, unsafe_neighbour
 from raglab.store.files import InputError, input_error
 from raglab.store.log_rows import LONGEST_NAME, LONGEST_TIME, REMEDY, Entries, EventTable
 from raglab.words.characters import masked_passwords, without_secrets
@@ -65,15 +57,7 @@ _KINDS: dict[str, Any] = {
 }
 # What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights,
 # no folder, a lock.
-_UNWRITABLE = {
-    SQLITE_PERM,
-    SQLITE_READONLY,
-    SQLITE_IOERR,
-    SQLITE_FULL,
-    SQLITE_CANTOPEN,
-    SQLITE_BUSY,
-    SQLITE_LOCKED,
-}
+_UNWRITABLE = UNWRITABLE | LOCKED | {SQLITE_PERM}
 # And what PostgreSQL does, besides all that is an operational error: a standby or read-only role,
 # no right to write.
 _CLOSED = {"25006", "42501"}
@@ -98,9 +82,8 @@ def is_unwritable(error: SQLAlchemyError) -> bool:
     """Whether a log's place, server or lock is at fault, and not the log."""
     if not isinstance(error, DBAPIError):
         return isinstance(error, PoolTimeoutError)
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    if code is not None:
-        return code & 0xFF in _UNWRITABLE
+    if code := sqlite_code(error.orig):
+        return code in _UNWRITABLE
     server = getattr(error.orig, "sqlstate", "") in _CLOSED or isinstance(
         error, OperationalError | InterfaceError
     )
