@@ -387,7 +387,7 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader,
     value = ", ".join(probe) if isinstance(probe, dict) else probe
     if not path.exists():
         value = "a path that does not exist"
-    raise input_error(path, rule, "check path and form", shown_value(value))
+    raise input_error(path, rule, "check the path, or its form", shown_value(value))
 
 
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:

@@ -112,7 +112,7 @@ def ascending(pages: Iterable[tuple[int, Where]]) -> None:
             raise input_error(
                 where,
                 "page numbers must go up",
-                "number them in the order of the file",
+                "number the pages 1, 2, 3, …",
                 f"{number} after {last}",
             )
         last = number

@@ -25,7 +25,7 @@ def notebook_blocks(raw: bytes) -> DocumentBlocks:
     except (AttributeError, KeyError, TypeError) as error:
         raise input_error(
             UNNAMED,
-            "a notebook must be of version 4",
+            "a notebook must have cells and metadata",
             "save it anew",
             shown_value(f"{type(error).__name__}: {error}"),
         ) from error

@@ -128,7 +128,7 @@ Name = Annotated[str, Field(max_length=MAX_NAME), _UNICODE, _FILLED]
 Question = Annotated[str, Field(max_length=LONGEST_QUESTION), _UNICODE]
 Sources = Annotated[
     list[Annotated[Name, _SOURCE]] | None,
-    Field(description="write a list, or a.md;b.md#2"),
+    Field(description="write a list, or a.md;b.md#2 with semicolons"),
 ]
 Names = Annotated[list[Name] | None, Field(description="write a list, or Acme;Leeds")]
 Tags = Annotated[dict[Text, Text] | None, Field(description='write {"domain": "home"}')]
