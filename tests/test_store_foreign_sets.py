@@ -217,7 +217,9 @@ def test_what_could_matter_stops_with_all_that_is_wrong(tmp_path: Path, name: st
 def test_a_blank_paragraph_with_an_answer_stops(tmp_path: Path) -> None:
     """Its case could never be answered."""
     path = squad(tmp_path / "s.json", answered("1", "cat"), context="  ")
-    with pytest.raises(InputError, match=r"paragraphs\[0\]: context must not be blank"):
+    with pytest.raises(
+        InputError, match=r"paragraphs\[0\]: context of an answer must not be blank"
+    ):
         load_corpus(path)
 
 

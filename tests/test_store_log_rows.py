@@ -158,7 +158,8 @@ class TestOpening:
         )
         for use in uses:
             with pytest.raises(
-                ValueError, match=f"a log must have every table .* got no {dropped}; restore a copy"
+                ValueError,
+                match=f"a log must have all its tables, got no {dropped}; restore a copy",
             ):
                 use()
         assert dropped not in known_tables(path)

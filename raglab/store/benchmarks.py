@@ -328,7 +328,7 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
         raise input_error(
             folder,
             "a BEIR folder must have qrels/*.tsv",
-            "name them qrels/test.tsv",
+            "name them qrels/train.tsv, qrels/test.tsv",
             shown_value(", ".join(sorted(path.name for path in below.glob("*")))),
         )
     judged: dict[str, tuple[str, dict[str, int]]] = {}
