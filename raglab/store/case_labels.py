@@ -166,8 +166,12 @@ def check_split_names(names: Iterable[str | None]) -> None:
 def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None:
     """Note an id that came before, names that are too long, and fields that a label rules out."""
     if case.id in ids:
-        value = f"{shown_value(case.id)} again"
-        faults.add(where, "a case's id must be unique", "rename or remove one", value)
+        faults.add(
+            where,
+            "a case's id must be unique",
+            "rename or remove one",
+            f"{shown_value(case.id)} again",
+        )
     ids.add(case.id)
     if len(case.id) > MAX_NAME:
         faults.add(

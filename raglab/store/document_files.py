@@ -115,8 +115,9 @@ def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedC
     if name in _TEXTS:
         document = _text_blocks(name, raw, path, limits)
     else:
-        allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
-        document = limits.reader.blocks(name, raw, str(path), allowed)
+        document = limits.reader.blocks(
+            name, raw, str(path), limits.pdf if name == "PDF" else DOCUMENT_LIMITS
+        )
     if limits.without_labels and name in {"CSV", "Excel"}:
         lines = {block.text.partition("\n")[0] for block in document.blocks}
         if any(holds_labels(map(str.strip, line.strip("|").split(" | "))) for line in lines):

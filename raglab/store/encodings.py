@@ -113,8 +113,9 @@ def page_encoding(raw: bytes, notes: list[str]) -> Encoding:
     encoding = webencodings.lookup(label)
     if encoding is None or encoding.name.startswith(("utf-", "x-user")):
         return None
-    name = _AS_BROWSERS.get(encoding.name, encoding.codec_info.name)
-    return LikelyEncoding(name, shown_value(label), notes)
+    return LikelyEncoding(
+        _AS_BROWSERS.get(encoding.name, encoding.codec_info.name), shown_value(label), notes
+    )
 
 
 def decode_text(

@@ -373,8 +373,12 @@ def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
     bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
     depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
     for field, cells in hits.some(("arm", "depth")).items():
-        missing = np.array([cell is None for cell in cells])
-        hits.check(missing, field, f"{field} must not be missing", "fill it")
+        hits.check(
+            np.array([cell is None for cell in cells]),
+            field,
+            f"{field} must not be missing",
+            "fill it",
+        )
     return arms, np.nan_to_num(depths).astype(np.int64)
 
 
