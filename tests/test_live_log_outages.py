@@ -415,7 +415,7 @@ class TestFile:
         audit(system).log.close()
         with closing(sqlite3.connect(folder / "audit.sqlite")) as link:
             link.execute(f"DROP TABLE {DECISIONS}")
-        with pytest.raises(InputError, match="must have every table") as caught:
+        with pytest.raises(InputError, match="must have all its tables") as caught:
             ask(QUESTION, system=system)
         assert not isinstance(caught.value, UnwritableLogError)
 

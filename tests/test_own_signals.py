@@ -530,10 +530,10 @@ def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("values", "parts"),
     [
-        ({"q1": 0.1}, ("got {'q1'", "order of the cases, or a Series")),
-        ({0.1, 0.2}, ("got {0.1", "order of the cases, or a Series")),
+        ({"q1": 0.1}, ("got {'q1'", "numbers by case, or a Series")),
+        ({0.1, 0.2}, ("got {0.1", "numbers by case, or a Series")),
         (None, ("[Q, A, D]", "shape ()")),
-        (iter([0.1]), ("iterator", "order of the cases, or a Series")),
+        (iter([0.1]), ("iterator", "numbers by case, or a Series")),
     ],
 )
 def test_values_without_an_order_are_refused(values: Any, parts: tuple[str, ...]) -> None:

@@ -235,7 +235,7 @@ def test_points_beside_decimal_commas_are_not_guessed(tmp_path: Path) -> None:
     """
     path = tmp_path / "log.csv"
     path.write_text("propensity;reward\n0,5;1.234\n0,25;12.000\n")
-    with pytest.raises(InputError, match="points must be decimal"):
+    with pytest.raises(InputError, match="points and commas must not both"):
         csv_frame(path)
     path.write_text("propensity;reward\n0,5;1.5\n0,25;12.000\n")
     with pytest.warns(UserWarning, match="commas are read as decimal"):

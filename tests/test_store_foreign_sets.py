@@ -138,7 +138,7 @@ def test_values_stay_right_where_something_is_left_out(tmp_path: Path) -> None:
 STOPS: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
     "two scores": (
         lambda folder: beir(folder, "a\tD1\t1\na\tD1\t0\nb\tD1\t2\nb\tD1\t1\n"),
-        ("0 after 1 for 'D1', 1 after 2 for 'D1' (2 rows)",),
+        ("report 0 after report 1 for 'D1', report 1 after report 2 for 'D1' (2 rows)",),
     ),
     "rows": (
         lambda folder: beir(folder, "a\tD1\thigh\nb\tD1\nc\tD2\t1\n"),
@@ -217,7 +217,9 @@ def test_what_could_matter_stops_with_all_that_is_wrong(tmp_path: Path, name: st
 def test_a_blank_paragraph_with_an_answer_stops(tmp_path: Path) -> None:
     """Its case could never be answered."""
     path = squad(tmp_path / "s.json", answered("1", "cat"), context="  ")
-    with pytest.raises(InputError, match=r"paragraphs\[0\]: context must not be blank"):
+    with pytest.raises(
+        InputError, match=r"paragraphs\[0\]: context of an answer must not be blank"
+    ):
         load_corpus(path)
 
 

@@ -486,11 +486,11 @@ def test_wrong_squad_questions_are_told_so(
         ),
         (
             {"test": "a\tD1\t1\na\tD1\t0\n"},
-            ("test.tsv, line 3, id a: a query and document must have one score … got 0 after 1"),
+            ("test.tsv, line 3, id a: a query must have one split … got report 0 after report 1"),
         ),
         (
             {"test": "a\tD1\t1\n", "train": "a\tD2\t1\n"},
-            "id a: a query must be judged in one split only … certify after report",
+            "id a: a query must have one split … certify 1 after report 1",
         ),
         (
             {"test": "y\tD1\t1\nz\tD1\t1\n"},

@@ -149,7 +149,7 @@ def test_a_page_that_stands_apart() -> None:
 def test_an_unclosed_fence_is_code_to_the_end(text: str, code: str | None) -> None:
     """As CommonMark has it, and it is counted."""
     page = markdown_blocks(text.encode())
-    assert page.notes == ("1 fences are not closed, and reach to the end of what they stand in",)
+    assert page.notes == ("1 fences are not closed and hold the rest",)
     assert [block.text for block in page.blocks if block.kind == "code"] == (
         [] if code is None else [code]
     )

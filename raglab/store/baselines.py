@@ -157,7 +157,9 @@ class Baseline:
     @property
     def expected_cost(self) -> float:
         """Mean cost of a case."""
-        return float(metrics.expected_cost(_cell_counts(self.cells), self.costs))
+        return float(
+            metrics.expected_cost(np.bincount(self.cells, minlength=metrics.N_CELLS), self.costs)
+        )
 
     @property
     def cases_hash(self) -> str:
@@ -167,7 +169,7 @@ class Baseline:
     @property
     def measures(self) -> dict[str, dict[str, Any]]:
         """Expected cost and each rate with its counts; a rate of no case is None."""
-        counts = _cell_counts(self.cells)
+        counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
         k, n = metrics.rate_counts(counts), metrics.label_counts(counts)
         sizes = metrics.denominators(k, n)
         rates = {
@@ -191,7 +193,9 @@ class Baseline:
         """The file's content: the head, then one case a line."""
         names = [name for name in _FileFields.model_fields if name not in {"format", "cases"}]
         head = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
-        head["costs"] = _matrix_record(self.costs)
+        # every cost by label and outcome: defaults may change, a baseline does not
+        rows = (dict(zip(OUTCOMES, row, strict=True)) for row in self.costs.tolist())
+        head["costs"] = dict(zip(LABELS, rows, strict=True))
         head["retrieval"] = json.loads(canonical_json(dict(self.retrieval)))  # keys sorted
         lines = (
             json.dumps(case._asdict() | {"cost": cost}, ensure_ascii=False)
@@ -226,7 +230,7 @@ class Baseline:
         odd = [" and ".join(pair) for pair in pairs if pair not in CELL_OF]
         for broken, rule, value in (
             (stated.basis not in known, f"basis must be one of {', '.join(known)}", stated.basis),
-            (odd, "label and outcome must be a pair that a decision can give", odd[:1]),
+            (odd, "label and outcome must go together", odd[:1]),
             (least > len(cases), "status_only and missing_answers must count cases", least),
         ):
             if broken:
@@ -234,20 +238,21 @@ class Baseline:
         try:
             costs = metrics.cost_matrix(stated.costs)
         except ValueError as error:
-            rule = "costs must be finite numbers of at least 0"
-            raise input_error(where, rule, REMEDY, str(error)) from error
+            raise input_error(where, "costs must be valid", REMEDY, str(error)) from error
         derived = ("costs", "cases_hash", "measures", "cases")
         stated_facts = stated.model_dump(exclude={"format", *derived})
-        rows = baseline_rows(cases, where)
-        baseline = cls(costs=costs, cases=rows, first_forms={}, **stated_facts)
+        baseline = cls(
+            costs=costs, cases=baseline_rows(cases, where), first_forms={}, **stated_facts
+        )
         # Where one part of a file was changed without the others, one does not follow.
         again = json.loads(baseline.text())
         again["measures"] = {name: again["measures"].get(name) for name in stated.measures}
         record["cases"].sort(key=itemgetter("id"))
         for name in derived:
             if again[name] != record[name]:
-                rule = f"{name} must agree with the other parts of the file"
-                raise input_error(where, rule, REMEDY, "another")
+                raise input_error(
+                    where, f"{name} must agree with the other parts of the file", REMEDY, "another"
+                )
         return baseline
 
 
@@ -259,12 +264,17 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
     """
     ordered = tuple(sorted(cases))
     if not ordered:
-        rule = "a baseline must have at least one case"
-        raise input_error(where, rule, "give labelled cases", "none")
+        raise input_error(
+            where, "a baseline must have at least one case", "give labelled cases", "none"
+        )
     for case, following in pairwise(ordered):
         if case.id == following.id:
-            rule = "a case's id must be unique"
-            raise input_error(where, rule, "rename or remove one", f"{shown_value(case.id)} twice")
+            raise input_error(
+                where,
+                "a case's id must be unique",
+                "rename or remove one",
+                f"{shown_value(case.id)} twice",
+            )
     return ordered
 
 
@@ -275,18 +285,9 @@ def check_free(path: Path) -> None:
       InputError: there is one.
     """
     if path.exists():
-        rule = "a baseline must be written to a new file"
-        remedy = "choose another path, or remove the file first"
-        raise input_error(path, rule, remedy, "one that is there")
-
-
-def _cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.bincount(cells, minlength=metrics.N_CELLS)
-
-
-def _matrix_record(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
-    """Every cost by label and outcome: defaults may change, a baseline does not."""
-    return {
-        label: dict(zip(OUTCOMES, row, strict=True))
-        for label, row in zip(LABELS, matrix.tolist(), strict=True)
-    }
+        raise input_error(
+            path,
+            "a baseline must be written to a new file",
+            "choose another path",
+            "one that is there",
+        )

@@ -43,7 +43,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import SPLITS, PlacedCases
+from raglab.store.case_labels import SPLITS, PlacedCases, join_groups
 from raglab.store.csv_tables import table_text
 from raglab.store.document_files import Limits, PlacedChunks
 from raglab.store.files import JsonLine, Where, input_error, read_json, shown_value
@@ -155,7 +155,7 @@ def squad_chunks(document: Record, path: Path, _: Limits) -> PlacedChunks:
         elif all(question.is_impossible for question in paragraph.qas or ()):
             left_out["blank paragraphs"].append(name)
         else:
-            faults.add(where, "context must not be blank where an answer rests on it", _CUT)
+            faults.add(where, "context of an answer must not be blank", _CUT)
     return _finished(chunks, path, faults, left_out)
 
 
@@ -186,7 +186,7 @@ def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
             if not (filled or is_impossible):
                 faults.add(
                     where,
-                    "a question that is not impossible must have an answer",
+                    "a possible question must have an answer",
                     "add an answer or set is_impossible",
                     "none",
                 )
@@ -292,14 +292,13 @@ def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
         elif not grades:
             left_out["judged queries without a relevant document"].append(query.name)
         else:
-            extra = {SOURCE_GRADES: grades} if {*grades.values()} != {1} else {}
             case = Case(
                 query.name,
                 query.text,
                 "ok",
                 expect_sources_any=tuple(grades),
                 split=split,
-                extra=extra,
+                extra={SOURCE_GRADES: grades} if {*grades.values()} != {1} else {},
             )
             cases.append((line.where._replace(id=query.name), case))
     left_out["judged queries without a text"] += [name for name in judged if name not in names]
@@ -327,9 +326,9 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
     files = sorted(below.glob("*.tsv"))
     if not files:
         raise input_error(
-            Where(str(folder)),
+            folder,
             "a BEIR folder must have qrels/*.tsv",
-            "name the judgements qrels/train.tsv or qrels/test.tsv",
+            "name them qrels/train.tsv, qrels/test.tsv",
             shown_value(", ".join(sorted(path.name for path in below.glob("*")))),
         )
     judged: dict[str, tuple[str, dict[str, int]]] = {}
@@ -356,19 +355,12 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             split, document, score = query_split(row[1], path.stem), flat_name(row[2]), int(row[3])
             stated, documents = judged.setdefault(row[1], (split, {}))
             before = documents.setdefault(document, score)
-            if stated != split:
+            if (split, score) != (stated, before):
                 faults.add(
                     where,
-                    "a query must be judged in one split only",
+                    "a query must have one split, and a document one score",
                     _CUT,
-                    f"{split} after {stated}",
-                )
-            elif before != score:
-                faults.add(
-                    where,
-                    "a query and document must have one score",
-                    _CUT,
-                    f"{score} after {before} for {shown_value(document)}",
+                    f"{split} {score} after {stated} {before} for {shown_value(document)}",
                 )
     faults.stop()
     return judged
@@ -491,7 +483,7 @@ def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
         if status == "ok" and not sources:
             faults.add(
                 where,
-                "a task that has an answer must have contexts",
+                "a task with an answer must have contexts",
                 "add its passages or correct answerability",
                 "none",
             )
@@ -552,22 +544,18 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
     if turns < 0:
         msg = f"turns must be at least 0, got {turns}."
         raise ValueError(msg)
-    return tuple(_with_turns(case, turns) for case in cases)
-
-
-def _with_turns(case: Case, turns: int) -> Case:
-    earlier = case.extra.get("earlier_turns", ())
-    user_texts = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
-    known, added = {*content_words(case.query)}, []
-    for word in _SPELT.findall("\n".join(user_texts)):
-        if new := {*content_words(word)} - known:
-            added.append(word)
-            known |= new
-    if not added:
-        return case
-    return case._replace(
-        query=" ".join((case.query, *added)), extra={**case.extra, "last_turn": case.query}
-    )
+    changed = []
+    for case in cases:
+        earlier = case.extra.get("earlier_turns", ())
+        user_texts = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
+        known, added = {*content_words(case.query)}, []
+        for word in _SPELT.findall("\n".join(user_texts)):
+            if new := {*content_words(word)} - known:
+                added.append(word)
+                known |= new
+        query, extra = " ".join((case.query, *added)), {**case.extra, "last_turn": case.query}
+        changed.append(case._replace(query=query, extra=extra) if added else case)
+    return tuple(changed)
 
 
 def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[str, str]:
@@ -584,24 +572,15 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
       ... )
       {'a': 'report', 'b': 'report', 'c': 'report'}
     """
-    above: dict[str, str] = {}
-    owners: dict[tuple[str, str], str] = {}
-
-    def least(conversation: str) -> str:
-        while above[conversation] != conversation:
-            conversation = above[conversation]
-        return conversation
-
-    for conversation, first, last in conversations:
-        above.setdefault(conversation, conversation)
-        for key in (("first", plain_question(first)), ("last", plain_question(last))):
-            root, branch = sorted(
-                (least(conversation), least(owners.setdefault(key, conversation)))
-            )
-            above[branch] = root
+    group_of: dict[str, list[str]] = {}
+    owners: dict[tuple[int, str], str] = {}
+    for conversation, *turns in conversations:
+        group_of.setdefault(conversation, [conversation])
+        for key in enumerate(map(plain_question, turns)):
+            join_groups(group_of, conversation, owners.setdefault(key, conversation))
     return {
-        conversation: SPLITS[int(_share(least(conversation)) * len(SPLITS))]
-        for conversation in above
+        conversation: SPLITS[int(_share(min(group)) * len(SPLITS))]
+        for conversation, group in group_of.items()
     }
 
 

@@ -44,13 +44,13 @@ _SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value
 _OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
 # how a rollback journal begins, and ends where it names another file
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
-_UNWRITABLE = {
+UNWRITABLE = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 # connections of the process before a fork: closing them here would drop its locks
 _ABANDONED: list[object] = []
 
@@ -172,16 +172,16 @@ class Blobs:
         """Values of those keys that are there and whole."""
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
-            values: dict[str, bytes] = {}
             query = (
                 "SELECT key, digest, value FROM blobs WHERE key IN (SELECT value FROM json_each(?))"
             )
-            for name, digest, value in connection.execute(query, (json.dumps(list(keys)),)):
-                key = name.decode()
-                is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
-                if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
-                    values[key] = value
-            return values
+            return {
+                name.decode(): value
+                for name, digest, value in connection.execute(query, (json.dumps(list(keys)),))
+                if isinstance(digest, bytes)
+                and isinstance(value, bytes)
+                and hmac.compare_digest(digest, self._digest(name.decode(), value))
+            }
 
         return self._run(read, make=False) or {}
 
@@ -271,7 +271,7 @@ class Blobs:
                     _ForeignError,
                 ) as error:
                     # another process has it; a later use may find it free
-                    if _code(error) in _LOCKED:
+                    if sqlite_code(error) in LOCKED:
                         self._alone_until = monotonic() + pause_after(monotonic() - start)
                         return None
                     if attempt or not self._recover(error):
@@ -283,7 +283,7 @@ class Blobs:
 
         The failure is said.
         """
-        reason, code = str(error) or type(error).__name__, _code(error)
+        reason, code = str(error) or type(error).__name__, sqlite_code(error)
         folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
         if folder is not None:
             self._warn(f"must be a file, got a folder as {folder.name}: it stays, with no cache")
@@ -330,7 +330,7 @@ class _ForeignError(Exception):
     """A file that is none of ours."""
 
 
-def _code(error: Exception) -> int:
+def sqlite_code(error: object) -> int:
     """Primary result code of SQLite; 0 where the error is another."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
@@ -347,7 +347,7 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even
         # to read it.
-        if _code(error) not in _UNWRITABLE:
+        if sqlite_code(error) not in UNWRITABLE:
             raise
         return _connect(path, "mode=ro&immutable=1", patience_s)
 
@@ -376,9 +376,12 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
       sqlite3.Error: the file cannot be opened, or is damaged.
       _ForeignError: its schema is not ours.
     """
-    address = f"file:{quote(str(path.absolute()))}?{mode}"
     link = sqlite3.connect(
-        address, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
+        f"file:{quote(str(path.absolute()))}?{mode}",
+        uri=True,
+        timeout=patience_s,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         link.text_factory = bytes
@@ -393,7 +396,7 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
             link.execute(f"PRAGMA {pragma}")
         query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
         if {tuple(row) for row in link.execute(query)} != _OBJECTS:
-            msg = "its tables are not those of this version"
+            msg = "other tables"
             raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
     except BaseException:
         link.close()

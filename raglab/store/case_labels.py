@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,7 @@ _RULED_OUT: Mapping[str | None, tuple[str, ...]] = {
 # an absolute path, or one that leaves the folder of the corpus
 _OUTSIDE = re.compile(r"/|[A-Za-z]:/|(.*/)?\.\./")
 
+Member = TypeVar("Member")
 PlacedCases = Iterable[tuple[Where, Case]]
 
 
@@ -117,7 +119,7 @@ def labelled_set(
             faults.add(
                 where,
                 f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
-                "rename it, or deal splits by raglab.split",
+                "rename it, or use raglab.split",
                 shown_value(case.split),
             )
         elif split != case.split and split is not None:
@@ -156,7 +158,7 @@ def check_split_names(names: Iterable[str | None]) -> None:
     if odd:
         msg = (
             f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; "
-            "rename it, or deal splits by raglab.split."
+            "rename it, or use raglab.split."
         )
         raise ValueError(msg)
 
@@ -164,8 +166,12 @@ def check_split_names(names: Iterable[str | None]) -> None:
 def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None:
     """Note an id that came before, names that are too long, and fields that a label rules out."""
     if case.id in ids:
-        rule, value = "a case's id must be unique", f"{shown_value(case.id)} again"
-        faults.add(where, rule, "rename or remove one", value)
+        faults.add(
+            where,
+            "a case's id must be unique",
+            "rename or remove one",
+            f"{shown_value(case.id)} again",
+        )
     ids.add(case.id)
     if len(case.id) > MAX_NAME:
         faults.add(
@@ -195,19 +201,30 @@ def is_outside(source: str) -> bool:
 
 def _question_key(
     case: Case, form: Callable[[str], str] = plain_question
-) -> tuple[str, frozenset[str], str]:
+) -> tuple[str, tuple[str, ...], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
     context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
     return (
         form(case.query),
-        frozenset(case.selected_sources),
+        _distinct(case.selected_sources),
         canonical_json(context) if context else "",
     )
 
 
-def _label_key(case: Case) -> tuple[str | None, frozenset[str], frozenset[str], int, int | None]:
-    every, some = frozenset(case.expect_sources), frozenset(case.expect_sources_any)
-    return case.expect_status, every, some, case.min_sources, case.expect_option
+def _label_key(
+    case: Case,
+) -> tuple[str | None, tuple[str, ...], tuple[str, ...], int, int | None]:
+    return (
+        case.expect_status,
+        _distinct(case.expect_sources),
+        _distinct(case.expect_sources_any),
+        case.min_sources,
+        case.expect_option,
+    )
+
+
+def _distinct(sources: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*sources}))
 
 
 def first_form(text: str) -> str:
@@ -230,8 +247,7 @@ def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question
       ... )
       True
     """
-    words, named, context = _question_key(case, form)
-    return digest(canonical_json([words, sorted(named), context]), 16)
+    return digest(canonical_json(_question_key(case, form)), 16)
 
 
 def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
@@ -245,6 +261,18 @@ def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
     for question, first in pairs:
         least[question] = min(first, least.get(question, first))
     return np.unique([least[question] for question, _ in pairs], return_inverse=True)[1]
+
+
+def join_groups(group_of: dict[Member, list[Member]], first: Member, second: Member) -> None:
+    """Make one group of those of two members.
+
+    Args:
+      group_of: list of each member's group, which all of them share.
+    """
+    small, large = sorted((group_of[first], group_of[second]), key=len)
+    if small is not large:
+        large += small
+        group_of.update(dict.fromkeys(small, large))
 
 
 def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
@@ -277,10 +305,7 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
       ... )
       False
     """
-    status, every, some, least, option = _label_key(case)
-    return digest(
-        canonical_json([status, sorted(every), sorted(some), least, option, sorted(golds)]), 16
-    )
+    return digest(canonical_json([*_label_key(case), sorted(golds)]), 16)
 
 
 def _label_text(case: Case) -> str:

@@ -9,10 +9,10 @@ import math
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import overload
+from typing import TypeVar
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import SPLITS, first_form
+from raglab.store.case_labels import SPLITS, first_form, join_groups
 from raglab.store.traces import Trace, dealt_trace
 from raglab.values import Case
 from raglab.words.canonical import digest
@@ -25,39 +25,18 @@ _FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a
 _ROUNDING, _ROUNDING_OF_SUM = 1e-9, 1e-6
 
 
-@overload
-def split(
-    cases: Trace,
-    *,
-    tune: float = ...,
-    certify: float = ...,
-    report: float = ...,
-    seed: int = ...,
-    near: float = ...,
-) -> Trace: ...
-
-
-@overload
-def split(
-    cases: Sequence[Case],
-    *,
-    tune: float = ...,
-    certify: float = ...,
-    report: float = ...,
-    seed: int = ...,
-    near: float = ...,
-) -> tuple[Case, ...]: ...
+Dealt = TypeVar("Dealt", Trace, Sequence[Case])
 
 
 def split(
-    cases: Sequence[Case] | Trace,
+    cases: Dealt,
     *,
     tune: float = 0.4,
     certify: float = 0.3,
     report: float = 0.3,
     seed: int = 0,
     near: float = NEAR,
-) -> tuple[Case, ...] | Trace:
+) -> Dealt:
     """Cases, or a trace of them, with a split each: `tune`, `certify` or `report`.
 
     Each label is dealt in these shares. Questions that are near-duplicates, in one step or in
@@ -77,7 +56,7 @@ def split(
         else they all stay together.
 
     Returns:
-      The cases in their order; of a trace, the trace with them.
+      The cases in their order, as a tuple; of a trace, the trace with them.
 
     Raises:
       TypeError: no list of cases and no trace in memory, or a seed that is no whole number.
@@ -138,16 +117,14 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
     bags = {place: frozenset(split_words(questions[place])) for place in first.values()}
     frequency = Counter(word for bag in bags.values() for word in bag)
     by_word: dict[str, list[int]] = defaultdict(list)
-    group_of = {place: [place] for place in bags}  # joined lists are shared by all their members
+    group_of = {place: [place] for place in bags}
     for place, bag in bags.items():
         rarest = sorted(bag, key=lambda word: (frequency[word], word))
         for word in rarest[: len(bag) - math.ceil(near * len(bag) - _ROUNDING) + 1]:
             for second in by_word[word]:
                 is_apart = group_of[second] is not group_of[place]
                 if is_apart and jaccard(bags[second], bag) >= near:
-                    small, large = sorted((group_of[place], group_of[second]), key=len)
-                    large += small
-                    group_of.update(dict.fromkeys(small, large))
+                    join_groups(group_of, place, second)
             by_word[word].append(place)
     groups: dict[int, list[int]] = defaultdict(list)
     for place, same in enumerate(same_as):

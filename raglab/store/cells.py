@@ -96,7 +96,7 @@ def json_value(cell: Any) -> Any:  # noqa: ANN401 - any JSON value
         text.encode()
         return json.loads(text)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
-        msg = "must be a JSON value: text, number, truth value, list or object"
+        msg = "must be a JSON value"
         raise ValueError(msg) from error
 
 
@@ -116,7 +116,7 @@ def further_tag(cell: Any) -> str:  # noqa: ANN401 - any cell
     """
     text = tag_text(cell)
     if not isinstance(text, str):
-        msg = "must be a text or a number, since it becomes a tag"
+        msg = "must be a text or a number to be a tag"
         raise ValueError(msg)  # noqa: TRY004 - a fault of a cell, as of `json_value`
     return text
 
@@ -131,7 +131,7 @@ def utc_text(cell: Any) -> str:  # noqa: ANN401 - any cell
         time = datetime.fromisoformat(cell) if isinstance(cell, str) else cell
         return instant(time).astimezone(UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError) as error:
-        msg = "must be a time, or its ISO text such as 2026-03-02T09:00:00+00:00"
+        msg = "must be a time, or ISO text such as 2026-03-02T09:00:00+00:00"
         raise ValueError(msg) from error
 
 

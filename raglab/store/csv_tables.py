@@ -115,10 +115,13 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
         )
     ragged = [row for row in rows if len(row.cells) != len(heads)]
     if ragged:
-        rule = f"each of {len(rows):,} rows must have as many cells as there are heads"
-        value = f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them"
         where = where._replace(line=ragged[0].line)
-        raise input_error(where, rule, "quote a cell that holds the delimiter", value)
+        raise input_error(
+            where,
+            f"each of {len(rows):,} rows must have as many cells as there are heads",
+            "quote a cell that holds the delimiter",
+            f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them",
+        )
     return records
 
 
@@ -167,7 +170,7 @@ def csv_frame(
     if commas and points:
         raise input_error(
             where._replace(id=points[0]),
-            "points must be decimal where commas are decimal in another column",
+            "points and commas must not both be decimal",
             _POINTS_REMEDY,
         )
     # where commas part the cells, points are decimal
@@ -268,7 +271,9 @@ def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
     try:
         yield reader
     except csv.Error as error:
-        where, rule = Where(str(path), reader.line_num), f"a {path.suffix} file must be valid CSV"
         raise input_error(
-            where, rule, "close each quote and double those inside", str(error)
+            Where(str(path), reader.line_num),
+            f"a {path.suffix} file must be valid CSV",
+            "close each quote and double those inside",
+            str(error),
         ) from error

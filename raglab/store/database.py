@@ -13,15 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from sqlite3 import (
-    SQLITE_BUSY,
-    SQLITE_CANTOPEN,
-    SQLITE_FULL,
-    SQLITE_IOERR,
-    SQLITE_LOCKED,
-    SQLITE_PERM,
-    SQLITE_READONLY,
-)
+from sqlite3 import SQLITE_PERM
 from threading import Lock
 from time import monotonic, sleep
 from typing import Any
@@ -39,8 +31,8 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.blobs import BUSY_S, unsafe_neighbour
-from raglab.store.files import InputError, Where, input_error
+from raglab.store.blobs import BUSY_S, LOCKED, UNWRITABLE, sqlite_code, unsafe_neighbour
+from raglab.store.files import InputError, input_error
 from raglab.store.log_rows import LONGEST_NAME, LONGEST_TIME, REMEDY, Entries, EventTable
 from raglab.words.characters import masked_passwords, without_secrets
 
@@ -65,15 +57,7 @@ _KINDS: dict[str, Any] = {
 }
 # What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights,
 # no folder, a lock.
-_UNWRITABLE = {
-    SQLITE_PERM,
-    SQLITE_READONLY,
-    SQLITE_IOERR,
-    SQLITE_FULL,
-    SQLITE_CANTOPEN,
-    SQLITE_BUSY,
-    SQLITE_LOCKED,
-}
+_UNWRITABLE = UNWRITABLE | LOCKED | {SQLITE_PERM}
 # And what PostgreSQL does, besides all that is an operational error: a standby or read-only role,
 # no right to write.
 _CLOSED = {"25006", "42501"}
@@ -98,9 +82,8 @@ def is_unwritable(error: SQLAlchemyError) -> bool:
     """Whether a log's place, server or lock is at fault, and not the log."""
     if not isinstance(error, DBAPIError):
         return isinstance(error, PoolTimeoutError)
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    if code is not None:
-        return code & 0xFF in _UNWRITABLE
+    if code := sqlite_code(error.orig):
+        return code in _UNWRITABLE
     server = getattr(error.orig, "sqlstate", "") in _CLOSED or isinstance(
         error, OperationalError | InterfaceError
     )
@@ -242,7 +225,7 @@ class Database:
           UnwritableLogError: no turn came within the patience.
         """
         if not self._turns.acquire(timeout=self.patience_s):
-            reason = "no turn, since other threads of this process write"
+            reason = "other threads of this process write"
             raise self._no_turn(reason, self.patience_s)
         try:
             with self._entries(alone=True) as entries:
@@ -267,8 +250,12 @@ class Database:
             with _transaction(engine, alone=alone) as link:
                 before = link.scalar(self._turn if alone else self._last)
                 if not isinstance(before, int):
-                    rule = "a log's counter must be a whole number"
-                    raise self._refused(rule, REMEDY, f"{before!r:.80}")
+                    raise input_error(
+                        self.shown,
+                        "a log's counter must be a whole number",
+                        REMEDY,
+                        f"{before!r:.80}",
+                    )
                 entries = Entries(link, self._tables, self._statements, before, self._version)
                 yield entries
                 if entries.last != before:
@@ -292,8 +279,11 @@ class Database:
                 if vacuum:
                     link.execute("VACUUM")
                 if link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                    rule = "a log must have no other reader while texts are erased"
-                    raise self._refused(rule, "end the other processes and forget again")
+                    raise input_error(
+                        self.shown,
+                        "a log must have no other reader while texts are erased",
+                        "end the other processes and forget again",
+                    )
 
     @property
     def read_only(self) -> bool:
@@ -354,18 +344,26 @@ class Database:
             numbers = {row.name: row.value for row in stated}
             schema = numbers.get("schema")
             if schema not in range(1, SCHEMA + 1):
-                rule, value = f"a log must be of version {SCHEMA}", f"version {schema}"
-                remedy = "open it with the raglab that made it, or choose another"
-                raise self._refused(rule, remedy, value)
+                raise input_error(
+                    self.shown,
+                    f"a log must be of version {SCHEMA}",
+                    "open it with the raglab that made it",
+                    f"version {schema}",
+                )
         # A log's tables are made together: where one is there or has a number all are expected.
         expected = {table.name for table in self._own if table.since <= schema}
         if known & self._names or expected & numbers.keys():
             if gone := sorted(({NUMBERS} | expected) - known):
-                rule = "a log must have every table that was made with it"
-                raise self._refused(rule, REMEDY, f"no {', '.join(gone)}")
+                raise input_error(
+                    self.shown,
+                    "a log must have all its tables",
+                    REMEDY,
+                    f"no {', '.join(gone)}",
+                )
         elif not self._create:
-            rule = "a log must hold events"
-            raise self._refused(rule, "check the place; `ask` makes it")
+            raise input_error(
+                self.shown, "a log must hold events", "check the place; `ask` makes it"
+            )
         return known, schema
 
     def _make(self, engine: sql.Engine) -> None:
@@ -391,8 +389,10 @@ class Database:
                         self._tables[table.name][1].create(link, checkfirst=True)
                         rows[table.name] = 1
             if rows:
-                values = [{"name": name, "value": value} for name, value in rows.items()]
-                link.execute(sql.insert(self._numbers), values)
+                link.execute(
+                    sql.insert(self._numbers),
+                    [{"name": name, "value": value} for name, value in rows.items()],
+                )
         if 0 < schema < SCHEMA:
             warn_user(
                 f"{self.shown}: the log was of version {schema} and is of version {SCHEMA} now, "
@@ -407,9 +407,12 @@ class Database:
         if url.drivername in {"postgresql", "postgres"}:
             url = url.set(drivername="postgresql+psycopg")
         if url.drivername.partition("+")[0] != "postgresql":
-            rule = "a log must be a file of SQLite or a database of PostgreSQL"
-            remedy = "use a path, or a URL such as postgresql://user@host/name"
-            raise self._refused(rule, remedy, url.drivername)
+            raise input_error(
+                self.shown,
+                "a log must be in SQLite or PostgreSQL",
+                "use a path, or a URL such as postgresql://user@host/name",
+                url.drivername,
+            )
         # A server that is gone says nothing for minutes, unless it is told; and it speaks UTF-8
         # whatever it stores.
         stated = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
@@ -417,9 +420,12 @@ class Database:
         try:
             engine = sql.create_engine(url, connect_args=stated, pool_pre_ping=True, **options)
         except (NoSuchModuleError, ImportError) as error:
-            reason = f"{url.drivername} ({self._hidden(str(error))})"
-            rule = "the database's driver must be installed"
-            raise self._refused(rule, _INSTALL, reason) from None
+            raise input_error(
+                self.shown,
+                "the database's driver must be installed",
+                _INSTALL,
+                f"{url.drivername} ({self._hidden(str(error))})",
+            ) from None
         # a lock is waited for as long as one of SQLite, not for ever
         _set_sessions(engine, "lock_timeout", patience_s)
         return engine
@@ -427,12 +433,15 @@ class Database:
     def _connected_to_file(self, options: dict[str, Any]) -> sql.Engine:
         file, patience_s = Path(self.url.database or ""), self.patience_s
         if not self._create and not file.is_file():
-            rule = "a log must be there"
-            raise self._refused(rule, "check the path; `ask` makes it")
+            raise input_error(self.shown, "a log must be there", "check the path; `ask` makes it")
         value = unsafe_neighbour(file)
         if value is not None:
-            rule = "a log must be a file with nothing but SQLite's own beside it"
-            raise self._refused(rule, "it was not made by raglab: take it away", value)
+            raise input_error(
+                self.shown,
+                "a log must be a file with nothing but SQLite's own beside it",
+                "take it away",
+                value,
+            )
         engine = sql.create_engine(self.url, connect_args={"timeout": patience_s}, **options)
 
         def begun(link: sql.Connection) -> None:
@@ -456,24 +465,30 @@ class Database:
             reason = self._hidden(" ".join(str(cause).split()))
             if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in reason:
                 raise self._no_turn(reason, monotonic() - start) from None
-            rule = "a log must be readable and writable"
             place = (
                 "place, rights and disk"
                 if self.url.get_backend_name() == "sqlite"
                 else "URL, server and rights"
             )
-            refused = self._refused(rule, f"check {place}", reason)
+            refused = input_error(
+                self.shown, "a log must be readable and writable", f"check {place}", reason
+            )
             if self.read_only or is_unwritable(error):
                 raise UnwritableLogError(str(refused), monotonic() - start) from None
             raise refused from None
 
     def _no_turn(self, reason: str, seconds: float) -> UnwritableLogError:
-        rule = f"a writer of a log must get its turn within {self.patience_s:g} s"
-        remedy = "another process holds the log's lock: end it or let it finish, then go on"
-        return UnwritableLogError(str(self._refused(rule, remedy, reason)), seconds)
-
-    def _refused(self, rule: str, remedy: str, value: str | None = None) -> InputError:
-        return input_error(Where(self.shown), rule, remedy, value)
+        return UnwritableLogError(
+            str(
+                input_error(
+                    self.shown,
+                    f"a writer of a log must get its turn within {self.patience_s:g} s",
+                    "let the other process finish, or end it",
+                    reason,
+                )
+            ),
+            seconds,
+        )
 
     def _hidden(self, text: str) -> str:
         """Text without the secrets of the URL."""
@@ -524,9 +539,11 @@ def check_no_folder(place: str | Path, file: str) -> None:
       InputError: the place is a folder.
     """
     if "://" not in str(place) and Path(place).is_dir():
-        rule = "a log must be a file or a URL"
         raise input_error(
-            Where(str(place)), rule, f"an index keeps this log in {Path(place) / file}", "a folder"
+            place,
+            "a log must be a file or a URL",
+            f"an index keeps this log in {Path(place) / file}",
+            "a folder",
         )
 
 
@@ -536,9 +553,11 @@ def _url(place: str | Path) -> URL:
     try:
         return make_url(str(place))
     except (ArgumentError, ValueError):
-        where = Where(str(place).partition("://")[0] + "://" + _HIDDEN)
-        rule = "a log must be a path or a URL such as postgresql://user@host/name"
-        raise input_error(where, rule, "correct the URL") from None
+        raise input_error(
+            str(place).partition("://")[0] + "://" + _HIDDEN,
+            "a log must be a path or a URL such as postgresql://user@host/name",
+            "correct the URL",
+        ) from None
 
 
 def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:

@@ -105,20 +105,30 @@ def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedC
     where = Where(str(path))
     follow, most = limits.follow_links, limits.max_file_bytes
     if name == "picture":
-        encoding = limits.encoding
-        return [(where, picture_chunk(source, path, most, follow_links=follow, encoding=encoding))]
+        return [
+            (
+                where,
+                picture_chunk(source, path, most, follow_links=follow, encoding=limits.encoding),
+            )
+        ]
     raw = read_bytes(path, most, follow_links=follow, keep_mark=True)
     if name in _TEXTS:
         document = _text_blocks(name, raw, path, limits)
     else:
-        allowed = limits.pdf if name == "PDF" else DOCUMENT_LIMITS
-        document = limits.reader.blocks(name, raw, str(path), allowed)
+        document = limits.reader.blocks(
+            name, raw, str(path), limits.pdf if name == "PDF" else DOCUMENT_LIMITS
+        )
     if limits.without_labels and name in {"CSV", "Excel"}:
         lines = {block.text.partition("\n")[0] for block in document.blocks}
         if any(holds_labels(map(str.strip, line.strip("|").split(" | "))) for line in lines):
             table = repr(path.name) if name == "CSV" else f"pd.read_excel({path.name!r})"
-            rule, remedy = "a document must hold no labelled questions", f"use load_cases({table})"
-            raise LabelsError(str(input_error(where, rule, remedy, "heads of labels")))
+            raise input_error(
+                where,
+                "a document must hold no labelled questions",
+                f"use load_cases({table})",
+                "heads of labels",
+                LabelsError,
+            )
     return document_chunks(source, document, where, limits)
 
 
@@ -129,15 +139,18 @@ def _text_blocks(name: str, raw: bytes, path: Path, limits: Limits) -> DocumentB
         encoding = page_encoding(raw, limits.reader.notes)
     text = decode_text(raw, Where(str(path), 1), encoding)
     if len(text) > limits.max_line_bytes:
-        rule = f"a document must be at most {limits.max_line_bytes} characters"
-        remedy = "split it, or raise max_line_bytes"
-        raise input_error(Where(str(path)), rule, remedy, str(len(text)))
+        raise input_error(
+            path,
+            f"a document must be at most {limits.max_line_bytes} characters",
+            "split it, or raise max_line_bytes",
+            str(len(text)),
+        )
     if name == "CSV":
         return csv_blocks(text, path)
     if name == "text":
         pages = text.split("\f")
         if len(pages) > limits.pdf.pages:
-            raise over_limit(Where(str(path)), limits.pdf, "pages", len(pages))
+            raise over_limit(path, limits.pdf, "pages", len(pages))
         return DocumentBlocks(
             "", text_blocks(Page(n, None, page) for n, page in enumerate(pages, 1))
         )
@@ -166,9 +179,12 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
     size = sum(map(len, heads.cells)) * len(rows) // MAX_ROWS
     if size > PDF_LIMITS.characters:
-        rule = f"heads of a table must take at most {PDF_LIMITS.characters} characters, repeated"
-        remedy = f"shorten them, which stand above each {MAX_ROWS} rows, or split the file"
-        raise input_error(path, rule, remedy, str(size))
+        raise input_error(
+            path,
+            f"heads of a table must take at most {PDF_LIMITS.characters} characters, repeated",
+            "shorten them, or split the file",
+            str(size),
+        )
     blocks = []
     for start in range(0, len(rows), MAX_ROWS):
         table = table_block(heads.cells, [cells for _, cells in rows[start : start + MAX_ROWS]])
@@ -182,7 +198,11 @@ def document_chunks(
     """Chunks of a document; one without text is refused."""
     chunks = chunk_blocks(document, source, limit=limits.tokens())
     if not chunks:
-        rule, remedy = "a document must have text", "fill it or take it away"
-        value = "; ".join(document.notes) or "none besides headings"
-        raise BlankError(str(input_error(where, rule, remedy, value)))
+        raise input_error(
+            where,
+            "a document must have text",
+            "fill it or take it away",
+            "; ".join(document.notes) or "none besides headings",
+            BlankError,
+        )
     return ((where, chunk) for chunk in chunks)

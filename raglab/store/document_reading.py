@@ -15,11 +15,13 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
 from raglab.store.blocks import DocumentBlocks
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import UNNAMED, InputError, input_error, shown_value
 from raglab.store.html import html_document
 from raglab.store.markdown import MAX_NESTING, markdown_blocks, markdown_page
 from raglab.store.notebooks import notebook_blocks
@@ -29,9 +31,6 @@ from raglab.store.rst import rst_blocks
 from raglab.store.workers import DocumentWorker
 from raglab.words.characters import visible
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 _MIB = 2**20
 LIGHT_CHARACTERS = 100_000
 _LIGHT_TAGS = 15_000  # each looks through all that are open
@@ -40,7 +39,7 @@ _KEPT_BYTES = 2**28
 _LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
 _READABLE, _REMEDY = (
     "a document must be readable",
-    "open and save it again without a password, or save it as text",
+    "save it again without a password, or as text",
 )
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
 READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
@@ -125,12 +124,17 @@ class BlockReader:
             return answer, document
         text = answer.decode("utf-8", "replace").strip()
         if kind == "refused":
-            place = str(input_error(Where(file), "", "")).removesuffix(": ; .")
-            raise InputError(place + visible(text))  # which begins behind the file's name
+            raise InputError(
+                str(input_error(file, "", "")).removesuffix(": ; .") + visible(text)
+            )  # which begins behind the file's name
         if kind == "limit" and text in limits._fields:
-            raise over_limit(Where(file), limits, text)
-        reason = shown_value(text if kind == "unreadable" else "no answer")
-        raise input_error(Where(file), _READABLE, _REMEDY, reason)
+            raise over_limit(file, limits, text)
+        raise input_error(
+            file,
+            _READABLE,
+            _REMEDY,
+            shown_value(text if kind == "unreadable" else "no answer"),
+        )
 
 
 def _cache() -> Blobs:
@@ -138,8 +142,12 @@ def _cache() -> Blobs:
     folder = cache_folder() / "documents"
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file, secret = folder / "blocks.sqlite", own_secret()
-    return Blobs(file, most_bytes=_KEPT_BYTES, secret=secret, patience_s=CACHE_PATIENCE_S)
+    return Blobs(
+        folder / "blocks.sqlite",
+        most_bytes=_KEPT_BYTES,
+        secret=own_secret(),
+        patience_s=CACHE_PATIENCE_S,
+    )
 
 
 @cache
@@ -171,27 +179,24 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
         refusal = error
     except ImportError as error:
         rule, remedy = "the format's library must be installed", "raglab-toolkit[documents]"
-        refusal = input_error(Where(""), rule, f"pip install '{remedy}'", f"no {error.name}")
+        refusal = input_error(UNNAMED, rule, f"pip install '{remedy}'", f"no {error.name}")
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:  # noqa: BLE001
         if getattr(error, "errno", None) == ENOMEM:
             return "limit", b"memory_bytes"
-        reason = shown_value(f"{type(error).__name__}: {error}")
-        refusal = input_error(Where(""), _READABLE, _REMEDY, reason)
+        refusal = input_error(
+            UNNAMED, _READABLE, _REMEDY, shown_value(f"{type(error).__name__}: {error}")
+        )
     return "refused", str(refusal).encode("utf-8", "backslashreplace")
 
 
-@cache
-def _documents() -> TypeAdapter[DocumentBlocks]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(DocumentBlocks)
+_DOCUMENTS = TypeAdapter(DocumentBlocks)
 
 
 def _document(content: bytes) -> DocumentBlocks | None:
     """Document of its JSON, which is checked: what a file made of a worker is not known."""
     with suppress(ValueError, RecursionError, TypeError):
-        document = _documents().validate_json(content, strict=True)
+        document = _DOCUMENTS.validate_json(content, strict=True)
         if all(0 <= block.level <= 6 and block.page > 0 for block in document.blocks):
             return document
     return None

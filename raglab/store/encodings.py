@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from typing import NamedTuple
 
-from raglab.store.files import InputError, Where, decode_utf8, input_error, shown_value
+from raglab.store.files import Where, decode_utf8, input_error, shown_value
 
 # The longer ones first: UTF-32 begins as UTF-16 does.
 _MARKS = (
@@ -27,9 +27,7 @@ _CHARSET = re.compile(
     re.IGNORECASE,
 )
 _HEAD_BYTES = 4096
-ENCODING_REMEDY = (
-    "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252', that of Windows"
-)
+ENCODING_REMEDY = "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252'"
 CASES_ENCODING_REMEDY = ENCODING_REMEDY.replace("--encoding", "--cases-encoding")
 # Browsers read these as what Windows made of them.
 _AS_BROWSERS = {
@@ -88,8 +86,12 @@ def check_no_encoding(encoding: Encoding, name: str) -> None:
       InputError: it is not None.
     """
     if encoding is not None:
-        rule = "encoding must come with texts, pages, or CSV and TSV tables"
-        raise input_error(Where(name), rule, "leave it out", shown_value(encoding))
+        raise input_error(
+            name,
+            "encoding must come with texts or CSV tables",
+            "leave it out",
+            shown_value(encoding),
+        )
 
 
 def likely_encoding(encoding: Encoding, notes: list[str]) -> Encoding:
@@ -111,8 +113,9 @@ def page_encoding(raw: bytes, notes: list[str]) -> Encoding:
     encoding = webencodings.lookup(label)
     if encoding is None or encoding.name.startswith(("utf-", "x-user")):
         return None
-    name = _AS_BROWSERS.get(encoding.name, encoding.codec_info.name)
-    return LikelyEncoding(name, shown_value(label), notes)
+    return LikelyEncoding(
+        _AS_BROWSERS.get(encoding.name, encoding.codec_info.name), shown_value(label), notes
+    )
 
 
 def decode_text(
@@ -136,27 +139,27 @@ def decode_text(
     codec = codec or (
         encoding.name if isinstance(encoding, LikelyEncoding) else encoding or "utf-8"
     )
-    text = None
+    content, text = raw.removeprefix(mark), None
     if isinstance(encoding, LikelyEncoding) and not mark and not raw.isascii():
         with suppress(UnicodeDecodeError):
             text = raw.decode("utf-8")
             if codecs.lookup(codec).name != "utf-8":
-                note = f"{where.file}: read as UTF-8, which it is, and not as {encoding.label}"
-                encoding.notes.append(note)
+                encoding.notes.append(
+                    f"{where.file}: read as UTF-8, which it is, and not as {encoding.label}"
+                )
     try:
-        if text is None and codec == "utf-8":
-            text = decode_utf8(raw.removeprefix(mark), where, remedy)
-        elif text is None:
-            text = raw.removeprefix(mark).decode(codec)
+        text = content.decode(codec) if text is None else text
     except UnicodeError as error:
         if not mark:
             _check_no_binary(raw, where)
-        rule, remedy = f"a text must be in the stated encoding {codec}", "save it as UTF-8"
-        value = f"byte {getattr(error, 'start', 0) + len(mark)}"
-        raise input_error(where, rule, remedy, value) from error
-    except InputError:
-        _check_no_binary(raw, where)
-        raise
+        if codec == "utf-8":
+            decode_utf8(content, where, remedy)  # whose error names the line
+        raise input_error(
+            where,
+            f"a text must be in the stated encoding {codec}",
+            "save it as UTF-8",
+            f"byte {getattr(error, 'start', 0) + len(mark)}",
+        ) from error
     # In an encoding that has a character for every byte, such as latin-1, anything is a text.
     if "\0" in text and not mark:
         _check_no_binary(raw, where)
@@ -173,8 +176,9 @@ def _check_no_binary(raw: bytes, where: Where) -> None:
     tried = raw[:_TRIED_BYTES]
     controls = len(tried) - len(tried.translate(None, _CONTROLS))
     if 0 in tried or controls > _MOST_CONTROLS * len(tried):
-        value = (
-            f"what looks binary, or like UTF-16 without its mark: {controls:,} control characters"
+        raise input_error(
+            where._replace(line=None),
+            "a text must be text",
+            "correct its ending, or save it as UTF-8",
+            f"what looks binary, or like UTF-16 without its mark: {controls:,} control characters",
         )
-        remedy = "give it the ending of its format, or save it as UTF-8"
-        raise input_error(where._replace(line=None), "a text must be text", remedy, value)

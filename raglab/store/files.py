@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from errno import ENOENT
 from functools import partial
 from io import FileIO
+from math import isfinite
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -53,8 +54,16 @@ class Where(NamedTuple):
     id: str | None = None
 
 
+Place = Where | Path | str  # in the input, or the path or name of a file
+UNNAMED = ""  # file of a document whose reader takes its bytes; what calls it names the file
+
+
 def input_error(
-    where: Where | Path, rule: str, remedy: str, value: str | None = None
+    where: Place,
+    rule: str,
+    remedy: str,
+    value: str | None = None,
+    kind: type[InputError] = InputError,
 ) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
@@ -62,10 +71,11 @@ def input_error(
     password of a URL.
 
     Args:
-      where: the place, of which parts that are None are left out, or the path of a file.
+      where: the place, of which parts that are None are left out.
       rule: what must hold.
       remedy: what the person can do.
       value: what was found instead, already shortened (see `shown_value`).
+      kind: of the error.
 
     Example:
       >>> str(
@@ -73,7 +83,7 @@ def input_error(
       ... )
       'a.jsonl, line 3: query must be a string, got 7; quote it.'
     """
-    if isinstance(where, Path):
+    if not isinstance(where, Where):
         where = Where(str(where))
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
@@ -81,7 +91,7 @@ def input_error(
     # both may name what the input calls a key
     rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))
     place = f"{_shorten(where.file, _SHOWN_PATH)}{line}{record}"
-    return InputError(visible(masked_passwords(f"{place}: {rule}{got_clause}; {remedy}.")))
+    return kind(visible(masked_passwords(f"{place}: {rule}{got_clause}; {remedy}.")))
 
 
 def shown_value(value: object, most: int = _SHOWN_CHARACTERS) -> str:
@@ -143,12 +153,17 @@ def read_bytes(
     with _opened(path, follow_links=follow_links) as file:
         raw = file.read(max_file_bytes + 1) or b""
     if len(raw) > max_file_bytes:
-        rule = f"a file must be at most {max_file_bytes} bytes"
-        raise input_error(path, rule, "split it, or raise max_file_bytes", "more")
+        raise input_error(
+            path,
+            f"a file must be at most {max_file_bytes} bytes",
+            "split it, or raise max_file_bytes",
+            "more",
+        )
     text = raw.removeprefix(_BOM)
     if not blank and not text.strip():
-        rule, remedy = "a file must not be empty", "fill it or take it away"
-        raise BlankError(str(input_error(path, rule, remedy, "no content")))
+        raise input_error(
+            path, "a file must not be empty", "fill it or take it away", "no content", BlankError
+        )
     return raw if keep_mark else text
 
 
@@ -162,8 +177,12 @@ def read_text(
     )
     # it would hide the `---` of a front matter, or become a part of the first key
     if text.startswith("\ufeff"):
-        rule = "a file must begin with one byte-order mark at most"
-        raise input_error(where, rule, "take the second away", "two")
+        raise input_error(
+            where,
+            "a file must begin with one byte-order mark at most",
+            "take the second away",
+            "two",
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -190,23 +209,28 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
             where = Where(str(path), number)
             line = (raw.removeprefix(_BOM) if number == 1 else raw).rstrip(b"\r\n")
             if len(line) > max_line_bytes:
-                rule = f"a line must be at most {max_line_bytes} bytes"
-                remedy = "write one record a line, or raise max_line_bytes"
-                raise input_error(where, rule, remedy, "more")
+                raise input_error(
+                    where,
+                    f"a line must be at most {max_line_bytes} bytes",
+                    "write one record a line, or raise max_line_bytes",
+                    "more",
+                )
             if line.strip():
                 has_record = True
                 yield _json_line(line, where)
     if not has_record:
-        remedy = "write one JSON object a line"
-        raise input_error(path, "a file must not be empty", remedy, "no record")
+        raise input_error(
+            path, "a file must not be empty", "write one JSON object a line", "no record"
+        )
 
 
 def _json_line(line: bytes, where: Where) -> JsonLine:
     """Record of a line, which must be a JSON object."""
     value = parse_json(decode_utf8(line, where), where)
     if not isinstance(value, dict):
-        rule, remedy = "a line must be a JSON object", 'write {"key": value, …}'
-        raise input_error(where, rule, remedy, shown_value(value))
+        raise input_error(
+            where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value)
+        )
     return JsonLine(where, value)
 
 
@@ -216,8 +240,12 @@ def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8"
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = (where.line or 1) + raw.count(b"\n", 0, error.start)
-        value = f"byte 0x{raw[error.start]:02x}"
-        raise input_error(where._replace(line=line), "text must be UTF-8", remedy, value) from error
+        raise input_error(
+            where._replace(line=line),
+            "text must be UTF-8",
+            remedy,
+            f"byte 0x{raw[error.start]:02x}",
+        ) from error
 
 
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
@@ -229,8 +257,8 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
         value = json.loads(
             text,
             object_pairs_hook=_without_repeats,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
+            parse_constant=finite_number,
+            parse_float=finite_number,
         )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -243,8 +271,9 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
             reason = "nesting too deep"
         elif "integer string conversion" in reason:
             reason = "an integer of over 4300 digits"
-        rule = "text must be valid JSON"
-        raise input_error(where, rule, "correct or remove it", reason) from error
+        raise input_error(
+            where, "text must be valid JSON", "correct or remove it", reason
+        ) from error
     return value
 
 
@@ -260,8 +289,9 @@ def _json_values(where: Where) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, RecursionError) as error:
-        rule = "a record must hold JSON values only"
-        raise input_error(where, rule, "convert or remove it", str(error)) from error
+        raise input_error(
+            where, "a record must hold JSON values only", "convert or remove it", str(error)
+        ) from error
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -330,15 +360,14 @@ def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFra
 
     Numbers and whatever else stay as they are.
     """
+    import pandas as pd
+
     frame = table.set_axis([function(str(name)) for name in table.columns], axis=1)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind == "O":
-            column = frame.iloc[:, place].astype(object)
-            texts = {
-                row: function(cell) for row, cell in enumerate(column) if isinstance(cell, str)
-            }
-            column.iloc[list(texts)] = list(texts.values())
-            frame.isetitem(place, column.array)
+            column = frame.iloc[:, place]
+            cells = [function(cell) if isinstance(cell, str) else cell for cell in column]
+            frame.isetitem(place, pd.Series(cells, dtype=object).array)
     return frame
 
 
@@ -377,7 +406,7 @@ def make_folder(folder: Path) -> Path:
       InputError: it cannot be made, or a file stands in its way.
     """
     _check_name(folder)
-    with _system_errors(folder, "the folder must be writable"):
+    with system_errors(folder, "the folder must be writable"):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -397,7 +426,7 @@ def replacing(path: Path) -> Iterator[Path]:
       InputError: the folder cannot be written, the file may not be, it is a folder or a device, or
         the disk is full.
     """
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         _check_place(path)
         target = Path(os.path.realpath(path))
         partial = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -435,7 +464,7 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[App
     Raises:
       InputError: the file cannot be written, is another's, or is held for longer than `wait_s`.
     """
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         _check_place(path)
         with path.open("a+b", buffering=0) as file:
             _lock(file, path, wait_s)
@@ -450,7 +479,7 @@ def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
     Raises:
       InputError: the file cannot be written, or is held for longer than `wait_s`.
     """
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         _check_place(path)
         file = path.open("a+b", buffering=0)
     with file:
@@ -483,7 +512,7 @@ def append_bytes(content: bytes, path: Path) -> int:
     Raises:
       InputError: the file cannot be written, or the disk is full.
     """
-    with _system_errors(path, _WRITABLE), path.open("ab") as file:
+    with system_errors(path, _WRITABLE), path.open("ab") as file:
         start = file.tell()
         file.write(content)
     return start
@@ -492,7 +521,7 @@ def append_bytes(content: bytes, path: Path) -> int:
 def _append_line(path: Path, file: FileIO, record: Mapping[str, Any]) -> None:
     before = file.seek(0, os.SEEK_END)
     line = memoryview(_encode_line(record, Where(str(path))))
-    with _system_errors(path, _WRITABLE):
+    with system_errors(path, _WRITABLE):
         try:
             while line:
                 line = line[file.write(line) :]
@@ -540,9 +569,12 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                rule = f"the file must be free within {wait_s:g} s"
-                value = "a lock of another process"
-                raise input_error(path, rule, "wait for it, or end it", value) from error
+                raise input_error(
+                    path,
+                    f"the file must be free within {wait_s:g} s",
+                    "wait for it, or end it",
+                    "a lock of another process",
+                ) from error
             time.sleep(0.005)
         else:
             return
@@ -557,9 +589,12 @@ def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
     file.seek(max(0, end - MAX_LINE_BYTES))
     last = file.readall().rpartition(b"\n")[2]
     if last[: len(opening)] != opening[: len(last)]:
-        rule = f"the last line must begin with {opening.decode()}"
-        value = shown_value(last[:_SHOWN_CHARACTERS])
-        raise input_error(path, rule, "give another file", value)
+        raise input_error(
+            path,
+            f"the last line must begin with {opening.decode()}",
+            "give another file",
+            shown_value(last[:_SHOWN_CHARACTERS]),
+        )
     if _is_object(last):
         file.write(b"\n")
     else:
@@ -577,8 +612,12 @@ def _check_place(path: Path) -> None:
     """Refuse to write to what is no file: a device would be taken for one and replaced."""
     _check_name(path)
     if not path.name or (path.exists() and not path.is_file()):
-        value = "a folder" if path.is_dir() else "a device or pipe"
-        raise input_error(path, _WRITABLE, "give the path of a file", value)
+        raise input_error(
+            path,
+            _WRITABLE,
+            "give the path of a file",
+            "a folder" if path.is_dir() else "a device or pipe",
+        )
 
 
 def _check_name(path: Path) -> None:
@@ -587,7 +626,7 @@ def _check_name(path: Path) -> None:
 
 
 @contextmanager
-def _system_errors(path: Path, rule: str) -> Iterator[None]:
+def system_errors(path: Path, rule: str) -> Iterator[None]:
     """Turn the system's errors about a path into an InputError.
 
     What the system says goes by its number where it has one: libraries put texts of their own
@@ -596,9 +635,12 @@ def _system_errors(path: Path, rule: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
-        remedy = "check path and rights, or choose another"
-        raise input_error(path, rule, remedy, reason) from error
+        raise input_error(
+            path,
+            rule,
+            "check path and rights, or choose another",
+            os.strerror(error.errno) if error.errno else str(error) or type(error).__name__,
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -625,15 +667,15 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _refuse_constant(name: str) -> float:
-    msg = f"{name}, which is not JSON"
-    raise ValueError(msg)
+def finite_number(text: str | float) -> float:
+    """Number of a text, or of a number.
 
-
-def _finite(text: str) -> float:
+    Raises:
+      ValueError: it is not finite.
+    """
     number = float(text)
-    if number in (float("inf"), float("-inf")):
-        msg = f"{shown_value(text)}, which is beyond 1.8e308"
+    if not isfinite(number):
+        msg = f"{shown_value(text)}, which is no finite number"
         raise ValueError(msg)
     return number
 
@@ -643,8 +685,12 @@ def link_error(path: Path) -> InputError:
     value = "a link"
     with suppress(OSError):
         value = f"a link to {shown_value(str(path.readlink()))}"
-    remedy = "copy what it points at, or follow links with follow_links=True (--follow-links)"
-    return input_error(path, "a folder must hold its files itself", remedy, value)
+    return input_error(
+        path,
+        "a folder must hold its files itself",
+        "copy it, or pass follow_links=True (--follow-links)",
+        value,
+    )
 
 
 def check_regular(mode: int, path: Path) -> None:
@@ -653,8 +699,12 @@ def check_regular(mode: int, path: Path) -> None:
     A folder, device, pipe or socket, by the mode that the system gives.
     """
     if not S_ISREG(mode):
-        value = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
-        raise input_error(path, "the path must be a file", "give the path of a file", value)
+        raise input_error(
+            path,
+            "the path must be a file",
+            "give the path of a file",
+            "a folder" if S_ISDIR(mode) else "a device, pipe or socket",
+        )
 
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -666,7 +716,7 @@ def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
 
     What is no file is never waited for, and the system's errors are InputErrors.
     """
-    with _system_errors(path, "the file must be readable"):
+    with system_errors(path, "the file must be readable"):
         if not follow_links and path.is_symlink():
             raise link_error(path)
         try:

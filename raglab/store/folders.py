@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.store.files import InputError, Where, check_regular, input_error, link_error
+from raglab.store.files import InputError, check_regular, input_error, link_error, system_errors
 
+_READABLE = "a folder and all it holds must be readable"
 _LOCK = "~$"  # what office programs put beside a file that is open
 
 
@@ -44,13 +43,17 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
     while open_folders:
         prefix, place = open_folders.pop()
         try:
-            with _listing(place):
+            with system_errors(place, _READABLE):
                 stat = place.stat()
                 # by what the system calls it: a link may have come back to it
                 first = visited.setdefault((stat.st_dev, stat.st_ino), place)
                 if first != place:
-                    rule, value = "a folder must be reached in one way", f"{first} again"
-                    raise input_error(Where(str(place)), rule, "take the link away", value)
+                    raise input_error(
+                        place,
+                        "a folder must be reached in one way",
+                        "take the link away",
+                        f"{first} again",
+                    )
                 entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
         except InputError as error:
             below.problems[prefix] = error
@@ -58,7 +61,7 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
         for entry in entries:
             path = place / entry.name
             try:
-                with _listing(path):
+                with system_errors(path, _READABLE):
                     kind = _kind(entry, path, follow_links=follow_links)
             except InputError as error:
                 below.problems[f"{prefix}{entry.name}"] = error
@@ -98,7 +101,7 @@ def is_folder(path: Path) -> bool:
     Raises:
       InputError: the system cannot say, as of a name that is too long.
     """
-    with _listing(path):
+    with system_errors(path, _READABLE):
         return path.is_dir()
 
 
@@ -107,16 +110,3 @@ def check_link(path: Path, *, follow_links: bool) -> Path:
     if not follow_links and path.is_symlink():
         raise link_error(path)
     return path
-
-
-@contextmanager
-def _listing(path: Path) -> Iterator[None]:
-    """Turn the system's errors about what a folder holds into an InputError."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        rule = "a folder and all it holds must be readable"
-        raise input_error(
-            Where(str(path)), rule, "check rights and links, or take it away", reason
-        ) from error

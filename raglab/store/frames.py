@@ -378,8 +378,9 @@ def _trace(
         "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={name!r})",
         **stated,
     }
-    patterns = pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
-    return replace(trace, meta=meta, pattern_hits=patterns)
+    return replace(
+        trace, meta=meta, pattern_hits=pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
+    )
 
 
 def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
@@ -446,14 +447,14 @@ def _check_cells(rows: _Rows) -> None:
 
     Different hits, or one row that says there are none.
     """
-    where, cell = Where(rows.hits.table.name), rows.cell
+    name, cell = rows.hits.table.name, rows.cell
     # Whatever is as long as there are cells comes after this: names of arms alone could make them
     # thousands of times as many as rows.
     there = np.unique(cell)
     if len(there) < rows.n_cells:
         gap = next(place for place, number in enumerate([*there, -1]) if place != number)
         raise input_error(
-            where,
+            name,
             "a case must have rows in every arm and depth",
             "add its hits there, or one row without hit_id",
             f"none for {rows.place(gap)}",
@@ -468,7 +469,7 @@ def _check_cells(rows: _Rows) -> None:
     ):
         if count > most:
             raise input_error(
-                where,
+                name,
                 f"{rule} must be at most {most:,}",
                 f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}",
                 f"{count:,}",
@@ -561,9 +562,11 @@ def _hits_by_distance(rows: _Rows, measurements: Measurements, rank: Positions) 
     """
     reranked = ~np.isnan(measurements["s_rerank"])
     n_reranked = np.bincount(rows.cell[reranked], minlength=rows.n_cells)
-    late = reranked & (rank >= n_reranked[rows.cell])
     rows.hits.check(
-        late, "rank", "hits with s_rerank must come before those without", "correct or drop rank"
+        reranked & (rank >= n_reranked[rows.cell]),
+        "rank",
+        "hits with s_rerank must come before those without",
+        "correct or drop rank",
     )
     rows.hits.faults.stop()
     hits = np.flatnonzero(rows.chunk >= 0)

@@ -52,8 +52,12 @@ def front_matter(text: str) -> FrontMatter:
     stated = "\n".join(["", *lines[:end]])  # with the lines of the file
     where = Where("", 2)
     if len(stated) > MAX_FRONT_MATTER:
-        rule = f"front matter must be at most {MAX_FRONT_MATTER} characters"
-        raise input_error(where, rule, "move what is no tag into the text", str(len(stated)))
+        raise input_error(
+            where,
+            f"front matter must be at most {MAX_FRONT_MATTER} characters",
+            "move what is no tag into the text",
+            str(len(stated)),
+        )
     if mark == "---":
         fields = load_yaml(stated, "", "front matter", as_texts=True)
     else:
@@ -62,8 +66,13 @@ def front_matter(text: str) -> FrontMatter:
     if not isinstance(entities, list) or not all(
         isinstance(name, str) and name.strip() for name in entities
     ):
-        rule, value = "entities must be a list of strings", shown_value(entities)
-        raise input_error(where, rule, "write a list such as [Acme, Northmark]", value)
+        value = shown_value(entities)
+        raise input_error(
+            where,
+            "entities must be a list of strings",
+            "write a list such as [Acme, Northmark]",
+            value,
+        )
     texts = {str(name): _text(value) for name, value in fields.items()}
     tags = {name: value for name, value in texts.items() if value.strip()}
     return FrontMatter(tags, tuple(entities), "\n".join(lines[end + 1 :]))
@@ -83,6 +92,9 @@ def _toml_fields(stated: str) -> dict[str, Any]:
         return tomllib.loads(stated, parse_float=str)  # as it is written
     except (RecursionError, ValueError) as error:
         line = _TOML_LINE.search(str(error))
-        where = Where("", 2 if line is None else int(line[1]))
-        rule, remedy = "front matter must be valid TOML", "correct it; quote texts"
-        raise input_error(where, rule, remedy, shown_value(str(error))) from error
+        raise input_error(
+            Where("", 2 if line is None else int(line[1])),
+            "front matter must be valid TOML",
+            "correct it; quote texts",
+            shown_value(str(error)),
+        ) from error

@@ -6,7 +6,7 @@ say of it, rows of one passage likewise: the first states it. Further columns st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
@@ -249,7 +249,6 @@ def read_hits(
             shown_value(score),
         )
     table = read_table(frame, HIT_NAMES, columns, name=name)
-    required = ("query", "hit_id", *(["score"] if score else []))
     # without a stated scale a column `score` is read by nobody, unless it is a signal
     names = {name: field for name, field in HIT_NAMES.items() if score or field != "score"}
     places = place_columns(
@@ -258,7 +257,7 @@ def read_hits(
         names,
         columns,
         faults,
-        required=required,
+        required=("query", "hit_id", *(["score"] if score else [])),
         stated=stated,
         near_names=_NEAR_NAMES,
     )
@@ -315,23 +314,21 @@ def hit_cases(
             group: str(cells[row]) for group, cells in of_groups.items() if cells[row] is not None
         }
         extra |= {"groups": {**(record.groups or {}), **by_group}} if by_group else {}
-        extra |= dict(_further_facts(hits, rows[number]))
-        known = {key: value for key, value in extra.items() if value is not None}
+        for head in hits.places.further:  # one value where the rows agree, else one of each row
+            cells = [hits.cells[head][place] for place in rows[number]]
+            if any(cell is not None for cell in cells):
+                extra[head] = cells[0] if all(cell == cells[0] for cell in cells) else cells
         placed.append(
             (
                 line.where._replace(id=case_id),
-                Case(case_id, **record.stated(CASE_FIELDS), extra=known),
+                Case(
+                    case_id,
+                    **record.stated(CASE_FIELDS),
+                    extra={key: value for key, value in extra.items() if value is not None},
+                ),
             )
         )
     return labelled_set(placed, hits.table.name, faults=hits.faults), numbering
-
-
-def _further_facts(hits: HitTable, rows: Sequence[int]) -> Iterator[tuple[str, Any]]:
-    """Further columns of a case: one value where its rows agree, else one of each row."""
-    for head in hits.places.further:
-        cells = [hits.cells[head][row] for row in rows]
-        if any(cell is not None for cell in cells):
-            yield head, cells[0] if all(cell == cells[0] for cell in cells) else cells
 
 
 def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, ...], Numbering]:
@@ -352,13 +349,18 @@ def hit_chunks(hits: HitTable, of_signals: Iterable[str]) -> tuple[tuple[Chunk, 
         )
     chunks = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
-        line = hits.record(row, columns)
-        record = read_record(line, _PassageRow, hits.faults, hits.places.heads)
+        record = read_record(hits.record(row, columns), _PassageRow, hits.faults, hits.places.heads)
         if record is not None:
             stated = (record.model_extra or {}).items()
-            tags = {key: tag for key, tag in stated if tag is not None}
             fields = {"source": flat_name(name)} | record.stated(PassageFields.model_fields)
-            chunks.append(Chunk(name, record.text or "", tags=tags, **fields))
+            chunks.append(
+                Chunk(
+                    name,
+                    record.text or "",
+                    tags={key: tag for key, tag in stated if tag is not None},
+                    **fields,
+                )
+            )
     return tuple(chunks), numbering
 
 
@@ -371,8 +373,12 @@ def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
     bounds = (0, MOST_DEPTHS - 1, "number the refinements from 0")
     depths = hits.numbers("depth", hits.cells.get("depth"), bounds, int)
     for field, cells in hits.some(("arm", "depth")).items():
-        missing = np.array([cell is None for cell in cells])
-        hits.check(missing, field, f"{field} must not be missing", "fill it")
+        hits.check(
+            np.array([cell is None for cell in cells]),
+            field,
+            f"{field} must not be missing",
+            "fill it",
+        )
     return arms, np.nan_to_num(depths).astype(np.int64)
 
 

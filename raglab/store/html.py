@@ -12,7 +12,7 @@ from itertools import count, groupby, product, repeat
 from typing import TYPE_CHECKING
 
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks, escaped, fenced
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import UNNAMED, input_error, shown_value
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -145,8 +145,12 @@ def _check_end(tree: LexborHTMLParser, text: str) -> None:
         begin, end = ("<!--", "-->") if name == "comment" else (f"<{name}", f"</{name}")
         start = small.rfind(begin)
         if start >= 0 and small.find(end, start) < 0:
-            value = shown_value(text[start : start + 60])
-            raise input_error(Where(""), f"a {name} must end with {end}", "close it", value)
+            raise input_error(
+                UNNAMED,
+                f"a {name} must end with {end}",
+                "close it",
+                shown_value(text[start : start + 60]),
+            )
 
 
 def _take_out_unshown(tree: LexborHTMLParser) -> None:

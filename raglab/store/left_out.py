@@ -39,12 +39,6 @@ def warn_of_left_out(folder: Path, kinds: Mapping[str, Sequence[str]]) -> None:
         warn_user(visible(f"{folder}: left out of the corpus: {counted(kinds)}"))
 
 
-def warn_of_notes(notes: Sequence[str]) -> None:
-    """Say once what of some documents is left out, or is read by a guess."""
-    if notes:
-        warn_user(visible(counted({"notes on documents": notes})))
-
-
 def warn_of_beside(place: Path, *, follow_links: bool) -> None:
     """Count the texts of a folder beside its `documents/`; those about the set are none."""
     endings = tuple(ending for name in _BESIDE for ending in DOCUMENTS[name])

@@ -96,7 +96,7 @@ from raglab.store.files import (
     write_lines,
 )
 from raglab.store.folders import check_link, files_below, is_folder
-from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out, warn_of_notes
+from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out
 from raglab.store.markdown import ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
 from raglab.store.pictures import SUFFIXES, caption_file
@@ -256,13 +256,19 @@ def load_corpus(
         )
         return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
     _check_no_columns(columns, place)
-    follow = follow_links or not is_folder(place)
     with BlockReader(is_cached=cache is not None) as reader:
         limits = Limits(
-            tokens, reader, max_line_bytes, max_file_bytes, pdf, follow, encoding=encoding
+            tokens,
+            reader,
+            max_line_bytes,
+            max_file_bytes,
+            pdf,
+            follow_links or not is_folder(place),
+            encoding=encoding,
         )
         corpus = _collection(place, limits)
-    warn_of_notes(reader.notes)
+    if reader.notes:
+        warn_user(visible(counted({"notes on documents": reader.notes})))
     return corpus
 
 
@@ -294,7 +300,13 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
     Raises:
       InputError: a chunk would not load again, or the folder cannot be written.
     """
-    records = [_chunk_record(chunk) for chunk in corpus.chunks]
+    records = []
+    for chunk in corpus.chunks:
+        lists = {"entities": list(chunk.entities), "section": list(chunk.section)}
+        fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), **lists}
+        records.append(
+            {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
+        )
     lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 2))
     _unique_chunks(corpus.name, _line_chunks(lines), str(path))
     write_lines([{"corpus": corpus.name}, *records], Path(path))
@@ -336,7 +348,7 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
             ]
         if len(files) > 1:
             raise input_error(
-                Where(str(folder)),
+                folder,
                 f"a folder must hold one file {pattern}",
                 "give the path of one",
                 shown_value(", ".join(map(str, files))),
@@ -375,31 +387,28 @@ def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader,
     value = ", ".join(probe) if isinstance(probe, dict) else probe
     if not path.exists():
         value = "a path that does not exist"
-    raise input_error(
-        Where(str(path)), rule, "check the path, or save it in a known form", shown_value(value)
-    )
-
-
-def _document_endings() -> tuple[str, ...]:
-    """Endings of files that are one document of a corpus."""
-    forms = (form for form in FORMATS.values() if form.corpus is not None)
-    return tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
+    raise input_error(path, rule, "check the path, or its form", shown_value(value))
 
 
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     """Chunks of the documents of a folder; what is left out is counted once."""
-    endings = _document_endings()
+    forms = (form for form in FORMATS.values() if form.corpus is not None)
+    endings = tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
     below, problems, passed_over = files_below(folder, follow_links=limits.follow_links)
     tags_file = below.pop(TAGS_FILE, None)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
     if not files and not problems:
-        rule = f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl"
-        remedy = "add some, or give the path of a .jsonl or .json file"
-        raise input_error(Where(str(folder)), rule, remedy, "none")
-    encoding = likely_encoding(limits.encoding, limits.reader.notes)
-    limits = limits._replace(without_labels=True, encoding=encoding)
+        raise input_error(
+            folder,
+            f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl",
+            "add some, or name a .jsonl file",
+            "none",
+        )
+    limits = limits._replace(
+        without_labels=True, encoding=likely_encoding(limits.encoding, limits.reader.notes)
+    )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
     errors = [*problems.values()]
@@ -407,9 +416,10 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     # in one go.
     for source, path in progress(files.items(), "read documents", "file", total=len(files)):
         try:
-            chunks = [*with_tags(_document_chunks(path, source, limits), tags.get(source))]
-            for where, chunk in chunks:
-                _check_lengths(chunk, where)
+            chunks = []
+            for where, chunk in _document_chunks(path, source, limits):
+                chunks.append((where, with_tags(chunk, tags.get(source))))
+                _check_lengths(chunks[-1][1], where)
             placed += chunks
         except InputError as error:
             errors.append(error)
@@ -431,8 +441,8 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
         raise input_error(
-            Where(str(path)),
-            "a document's name must be Unicode, since its chunks bear it",
+            path,
+            "a document's name must be Unicode",
             "rename the file",
             shown_value(source),
         )
@@ -440,48 +450,38 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     return placed
 
 
-def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
-    """Chunks of a published set, whose documents come as one text each, the long ones cut."""
-    places, chunks = [], []
-    for where, chunk in placed:
-        places.append(where)
-        chunks.append(chunk)
-    return ((places[at], chunk) for at, chunk in cut_long_chunks(chunks, limits.tokens()))
-
-
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
     if path.suffix.lower() not in _RECORDS:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
     form, reader, content, stated = _read(path, limits, "corpus")
-    placed = reader(content, path, limits)
-    if form.is_long:
-        placed = _cut_long(placed, limits)
+    placed = [*reader(content, path, limits)]
+    if form.is_long:  # documents of a published set come as one text each
+        chunks = [chunk for _, chunk in placed]
+        cut = cut_long_chunks(chunks, limits.tokens())
+        placed = [(placed[place][0], chunk) for place, chunk in cut]
     return _unique_chunks(stated or name, placed, str(path))
 
 
-def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
-    where, record, tags = read_document_line(line)
-    pages = [Page(page.page, page.label, page.text) for page in record.pages]
-    ascending((page.number, where) for page in pages)
-    if record.source.lower().endswith(DOCUMENTS["Markdown"]):
-        blocks = tuple(
-            block._replace(page=page.number, label=page.label)
-            for page in pages
-            for block in limits.reader.blocks(
-                "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
-            ).blocks
-        )
-    else:
-        blocks = text_blocks(pages)
-    document = DocumentBlocks(tags.get("title", ""), blocks, tags, tuple(record.entities or ()))
-    return document_chunks(record.source, document, where, limits)
-
-
-def _chunk_record(chunk: Chunk) -> dict[str, Any]:
-    lists = {"entities": list(chunk.entities), "section": list(chunk.section)}
-    fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), **lists}
-    return {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
+def _page_chunks(lines: Iterable[JsonLine], _: Path, limits: Limits) -> PlacedChunks:
+    """Chunks of lines of JSON that are a document each."""
+    for line in lines:
+        where, record, tags = read_document_line(line)
+        pages = [Page(page.page, page.label, page.text) for page in record.pages]
+        ascending((page.number, where) for page in pages)
+        if record.source.lower().endswith(DOCUMENTS["Markdown"]):
+            blocks = tuple(
+                block._replace(page=page.number, label=page.label)
+                for page in pages
+                for block in limits.reader.blocks(
+                    "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
+                ).blocks
+            )
+        else:
+            blocks = text_blocks(pages)
+        entities = tuple(record.entities or ())
+        document = DocumentBlocks(tags.get("title", ""), blocks, tags, entities)
+        yield from document_chunks(record.source, document, where, limits)
 
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
@@ -523,17 +523,15 @@ def _unique_chunks(
             pictures[chunk.chunk_id] = where.file
     faults.stop()
     if not chunks:
-        raise input_error(
-            Where(file), "a corpus must have at least one chunk", "add documents", "none"
-        )
+        raise input_error(file, "a corpus must have at least one chunk", "add documents", "none")
     return Corpus(name, tuple(chunks), pictures)
 
 
 def _table_corpus(table: tables.SourceTable, name: str, columns: Columns) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
-    faults, required = Faults(), ("text",)
+    faults = Faults()
     places = tables.place_columns(
-        table.name, table.columns, CHUNK_NAMES, columns, faults, required=required, near_names={}
+        table.name, table.columns, CHUNK_NAMES, columns, faults, required=["text"], near_names={}
     )
     faults.stop()
     placed = []
@@ -619,7 +617,19 @@ def load_cases(
             encoding=encoding,
             remedy=CASES_ENCODING_REMEDY,
         )
-        return with_earlier_turns(_table_cases(table, columns), turns)
+        faults = Faults()
+        places = tables.place_columns(
+            table.name,
+            table.columns,
+            CASE_NAMES,
+            columns,
+            faults,
+            required=("query", "expect_status"),
+        )
+        # further columns go to `extra`
+        lines = tables.table_lines(table, places, faults, json_value, "q")
+        cases = _own_cases(lines, table.name, places, places.heads, columns, faults)
+        return with_earlier_turns(cases, turns)
     limits = Limits(
         max_line_bytes=max_line_bytes,
         max_file_bytes=max_file_bytes,
@@ -637,16 +647,6 @@ def load_cases(
     return with_earlier_turns(cases, turns)
 
 
-def _table_cases(table: tables.SourceTable, columns: Columns) -> tuple[Case, ...]:
-    """Cases of a table with a row a case; further columns go to `extra`."""
-    faults, required = Faults(), ("query", "expect_status")
-    places = tables.place_columns(
-        table.name, table.columns, CASE_NAMES, columns, faults, required=required
-    )
-    lines = tables.table_lines(table, places, faults, json_value, "q")
-    return _own_cases(lines, table.name, places, places.heads, columns, faults)
-
-
 def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form; query may be question, and expect_status label."""
     faults, every = Faults("cases"), []
@@ -654,12 +654,22 @@ def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple
     for line in lines:
         record = {aliases.get(key, key): of for key, of in line.record.items()}
         if len(record) < len(line.record):
-            rule = "a case must have query or question, expect_status or label"
-            faults.add(line.where, rule, "take one away", "both")
+            faults.add(
+                line.where,
+                "a case must have query or question, expect_status or label",
+                "take one away",
+                "both",
+            )
         every.append(line._replace(record=record))
     keys = dict.fromkeys(key for line in every for key in line.record)
-    required = ("id", "query", "expect_status") if every else ()
-    places = tables.place_columns(name, keys, LINE_NAMES, columns, faults, required=required)
+    places = tables.place_columns(
+        name,
+        keys,
+        LINE_NAMES,
+        columns,
+        faults,
+        required=("id", "query", "expect_status") if every else (),
+    )
     if places.left_out:
         warn_user(visible(f"{name}: left out: {', '.join(map(shown_value, places.left_out))}."))
     fields = {head: field for field, head in places.heads.items()}
@@ -686,11 +696,12 @@ def _own_cases(
         faults.stop()  # no row is read
     model = LabelledRecord if "expect_status" in places.heads else CaseRecord
     placed = [read_case(line, faults, heads, model) for line in lines]
-    stated = (columns or {}).values()
-    return labelled_set(filter(None, placed), name, own=True, known=stated, faults=faults)
+    return labelled_set(
+        filter(None, placed), name, own=True, known=(columns or {}).values(), faults=faults
+    )
 
 
-def _line_chunks(lines: Iterable[JsonLine]) -> PlacedChunks:
+def _line_chunks(lines: Iterable[JsonLine], *_: object) -> PlacedChunks:
     """Chunks of lines of JSON in our form."""
     faults = Faults("chunks")
     placed = [read_chunk(line, faults) for line in lines]
@@ -715,7 +726,7 @@ def _check_no_columns(columns: Columns, place: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
         raise input_error(
-            Where(str(place)),
+            place,
             f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}",
             "leave columns out, or check the path",
             shown_value(place.name),
@@ -754,16 +765,14 @@ FORMATS: dict[str, Format] = {
     ),
     "documents": Format(
         _LINES,
-        corpus=lambda lines, _, limits: chain.from_iterable(
-            _page_chunks(line, limits) for line in lines
-        ),
+        corpus=_page_chunks,
         matches=lambda record: "pages" in record and not is_beir(record),
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
     ),
     "chunks": Format(
         _LINES,
-        corpus=lambda lines, *_: _line_chunks(lines),
+        corpus=_line_chunks,
         matches=lambda record: "text" in record and not is_beir(record),
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
@@ -790,7 +799,7 @@ FORMATS: dict[str, Format] = {
         _JSON,
         cases=clinc_cases,
         matches=is_clinc,
-        mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
+        mark="CLINC150 (keys train, oos_train, …)",
         cases_file="data_full.json",
     ),
     "MT-RAG": Format(

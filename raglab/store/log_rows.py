@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from raglab.store.files import InputError
+from raglab.store.files import InputError, finite_number
 from raglab.words.characters import visible
 
 LONGEST_NAME = 200  # characters of a name
@@ -140,15 +140,7 @@ def _can_stand(value: object, kind: str) -> bool:
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
 
 
-def _finite(value: str | float) -> float:
-    """Number of a column or of JSON, which `encode_row` writes where it is finite alone."""
-    number = float(value)
-    if _is_finite(number):
-        return number
-    raise ValueError(value)
-
-
-_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+_JSON = json.JSONDecoder(parse_float=finite_number, parse_constant=finite_number)
 
 
 def _decode(value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
@@ -161,7 +153,7 @@ def _decode(value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
         raise TypeError(kind)
     if kind == "json":
         return _JSON.decode(value)
-    return _finite(value) if kind == "number" else value
+    return finite_number(value) if kind == "number" else value
 
 
 def _read_row(table: EventTable, names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:

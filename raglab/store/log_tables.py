@@ -29,6 +29,11 @@ def check_id(request_id: object) -> None:
         raise ValueError(msg)
 
 
+# columns of several tables
+_REQUEST = Column("request_id", "name", unique=True)
+_OF_REQUEST = Column("request_id", "name", listed=True)
+_OF_ROW = Column("row_id", "name", listed=True)
+_ONCE = Column("once", "name", unique=True)
 SETUPS, CHOICES, REWARDS, THUMBS, SNAPSHOTS = (
     f"bandit_{name}" for name in ("setups", "choices", "rewards", "thumbs", "snapshots")
 )
@@ -37,7 +42,7 @@ CHOICE_TABLES = (
     EventTable(
         CHOICES,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("round", "whole", unique=True),
             Column("policy_id", "name"),
             Column("fingerprint", "name"),
@@ -57,7 +62,7 @@ CHOICE_TABLES = (
     EventTable(
         REWARDS,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("arm", "name", listed=True),
             Column("age", "whole"),
             Column("components", "json"),
@@ -70,7 +75,7 @@ CHOICE_TABLES = (
     EventTable(
         THUMBS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("age", "whole"),
             Column("before", "whole", missing=True),
             Column("up", "whole"),
@@ -167,24 +172,17 @@ def without_values(parsed: object) -> dict[str, Any] | None:
     return {name: [None, confidence] for name, _, confidence in parsed_fields(parsed)}
 
 
-def _request_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"question": None, "question_hash": "", "parsed": without_values(row["parsed"])}
-
-
-def _clarification_without_texts(_: Mapping[str, Any]) -> dict[str, Any]:
-    return {"question_to_user": None, "proposed_reason": None, "audit": {}}
-
-
-def _reply_without_text(_: Mapping[str, Any]) -> dict[str, Any]:
-    return {"reply": None}
-
-
 def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
-    options = [
-        {key: item for key, item in option.items() if key != "text"} for option in row["options"]
-    ]
-    return {"answer": None, "options": options, "warnings": [], **without_quotations(row, QUOTING)}
+    return {
+        "answer": None,
+        "options": [
+            {key: item for key, item in option.items() if key != "text"}
+            for option in row["options"]
+        ],
+        "warnings": [],
+        **without_quotations(row, QUOTING),
+    }
 
 
 def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
@@ -201,9 +199,11 @@ def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[s
 
 def evidence_without_text(row: Mapping[str, Any]) -> dict[str, Any]:
     """Evidence without the question's words and the answer's; its hits and numbers stay."""
-    depths = [depth | {"query": ""} for depth in row["depths"]]
-    answer = row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""}
-    return {"query": None, "depths": depths, "answer": answer}
+    return {
+        "query": None,
+        "depths": [depth | {"query": ""} for depth in row["depths"]],
+        "answer": row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""},
+    }
 
 
 REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
@@ -225,7 +225,7 @@ _SYSTEM = (  # what decides: its policy, index, models and prompts
     Column("prompt_version", "name"),
 )
 _AS_OF_THEN = (  # a row of the default table as it was when it was used
-    Column("row_id", "name", listed=True),
+    _OF_ROW,
     Column("version", "whole"),
     Column("confidence", "number"),
     Column("votes", "json"),
@@ -239,7 +239,7 @@ REQUEST_TABLES = (
     EventTable(
         REQUESTS,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("session", "text", listed=True),
             Column("question", "text", missing=True),
             Column("question_hash", "name"),
@@ -249,12 +249,16 @@ REQUEST_TABLES = (
             *_SYSTEM,
             Column("learner", "name"),
         ),
-        without=_request_without_texts,
+        without=lambda row: {
+            "question": None,
+            "question_hash": "",
+            "parsed": without_values(row["parsed"]),
+        },
     ),
     EventTable(
         CLARIFICATIONS,
         (
-            Column("request_id", "name", unique=True),
+            _REQUEST,
             Column("target_field", "name"),
             Column("question_to_user", "text", missing=True),
             Column("candidates", "json"),
@@ -267,26 +271,26 @@ REQUEST_TABLES = (
             Column("cost", "number", missing=True),
             Column("tried", "json"),
         ),
-        without=_clarification_without_texts,
+        without=lambda _: {"question_to_user": None, "proposed_reason": None, "audit": {}},
     ),
     EventTable(
         REPLIES,
-        (Column("request_id", "name", listed=True), Column("reply", "text", missing=True)),
-        without=_reply_without_text,
+        (_OF_REQUEST, Column("reply", "text", missing=True)),
+        without=lambda _: {"reply": None},
     ),
     EventTable(
         APPLICATIONS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             *_AS_OF_THEN,
             Column("value", "text"),
-            Column("once", "name", unique=True),
+            _ONCE,
         ),
     ),
     EventTable(
         DECISIONS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("status", "name"),
             Column("reason", "text", missing=True),
             Column("answer", "text", missing=True),
@@ -307,7 +311,7 @@ REQUEST_TABLES = (
     EventTable(
         EVIDENCE,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("query", "text", missing=True),
             Column("documents", "json"),
             Column("task", "name"),
@@ -322,8 +326,8 @@ REQUEST_TABLES = (
         CHANGES,
         (
             Column("kind", "name"),  # met, signal, look
-            Column("request_id", "name", listed=True),
-            Column("row_id", "name", listed=True),
+            _OF_REQUEST,
+            _OF_ROW,
             Column("key", "json"),
             Column("value", "text"),
             Column("signal", "name"),
@@ -331,13 +335,13 @@ REQUEST_TABLES = (
             Column("conditions", "json"),
             Column("learner", "name"),
             Column("found", "json"),
-            Column("once", "name", unique=True),
+            _ONCE,
         ),
     ),
     EventTable(
         VERSIONS,
         (
-            Column("row_id", "name", listed=True),
+            _OF_ROW,
             Column("version", "whole"),
             Column("of", "name", unique=True),
             Column("cause", "whole", listed=True),  # number of the change that made it
@@ -361,10 +365,10 @@ REQUEST_TABLES = (
     EventTable(
         SETTLEMENTS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("row_id", "name"),
             Column("outcome", "name"),
-            Column("once", "name", unique=True),
+            _ONCE,
         ),
     ),
     EventTable(
@@ -397,7 +401,7 @@ REQUEST_TABLES = (
     EventTable(  # what a person says that a request should have got
         LABELS,
         (
-            Column("request_id", "name", listed=True),
+            _OF_REQUEST,
             Column("sample", "name", listed=True),
             Column("label", "name"),
         ),

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raglab.store.blocks import DocumentBlocks
-from raglab.store.files import Where, input_error
+from raglab.store.files import UNNAMED, Where, input_error
 from raglab.store.front_matter import front_matter
 from raglab.store.html import PAGE_MARK, html_document, names
 
@@ -109,8 +109,12 @@ def ascending(pages: Iterable[tuple[int, Where]]) -> None:
     last = 0
     for number, where in pages:
         if number <= last:
-            remedy = "number the pages 1, 2, 3, … in the order of the file"
-            raise input_error(where, "page numbers must go up", remedy, f"{number} after {last}")
+            raise input_error(
+                where,
+                "page numbers must go up",
+                "number the pages 1, 2, 3, …",
+                f"{number} after {last}",
+            )
         last = number
 
 
@@ -126,7 +130,7 @@ def _rendered(text: str) -> tuple[str, tuple[str, ...]]:
     parser.core.ruler.after("inline", "block_nesting", partial(_nest, MAX_NESTING))
     env: dict[str, Any] = {}
     page = parser.renderer.render([*_tokens(text, parser, env)], parser.options, env)
-    note = f"{env.get(_OPEN)} fences are not closed, and reach to the end of what they stand in"
+    note = f"{env.get(_OPEN)} fences are not closed and hold the rest"
     return _MYST.sub("", page), (note,) if _OPEN in env else ()
 
 
@@ -160,8 +164,12 @@ def _tokens(text: str, parser: MarkdownIt, env: dict[str, Any], depth: int = 0) 
 
     for token in parser.parse(text, env):
         if token.nesting == 1 and token.level >= MAX_NESTING - 1:  # what is in it was left out
-            rule = f"quotes and lists must be nested at most {MAX_NESTING // 2} deep"
-            raise input_error(Where(""), rule, "make them flat", "more")
+            raise input_error(
+                UNNAMED,
+                f"quotes and lists must be nested at most {MAX_NESTING // 2} deep",
+                "make them flat",
+                "more",
+            )
         for part in (token, *(token.children or ())):
             if part.type in {"html_block", "html_inline"}:
                 part.content = _TAG.sub(known_tag, part.content)

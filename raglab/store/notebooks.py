@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raglab.store.blocks import Block, DocumentBlocks, fenced
-from raglab.store.files import Where, decode_utf8, input_error, parse_json, shown_value
+from raglab.store.files import UNNAMED, Where, decode_utf8, input_error, parse_json, shown_value
 from raglab.store.markdown import markdown_page
 
 
@@ -23,9 +23,12 @@ def notebook_blocks(raw: bytes) -> DocumentBlocks:
         cells = [(str(cell["cell_type"]), "".join(cell["source"])) for cell in notebook["cells"]]
         language = str(notebook["metadata"].get("language_info", {}).get("name", "python"))
     except (AttributeError, KeyError, TypeError) as error:
-        value = shown_value(f"{type(error).__name__}: {error}")
-        rule, remedy = "a notebook must have metadata and cells, as version 4 has", "save it anew"
-        raise input_error(Where(""), rule, remedy, value) from error
+        raise input_error(
+            UNNAMED,
+            "a notebook must have cells and metadata",
+            "save it anew",
+            shown_value(f"{type(error).__name__}: {error}"),
+        ) from error
     blocks: list[Block] = []
     notes: list[str] = []
     for number, (kind, source) in enumerate(cells, 1):

@@ -13,7 +13,7 @@ from xml.parsers import expat
 from zipfile import ZipFile
 
 from raglab.store.blocks import Block, DocumentBlocks, escaped, table_block
-from raglab.store.files import Where, input_error
+from raglab.store.files import UNNAMED, input_error
 from raglab.store.html import html_document, names
 
 MAX_UNPACKED_BYTES = 256 * 2**20
@@ -54,15 +54,22 @@ def _parts(raw: bytes) -> dict[str, bytes]:
     """
 
     def refuse(*_: object) -> None:
-        rule = "an office file must state no document type"
-        raise input_error(Where(""), rule, "save it again", "one that does")
+        raise input_error(
+            UNNAMED,
+            "an office file must state no document type",
+            "save it again",
+            "one that does",
+        )
 
     with ZipFile(BytesIO(raw)) as archive:
         sizes = [part.file_size for part in archive.infolist()]
         if len(sizes) > _MAX_PARTS or sum(sizes) > MAX_UNPACKED_BYTES:
-            rule = f"an office file must unpack to {_MAX_PARTS} parts, {MAX_UNPACKED_BYTES} bytes"
-            value = f"{len(sizes)} parts, {sum(sizes)} bytes"
-            raise input_error(Where(""), rule, "split it, or save it as text", value)
+            raise input_error(
+                UNNAMED,
+                f"an office file must unpack to {_MAX_PARTS} parts, {MAX_UNPACKED_BYTES} bytes",
+                "split it, or save it as text",
+                f"{len(sizes)} parts, {sum(sizes)} bytes",
+            )
         names = [name for name in archive.namelist() if name.endswith((".xml", ".rels"))]
         parts = {name: archive.read(name) for name in names}
     for content in parts.values():
@@ -146,8 +153,9 @@ def word_blocks(raw: bytes) -> DocumentBlocks:
     )
     title = (trees.get("docProps/core.xml", body).findtext("{*}title") or "").strip()
     # the first row of a table is its head
-    text = page.value.replace("<table><tr>", "<table><thead><tr>")
-    blocks = html_document(text, is_whole=False).blocks
+    blocks = html_document(
+        page.value.replace("<table><tr>", "<table><thead><tr>"), is_whole=False
+    ).blocks
     return DocumentBlocks(title, blocks, {"title": title} if title else {}, (), _left_out(counts))
 
 
@@ -235,8 +243,12 @@ def excel_blocks(raw: bytes) -> DocumentBlocks:
             counts["hidden sheets"] += 1
             continue
         if sheet.max_row * sheet.max_column > _MAX_CELLS:
-            rule = f"a sheet must have at most {_MAX_CELLS} cells"
-            raise input_error(Where(""), rule, "split it, or save it as a .csv file", "more")
+            raise input_error(
+                UNNAMED,
+                f"a sheet must have at most {_MAX_CELLS} cells",
+                "split it, or save it as a .csv file",
+                "more",
+            )
         tables = [*_sheet_tables(sheet, counts)]
         if tables:
             blocks += [Block("heading", " ".join(sheet.title.split()) or "Sheet", 2), *tables]

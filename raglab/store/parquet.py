@@ -7,8 +7,9 @@ little.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from raglab.store.files import InputError, input_error
 from raglab.store.parquet_footer import declared_columns
@@ -20,25 +21,17 @@ class OversizeError(InputError):
     """A Parquet file declares, or holds when decoded, more than its size allows."""
 
 
-class ParquetLimits(NamedTuple):
-    """What a Parquet file may declare at most.
-
-    Of each the first figure is free, and the second is added for each byte of the file.
-
-    columns, row_groups, column_chunks: of the file, the last of columns in all row groups. values,
-    texts, decoded_bytes: values in all columns, those that become Python objects (strings, and what
-    stands inside lists of records), and bytes when decoded.
-    """
-
-    columns: tuple[int, int] = (10_000, 0)
-    row_groups: tuple[int, int] = (10_000, 0)
-    column_chunks: tuple[int, int] = (100_000, 0)
-    values: tuple[int, int] = (20_000_000, 100)
-    texts: tuple[int, int] = (2_000_000, 4)
-    decoded_bytes: tuple[int, int] = (2**28, 100)
-
-
-PARQUET_LIMITS = ParquetLimits()
+# What a Parquet file may have at most, of each a free number, and more for each byte of the file:
+# columns, row groups, columns in all row groups, values in all columns, those that become Python
+# objects (strings, and what stands inside lists of records), and bytes when decoded.
+PARQUET_LIMITS: Mapping[str, tuple[int, int]] = {
+    "columns": (10_000, 0),
+    "row_groups": (10_000, 0),
+    "column_chunks": (100_000, 0),
+    "values": (20_000_000, 100),
+    "texts": (2_000_000, 4),
+    "decoded_bytes": (2**28, 100),
+}
 
 
 # of pyarrow, which is imported in one place alone
@@ -61,9 +54,10 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
     values = sum(column.n_values for column in declared)
     # strings, and what is nested deeper than a list of numbers
     texts = sum(column.n_values for column in declared if column.is_text or column.depth > 2)
-    decoded = sum(column.n_bytes for column in declared)
     values = max(values, padded, metadata.num_rows)
-    _at_most(path, values=values, texts=texts, decoded_bytes=decoded)
+    _at_most(
+        path, values=values, texts=texts, decoded_bytes=sum(column.n_bytes for column in declared)
+    )
 
 
 def check_decoded(n_bytes: int, path: Path) -> None:
@@ -78,10 +72,14 @@ def check_decoded(n_bytes: int, path: Path) -> None:
 def _at_most(path: Path, **counts: int) -> None:
     """Stop at a count above its limit, which has its name."""
     for name, count in counts.items():
-        free, more = getattr(PARQUET_LIMITS, name)
+        free, more = PARQUET_LIMITS[name]
         most = free + more * path.stat().st_size
         if not 0 <= count <= most:
             what = name.replace("_", " ")
-            rule = f"a Parquet file of this size must have at most {most} {what}"
-            remedy = "write it again, in smaller parts if it is honest"
-            raise OversizeError(str(input_error(path, rule, remedy, str(count))))
+            raise input_error(
+                path,
+                f"a Parquet file of this size must have at most {most} {what}",
+                "write it in smaller parts",
+                str(count),
+                OversizeError,
+            )

@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import NamedTuple
 
 from raglab.store.blocks import DocumentBlocks, Page, text_blocks
-from raglab.store.files import InputError, Where, input_error
+from raglab.store.files import UNNAMED, InputError, Place, input_error
 
 _MIB = 2**20
 _PAGES_SHOWN = 20
@@ -45,13 +45,17 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
     reader = PdfReader(BytesIO(raw))
     # Many files may be opened by anyone, and have a password only against changes.
     if reader.is_encrypted and not reader.decrypt(""):
-        rule, remedy = "a PDF must open without a password", "save it without one"
-        raise input_error(Where(""), rule, remedy, "an encrypted one")
+        raise input_error(
+            UNNAMED,
+            "a PDF must open without a password",
+            "save it without one",
+            "an encrypted one",
+        )
     objects = sum(map(len, reader.xref.values())) + len(reader.xref_objStm)
     if objects > limits.objects:
-        raise over_limit(Where(""), limits, "objects", objects)
+        raise over_limit(UNNAMED, limits, "objects", objects)
     if len(reader.pages) > limits.pages:
-        raise over_limit(Where(""), limits, "pages", len(reader.pages))
+        raise over_limit(UNNAMED, limits, "pages", len(reader.pages))
     labels = reader.page_labels if "/PageLabels" in reader.root_object else [""] * limits.pages
     numbered = enumerate(zip(reader.pages, labels, strict=False), 1)
     pages = [Page(number, label or None, page.extract_text()) for number, (page, label) in numbered]
@@ -64,12 +68,14 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
     return DocumentBlocks("", text_blocks(pages), notes=(note,) if blank else ())
 
 
-def over_limit(where: Where, limits: PdfLimits, limit: str, value: int | None = None) -> InputError:
+def over_limit(where: Place, limits: PdfLimits, limit: str, value: int | None = None) -> InputError:
     """A limit that a document has passed, and how to raise it."""
     rule = f"a document must take at most {getattr(limits, limit):.15g} {limit.replace('_', ' ')}"
     rule += " for each MiB" if limit == "seconds" else ""
-    remedy = (
-        "split it, or give its text as a .txt file; for a PDF, raise "
-        f"{limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
+    return input_error(
+        where,
+        rule,
+        "split it, or save it as .txt; for a PDF, raise "
+        f"{limit} in load_corpus(…, pdf=PdfLimits({limit}=…))",
+        "more" if value is None else str(value),
     )
-    return input_error(where, rule, remedy, "more" if value is None else str(value))

@@ -76,17 +76,24 @@ def picture_chunk(
         text = read_bytes(beside, max_file_bytes, follow_links=follow_links, keep_mark=True)
         caption = decode_text(text, Where(str(beside), 1), encoding).strip("\n")
         if count_words(caption) > _CAPTION_WORDS:
-            rule = f"a caption, named after a picture, must have at most {_CAPTION_WORDS} words"
-            remedy, words = "shorten it, or rename it", str(count_words(caption))
-            raise input_error(Where(str(beside)), rule, remedy, words)
+            raise input_error(
+                beside,
+                f"a caption, named after a picture, must have at most {_CAPTION_WORDS} words",
+                "shorten it, or rename it",
+                str(count_words(caption)),
+            )
         lines.append(caption)
-    tags = {
-        "kind": KIND,
-        "media_type": f"image/{'png' if raw.startswith(_PNG) else 'jpeg'}",
-        "pixels": f"{width}x{height}",
-        "sha256": sha256(raw).hexdigest(),
-    }
-    return Chunk(chunk_id=f"{source}#picture", text="\n".join(lines), source=source, tags=tags)
+    return Chunk(
+        chunk_id=f"{source}#picture",
+        text="\n".join(lines),
+        source=source,
+        tags={
+            "kind": KIND,
+            "media_type": f"image/{'png' if raw.startswith(_PNG) else 'jpeg'}",
+            "pixels": f"{width}x{height}",
+            "sha256": sha256(raw).hexdigest(),
+        },
+    )
 
 
 def picture_digest(chunk: Chunk) -> str | None:
@@ -103,8 +110,12 @@ def stored_pixels(path: Path, digest: str) -> Image.Image:
     """
     raw = read_bytes(path, MAX_FILE_BYTES)
     if sha256(raw).hexdigest() != digest:
-        rule = "a picture must stay as it was when the corpus was loaded"
-        raise input_error(Where(str(path)), rule, "load the corpus again", "another content")
+        raise input_error(
+            path,
+            "a picture must stay as it was loaded",
+            "load the corpus again",
+            "another content",
+        )
     return read_pixels(raw, path)
 
 
@@ -150,8 +161,9 @@ def _opened(raw: bytes, path: Path) -> Image.Image:
             opened = Image.open(BytesIO(raw), formats=("PNG", "JPEG"))
     except Exception as error:  # a head fails in as many ways as files are damaged
         is_bomb = isinstance(error, Image.DecompressionBombError)
-        rule = _PIXELS if is_bomb else _WHOLE
-        raise _refused(path, rule, "more" if is_bomb else "something else") from error
+        raise _refused(
+            path, _PIXELS if is_bomb else _WHOLE, "more" if is_bomb else "something else"
+        ) from error
     scans = 1 if raw.startswith(_PNG) else raw.count(_SCAN)
     width, height = opened.size
     if scans > MOST_SCANS:
@@ -159,10 +171,13 @@ def _opened(raw: bytes, path: Path) -> Image.Image:
     if width * height > MOST_PIXELS:
         raise _refused(path, _PIXELS, f"{width}x{height}")
     if max(width, height) > MOST_SLENDER * min(width, height):
-        rule = f"a picture must be at most {MOST_SLENDER} times as long as wide"
-        raise _refused(path, rule, f"{width}x{height}")
+        raise _refused(
+            path,
+            f"a picture must be at most {MOST_SLENDER} times as long as wide",
+            f"{width}x{height}",
+        )
     return opened
 
 
 def _refused(path: Path, rule: str, value: str) -> InputError:
-    return input_error(Where(str(path)), rule, "save it anew or smaller, or take it away", value)
+    return input_error(path, rule, "save it anew or smaller", value)

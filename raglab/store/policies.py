@@ -54,8 +54,12 @@ class Policy(policy.PolicyData):
         if place not in BUNDLED:  # stated relative to the file
             place = os.path.normpath(Path(path).parent.resolve() / place)
         pack = load_pack(place)
-        remedy = f"put that pack back, or correct pack_hash in {path}"
-        policy.check_pack(file_policy.pack_hash, pack.digest, f"the policy {path}", remedy)
+        policy.check_pack(
+            file_policy.pack_hash,
+            pack.digest,
+            f"the policy {path}",
+            f"put that pack back, or correct pack_hash in {path}",
+        )
         return file_policy.model_copy(update={"pack": place, "pack_hash": pack.stored})
 
     def save(self, path: str | Path) -> None:
@@ -100,8 +104,12 @@ def load_pack(name: str | Path) -> packs.Pack:
     inside = is_folder(place)
     files = sorted((*place.glob("*.yaml"), *place.glob("*.json"))) if inside else [place]
     if not files or not all(inside or file.is_file() for file in files):
-        rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
-        raise input_error(place, rule, "correct `pack` in the policy file", "none there")
+        raise input_error(
+            place,
+            f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them",
+            "correct `pack` in the policy file",
+            "none there",
+        )
     texts = [read_text(file, MAX_POLICY_BYTES, follow_links=not inside) for file in files]
     return _pack_of_files(tuple(zip(map(str, files), texts, strict=True)))
 
@@ -112,12 +120,25 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
     rows: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for file, text in texts:
-        for key, value in _yaml_mapping(file, text).items():
+        # a fitted model is thousands of numbers, which YAML takes seconds to read
+        is_json = file.endswith(".json")
+        stated = parse_json(text, Where(file)) if is_json else load_yaml(text, file, "a pack")
+        if not isinstance(stated, dict):
+            raise input_error(
+                file,
+                "a pack must be a mapping of keys",
+                "see datasets/README.md",
+                shown_value(stated),
+            )
+        for key, value in stated.items():
             deep = key in packs.MERGED and isinstance(value, dict)
             for path in (f"{key}.{name}" for name in value) if deep else (key,):
                 if path in origin:
-                    rule = f"a pack states {path} once, and {origin[path]} has it"
-                    raise input_error(Where(file), rule, "remove one of them")
+                    raise input_error(
+                        file,
+                        f"a pack states {path} once, and {origin[path]} has it",
+                        "remove one of them",
+                    )
                 origin[path] = file
             rows[key] = {**rows.get(key, {}), **value} if deep else value
 
@@ -126,14 +147,3 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
         return origin.get(".".join(parts[:2])) or origin.get(parts[0]) or texts[0][0]
 
     return packs.pack_of(rows, where)
-
-
-def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
-    """A YAML file that states a mapping."""
-    # a fitted model is thousands of numbers, which YAML takes seconds to read
-    is_json = file.endswith(".json")
-    stated = parse_json(text, Where(file)) if is_json else load_yaml(text, file, "a pack")
-    if not isinstance(stated, dict):
-        rule = "a pack must be a mapping of keys"
-        raise input_error(Where(file), rule, "see datasets/README.md", shown_value(stated))
-    return stated

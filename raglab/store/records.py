@@ -119,7 +119,7 @@ _SOURCE = _must(
 )
 _ANSWERS = _must(
     lambda value: value is None or listed_answers(value) is not None,
-    "must be a text, a list of texts, or an object whose text is one of these",
+    "must be a text, a list of texts, or an object with text",
 )
 Text = Annotated[str, _UNICODE]
 OptionalText = Text | None
@@ -128,7 +128,7 @@ Name = Annotated[str, Field(max_length=MAX_NAME), _UNICODE, _FILLED]
 Question = Annotated[str, Field(max_length=LONGEST_QUESTION), _UNICODE]
 Sources = Annotated[
     list[Annotated[Name, _SOURCE]] | None,
-    Field(description="write a list, or a.md;b.md#2 with semicolons between several"),
+    Field(description="write a list, or a.md;b.md#2 with semicolons"),
 ]
 Names = Annotated[list[Name] | None, Field(description="write a list, or Acme;Leeds")]
 Tags = Annotated[dict[Text, Text] | None, Field(description='write {"domain": "home"}')]
@@ -286,8 +286,11 @@ def read_case(
     record = read_record(line, model, faults, heads)
     if record is None:
         return None
-    extra = {key: value for key, value in line.record.items() if key not in LINE_NAMES}
-    return line.where, Case(record.id, **record.stated(CASE_FIELDS), extra=extra)
+    return line.where, Case(
+        record.id,
+        **record.stated(CASE_FIELDS),
+        extra={key: value for key, value in line.record.items() if key not in LINE_NAMES},
+    )
 
 
 def read_chunk(
@@ -344,9 +347,8 @@ def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
       InputError: a key of `extra` has the name of a field.
     """
     if clash := sorted(LINE_NAMES.keys() & case.extra.keys()):
-        place = where or Where("case", id=case.id)
         raise input_error(
-            place,
+            where or Where("case", id=case.id),
             "extra must not hold the name of a field",
             "rename the key",
             shown_value(clash[0]),

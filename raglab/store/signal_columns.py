@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array, shown_number, within_range
-from raglab.signals import NAMES, Signal, declared_signal
-from raglab.store.files import Where, input_error, shown_value
-from raglab.values import TraceData
-
-if TYPE_CHECKING:
-    import pandas as pd
+from raglab.signals import Signal
+from raglab.store.files import input_error, shown_value
 
 
 # array or Series
@@ -37,16 +32,28 @@ def signal_column(
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    where, unit = Where(f"signal {signal.name}"), signal.unit
+    where, unit = f"signal {signal.name}", signal.unit
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
-        source = _by_case(where, source, ids)
+        # what is no text comes before what is there twice: a list has no place in a set
+        known, keys = set(ids), source.index
+        strange = [key for key in keys if not isinstance(key, str) or key not in known]
+        twice = [] if strange else keys[keys.duplicated()].tolist()
+        if wrong := strange or twice:
+            rule = "be indexed by ids of the trace's cases" if strange else "name each case once"
+            raise input_error(
+                where,
+                f"a Series must {rule}",
+                "index it by case id, once each",
+                f"{shown_value(str(wrong[0]))} ({len(wrong):,} such)",
+            )
+        source = source.reindex(list(ids)).to_numpy()  # NaN for a case that it does not hold
     try:
         values = float_array(source, "values")
     except ValueError as error:
         raise input_error(
             where,
-            "values must be numbers in the order of the cases, or a Series",
+            "values must be numbers by case, or a Series",
             "convert them, with NaN where there is none",
             str(error).partition("got ")[2].partition(";")[0],
         ) from error
@@ -59,14 +66,14 @@ def signal_column(
         )
     values = within_range(values, unit.low, unit.high, f"values of signal {signal.name}")
     # NaN is neither below nor above, so that a missing value passes
-    wrong = np.isinf(values) | (values < unit.low) | (values > unit.high)
-    if wrong.any():
-        place = tuple(np.argwhere(wrong)[0].tolist())
+    broken = np.isinf(values) | (values < unit.low) | (values > unit.high)
+    if broken.any():
+        place = tuple(np.argwhere(broken)[0].tolist())
         value = shown_number(float(values[place]), unit.low, unit.high)
         raise input_error(
             where,
             f"values of unit {unit.name!r} must be finite and in [{unit.low:g}, {unit.high:g}]",
-            "scale it, state another unit, or write NaN where there is none",
+            "scale it, or state another unit",
             f"{value} at case {ids[place[0]]!r}",
         )
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
@@ -74,58 +81,11 @@ def signal_column(
     return np.array(whole, order="C")
 
 
-def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
-    """Values of a Series in the order of the cases; NaN for a case that it does not hold."""
-    known = set(ids)
-    # what is no text comes before what is there twice: a list has no place in a set
-    strange = [key for key in series.index if not isinstance(key, str) or key not in known]
-    twice = [] if strange else series.index[series.index.duplicated()].tolist()
-    for keys, rule, remedy in (
-        (strange, "a Series must be indexed by ids of the trace's cases", "index it by case id"),
-        (twice, "a Series must name each case once", "drop the others, or take their mean"),
-    ):
-        if keys:
-            raise input_error(
-                where, rule, remedy, (f"{shown_value(str(keys[0]))} ({len(keys):,} such)")
-            )
-    return series.reindex(list(ids)).to_numpy()
-
-
-def check_columns(trace: TraceData) -> None:
-    """Stop if a user signal's column is undeclared, or holds what its declaration forbids.
-
-    Raises:
-      ValueError: names the signal.
-    """
-    stated = trace.meta.get("signals", {})
-    for name in sorted(set(trace.columns).difference(NAMES)):
-        signal = declared_signal(name, stated.get(name) if isinstance(stated, Mapping) else None)
-        signal_column(
-            signal,
-            trace.columns[name],
-            trace.hits.chunk.shape[:3],
-            [case.id for case in trace.cases],
-        )
-
-
-def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
-    """Column of a table of values as a Series by case id.
-
-    Raises:
-      InputError: it has no column `case_id`, or neither the signal's nor `value`.
-    """
-    column = name if name in frame else "value"
-    if "case_id" not in frame or column not in frame:
-        raise input_error(
-            Where(str(path)),
-            f"a file of values must have columns case_id and {name}",
-            "name them so",
-            f"columns {', '.join(map(str, frame.columns[:8]))}",
-        )
-    return frame.set_index("case_id")[column]
-
-
 def array_hash(column: NDArray[np.float64]) -> str:
     """SHA-256 of numbers with their shape, with one NaN for all."""
-    plain = np.where(np.isnan(column), np.nan, column).astype(np.float64, order="C")
-    return hashlib.sha256(f"{list(column.shape)}".encode() + plain.tobytes()).hexdigest()
+    return hashlib.sha256(f"{list(column.shape)}".encode() + array_bytes(column)).hexdigest()
+
+
+def array_bytes(array: NDArray[Any], kind: type[np.generic] = np.float64) -> bytes:
+    """Bytes of numbers as a kind of them, with one NaN for all."""
+    return np.where(np.isnan(array), np.nan, array).astype(kind, order="C").tobytes()

@@ -27,8 +27,12 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
     line: int | None = None
     if "\ufeff" in text:  # it would become a part of a key that nobody sees
         line = 1 + text.count("\n", 0, text.index("\ufeff"))
-        rule = f"{what} must hold no byte-order mark but at its beginning"
-        raise input_error(Where(file, line), rule, "take it away", "one")
+        raise input_error(
+            Where(file, line),
+            f"{what} must hold no byte-order mark but at its beginning",
+            "take it away",
+            "one",
+        )
     try:
         loader = (_TextYaml if as_texts else _StrictYaml)(text)
         try:
@@ -40,8 +44,9 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
         reason = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
             line, reason = mark.line + 1, f"{error.problem} at column {mark.column + 1}"
-    rule = f"{what} must be valid YAML"
-    raise input_error(Where(file, line), rule, "correct or remove the line", reason)
+    raise input_error(
+        Where(file, line), f"{what} must be valid YAML", "correct or remove the line", reason
+    )
 
 
 MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack

@@ -37,6 +37,8 @@ TEXT_ENDINGS = (".csv", ".tsv")
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 NEAR = 0.8  # of difflib, from which a name is a slip of another
+_MAP = "columns must map our names to those of the table"
+_MAP_REMEDY = 'write {"query": "question"}'
 NearNames = Mapping[str, Sequence[str]]  # what others call our fields, by field
 _IDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
@@ -127,11 +129,7 @@ def read_table(
     """
     mapped = {} if columns is None else columns
     if not isinstance(mapped, Mapping):
-        rule, remedy = (
-            "columns must map our names to those of the table",
-            'write {"query": "prompt"}',
-        )
-        raise input_error(Where(name), rule, remedy, shown_value(columns))
+        raise input_error(name, _MAP, _MAP_REMEDY, shown_value(columns))
     if not isinstance(source, str | Path):
         check_no_encoding(encoding, name)
         return _frame_table(source, names, mapped, name)
@@ -222,8 +220,8 @@ def place_columns(
     if wrong := wrong or [head for head in mapped.values() if head not in heads]:
         raise input_error(
             where,
-            "columns must map our names to those of the table, ours first",
-            'write {"query": "question"}',
+            _MAP,
+            _MAP_REMEDY,
             f"{_shown(wrong)}, where the table has {_shown(heads)}",
         )
     fields = {head: names[field] for field, head in mapped.items() if field in names}
@@ -268,8 +266,9 @@ def place_columns(
         remedy += ", or map a name to itself to keep it"
         faults.add(where, "columns must have our names", remedy, shown_names(shown))
     if absent:
-        rule = f"a table must have columns {', '.join(absent)}"
-        faults.add(where, rule, remedy, f"only {_shown(heads)}")
+        faults.add(
+            where, f"a table must have columns {', '.join(absent)}", remedy, f"only {_shown(heads)}"
+        )
     return Places(places, further, left_out)
 
 
@@ -342,8 +341,12 @@ def read_cells(
             try:
                 cells.append(cell if reader is None else reader(cell))
             except ValueError as error:
-                where = table.where(row, head)
-                faults.add(where, f"{head} {error}", "convert the column", shown_value(cell))
+                faults.add(
+                    table.where(row, head),
+                    f"{head} {error}",
+                    "convert the column",
+                    shown_value(cell),
+                )
                 cells.append(None)
     empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
     texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]

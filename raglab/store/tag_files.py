@@ -16,7 +16,7 @@ language of HTML); entities are added to its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,13 +73,12 @@ def stated_tags(
         raise input_error(
             where,
             f"{TAGS_FILE} must name documents, or folders of them with / at the end",
-            "correct the names, which begin at the folder of the file",
+            "write paths from its folder",
             shown_names(map(shown_value, unknown)),
         )
     faults, fields = Faults("names"), {}
     for name, record in stated.items():
-        line = JsonLine(where._replace(id=name), record)
-        fields[name] = read_record(line, _TagFields, faults)
+        fields[name] = read_record(JsonLine(where._replace(id=name), record), _TagFields, faults)
     faults.stop()
     joined = {}
     for source, names in above.items():
@@ -99,19 +98,9 @@ class _TagFields(BaseModel):
     entities: list[FilledText] | None = None
 
 
-def with_tags(
-    placed: Iterable[tuple[Where, Chunk]], stated: StatedTags | None
-) -> Iterable[tuple[Where, Chunk]]:
-    """Chunks of a document with what is stated of it beside."""
+def with_tags(chunk: Chunk, stated: StatedTags | None) -> Chunk:
+    """Chunk of a document with what is stated of it beside."""
     if stated is None:
-        return placed
-    return (
-        (
-            where,
-            chunk._replace(
-                tags={**chunk.tags, **stated.tags},
-                entities=tuple(dict.fromkeys((*chunk.entities, *stated.entities))),
-            ),
-        )
-        for where, chunk in placed
-    )
+        return chunk
+    entities = tuple(dict.fromkeys((*chunk.entities, *stated.entities)))
+    return chunk._replace(tags={**chunk.tags, **stated.tags}, entities=entities)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from raglab.decision.document_names import EXACT_NAMES
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.policy_parts.patterns import COUNTED, MOST_PATTERNS
-from raglab.signals import NAMES, signal
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.signals import NAMES, declared_signal, signal
+from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
-from raglab.store.signal_columns import check_columns
+from raglab.store.signal_columns import signal_column
 from raglab.values import FLOAT_FIELDS, MOST_HITS, Answers, Hits, PatternHits, TraceData
 
 MOST_DEPTHS = 101  # `refine.max_depth` is at most 100
@@ -43,7 +43,7 @@ class BrokenRuleError(InputError):
     """A trace breaks a rule of what retrieval measures."""
 
     def __init__(self, rule: str, value: str) -> None:
-        super().__init__(str(input_error(Where("trace"), rule, "build the trace again", value)))
+        super().__init__(str(input_error("trace", rule, "build the trace again", value)))
         self.rule, self.value = rule, value
 
 
@@ -90,8 +90,11 @@ def check_trace(trace: TraceData) -> None:
             shown = value if isinstance(value, str) else f"{value[tuple(place)]:.9g} at {place}"
             broken_rule = f"{name} must {rule}"
             raise BrokenRuleError(broken_rule, shown)
+    stated, ids = trace.meta.get("signals") or {}, [case.id for case in trace.cases]
     try:
-        check_columns(trace)
+        for name in sorted(set(trace.columns).difference(NAMES)):  # of the user
+            user_signal = declared_signal(name, stated.get(name))
+            signal_column(user_signal, trace.columns[name], trace.hits.chunk.shape[:3], ids)
     except ValueError as error:
         rule = "columns of signals must be as they are declared"
         raise BrokenRuleError(rule, str(error).rstrip(".")) from error
@@ -106,12 +109,15 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
     for what, (fits, names) in _META.items():
         for name in names:
             value = trace.meta.get(name)
-            is_other = value is not None and not fits(value)
-            yield f"meta.{name}", f"be {what}", is_other, shown_value(value)
+            yield (
+                f"meta.{name}",
+                f"be {what}",
+                value is not None and not fits(value),
+                shown_value(value),
+            )
     # Of a search of ours and of a frame both are of the same two vectors of unit length.
     if not _OF_BOTH.isdisjoint(trace.meta.get("parameters") or ()):
-        is_apart = np.abs(hits.l2 - 2 + 2 * hits.cosine) > _APART
-        yield "l2", "be 2 - 2 cosine", is_apart, hits.l2
+        yield "l2", "be 2 - 2 cosine", np.abs(hits.l2 - 2 + 2 * hits.cosine) > _APART, hits.l2
     if trace.pattern_hits is not None:
         yield from _pattern_rules(trace.pattern_hits, n_cases, n_chunks)
     if trace.queries is not None:
@@ -138,15 +144,23 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
 
 def _form(name: str, array: NDArray[Any], kinds: str, shape: tuple[int, ...]) -> _Rule:
     """Kinds of numbers, as NumPy's letters, and the shape of an array."""
-    is_other = array.dtype.kind not in kinds or array.shape != shape
     what = "floats" if kinds == "f" else "integers"
-    return name, f"be {what} {shape}", is_other, f"{array.dtype} {array.shape}"
+    return (
+        name,
+        f"be {what} {shape}",
+        array.dtype.kind not in kinds or array.shape != shape,
+        f"{array.dtype} {array.shape}",
+    )
 
 
 def _range(name: str, array: NDArray[Any], low: float, high: float) -> _Rule:
     """Range of the numbers of an array; NaN is a missing one."""
-    broken = np.isinf(array) | (array < low - _ROUNDING) | (array > high + _ROUNDING)
-    return name, f"lie in [{low:g}, {high:g}]", broken, array
+    return (
+        name,
+        f"lie in [{low:g}, {high:g}]",
+        np.isinf(array) | (array < low - _ROUNDING) | (array > high + _ROUNDING),
+        array,
+    )
 
 
 def _shown_items(items: Sequence[object]) -> str:
@@ -191,21 +205,37 @@ def _name_rules(trace: TraceData) -> Iterator[_Rule]:
         or (chunk.page or 0) > MAX_INTEGER
         or not _are_texts([*chunk.tags.values()])
     ]
-    rule = f"have a source, pages up to {MAX_INTEGER} and texts as tags"
-    yield "passages", rule, bool(wrong), _shown_items(wrong)
+    yield (
+        "passages",
+        f"have a source, pages up to {MAX_INTEGER} and texts as tags",
+        bool(wrong),
+        _shown_items(wrong),
+    )
 
 
 def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Rule]:
     """Hits are such as a search gives, of cases and arms, by rules S1.1 to S1.3."""
     # Shapes and types first: all that follows compares the arrays with one another.
     shape = hits.chunk.shape
-    is_other = len(shape) != 4 or shape[:2] != size
-    yield "hits", f"be of {size[0]} cases and {size[1]} arms", is_other, str(shape)
-    is_more = not 1 <= shape[2] <= MOST_DEPTHS or shape[3] > MOST_HITS
-    yield "hits", f"be of 1 to {MOST_DEPTHS} depths and {MOST_HITS:,} at most", is_more, str(shape)
+    yield (
+        "hits",
+        f"be of {size[0]} cases and {size[1]} arms",
+        len(shape) != 4 or shape[:2] != size,
+        str(shape),
+    )
+    yield (
+        "hits",
+        f"be of 1 to {MOST_DEPTHS} depths and {MOST_HITS:,} at most",
+        not 1 <= shape[2] <= MOST_DEPTHS or shape[3] > MOST_HITS,
+        str(shape),
+    )
     for name, field in hits._asdict().items():
-        kinds = "f" if name in FLOAT_FIELDS else "iu"
-        yield _form(name, field, kinds, shape[:3] if name == "n_reranked" else shape)
+        yield _form(
+            name,
+            field,
+            "f" if name in FLOAT_FIELDS else "iu",
+            shape[:3] if name == "n_reranked" else shape,
+        )
     chunk, rank, n_reranked = hits.chunk, hits.rank, hits.n_reranked
     is_hit = chunk >= 0
     n_hits = is_hit.sum(axis=-1)
@@ -228,10 +258,18 @@ def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Ru
     is_missing = np.isnan(hits.l2)
     yield "l2", "stand with cosine", is_missing != np.isnan(hits.cosine), hits.l2
     nearer, farther = hits.l2[..., :-1], hits.l2[..., 1:]
-    is_less = (farther < nearer) | (is_missing[..., :-1] & ~is_missing[..., 1:])
-    yield "l2", "ascend", is_less, farther
-    is_past = ~np.isnan(hits.s_rerank) & (rank >= n_reranked[..., None])
-    yield "s_rerank", "be of the first n_reranked hits", is_past, hits.s_rerank
+    yield (
+        "l2",
+        "ascend",
+        (farther < nearer) | (is_missing[..., :-1] & ~is_missing[..., 1:]),
+        farther,
+    )
+    yield (
+        "s_rerank",
+        "be of the first n_reranked hits",
+        ~np.isnan(hits.s_rerank) & (rank >= n_reranked[..., None]),
+        hits.s_rerank,
+    )
 
 
 def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterator[_Rule]:
@@ -242,8 +280,12 @@ def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterat
         ("query_entities", patterns.query_entities, n_cases),
         ("entities_found", patterns.chunk_entities, n_chunks),
     ):
-        is_other = len(rows) != size or not all(map(_are_texts, rows))
-        yield name, f"be {size} lists of texts", is_other, f"{len(rows)} lists"
+        yield (
+            name,
+            f"be {size} lists of texts",
+            len(rows) != size or not all(map(_are_texts, rows)),
+            f"{len(rows)} lists",
+        )
     yield "patterns_hash", "be a text", not _are_texts([patterns.patterns_hash]), "another"
 
 
@@ -269,5 +311,4 @@ def _answer_rules(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> It
     # Two answers to one set of hits: which of them decides would hang on their order.
     places = np.stack([answers.row, answers.arm, answers.depth], axis=1)
     keys = np.concatenate([places, answers.chunks], axis=1)
-    is_repeated = len(np.unique(keys, axis=0)) < len(keys)
-    yield "answers", "be of different hits", is_repeated, "several"
+    yield "answers", "be of different hits", len(np.unique(keys, axis=0)) < len(keys), "several"

@@ -6,6 +6,7 @@ A command is repeated only where it is ours.
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from raglab.words.characters import visible
@@ -32,7 +33,11 @@ def rebuild_command(path: Path, stored: object) -> str:
       >>> rebuild_command(Path("none.parquet"), "rm -rf ~")
       'raglab trace CORPUS --cases CASES --out none.parquet'
     """
-    words = _stored_words(stored)
+    words: list[str] = []
+    # a terminal or a shell could take another text for more than words
+    if isinstance(stored, str) and len(stored) <= _LONGEST_COMMAND and visible(stored) == stored:
+        with suppress(ValueError):
+            words = shlex.split(stored)
     if words == ["raglab", "demo"]:
         return "raglab demo --out NEW"
     arguments: list[str] = []
@@ -43,16 +48,3 @@ def rebuild_command(path: Path, stored: object) -> str:
         elif not word.startswith(("--out", "-o")):
             arguments.append(word)
     return shlex.join([*arguments, "--out", NEW if path.exists() else str(path)])
-
-
-def _stored_words(stored: object) -> list[str]:
-    """Words of a stored command.
-
-    None where a terminal or a shell would take it for more than that.
-    """
-    if not isinstance(stored, str) or len(stored) > _LONGEST_COMMAND or visible(stored) != stored:
-        return []
-    try:
-        return shlex.split(stored)
-    except ValueError:
-        return []

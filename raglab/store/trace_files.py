@@ -30,6 +30,7 @@ from raglab.store.files import (
 )
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.records import case_record, parse_case
+from raglab.store.signal_columns import array_bytes
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_merging import Kind, TraceError
@@ -60,34 +61,11 @@ _ANSWER_ARRAYS = dict.fromkeys(("row", "arm", "depth", "chunks"), np.int32) | di
 )
 
 
-def _chunk_type(*, sections: bool) -> pa.StructType:
-    """Type of a chunk's row.
+def _damage_errors() -> tuple[type[Exception], ...]:
+    """What reading a damaged file raises.
 
     Here and below PyArrow is imported where a file is read or written, not to decide.
-
-    Args:
-      sections: whether any chunk stands below a heading; a trace without sections is written as it
-        was before them.
     """
-    import pyarrow as pa
-
-    text, number, texts = pa.string(), pa.int64(), pa.list_(pa.string())
-    types = {"position": number, "chunk_id": text, "text": text, "source": text, "page": number}
-    types |= {"page_label": text, "tags": text, "entities": texts, "entities_found": texts}
-    return pa.struct(types | ({"section": texts} if sections else {}))
-
-
-def _answer_type() -> pa.StructType:
-    """Type of an answer's row."""
-    import pyarrow as pa
-
-    number, numbers, text, share = pa.int32(), pa.list_(pa.int32()), pa.string(), pa.float64()
-    types = (number, number, numbers, text, share, share, text, numbers, text)
-    return pa.struct(list(zip(_ANSWER_FIELDS, types, strict=True)))
-
-
-def _damage_errors() -> tuple[type[Exception], ...]:
-    """What reading a damaged file raises."""
     import pyarrow as pa
 
     plain = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError)
@@ -224,8 +202,9 @@ def parquet_frame(path: Path) -> pd.DataFrame:
     except InputError:
         raise
     except _damage_errors() as error:
-        rule = "the file must be a whole Parquet file"
-        raise input_error(path, rule, "write it again", str(error)) from error
+        raise input_error(
+            path, "the file must be a whole Parquet file", "write it again", str(error)
+        ) from error
 
 
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
@@ -257,40 +236,43 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     """Trace as a table, a row a case; `head` is its metadata."""
     import pyarrow as pa
 
-    size, texts = len(trace), pa.list_(pa.string())
+    types = _column_types(*trace.hits.l2.shape[1:])
     # The first two are for people who open the file with other tools; `parse_trace` checks that
     # they are the case's.
-    columns = {
-        name: pa.array(column, pa.string()) for name, column in _shown_columns(trace.cases).items()
-    }
-    columns["case"] = pa.array(
-        [canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases],
-        pa.string(),
-    )
+    columns: dict[str, Any] = {**_shown_columns(trace.cases)}
+    columns["case"] = [
+        canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases
+    ]
     # Floats go to disk in half the width where that loses nothing; the algebra reads them as
     # float64 again.
     for name, field in trace.hits._asdict().items():
         is_float = name in FLOAT_FIELDS
-        columns[name] = _list_array(_narrow_array(field) if is_float else field.astype(np.int32))
-    pattern_hits = trace.pattern_hits
-    if pattern_hits is not None:
-        columns["pattern_counts"] = _list_array(pattern_hits.counts)
-        columns["query_entities"] = pa.array(map(list, pattern_hits.query_entities), texts)
+        columns[name] = _narrow_array(field) if is_float else field.astype(np.int32)
+    if trace.pattern_hits is not None:
+        columns["pattern_counts"] = trace.pattern_hits.counts
+        columns["query_entities"] = trace.pattern_hits.query_entities
     if trace.queries is not None:
-        columns["queries"] = pa.array(trace.queries, pa.list_(texts))
+        columns["queries"] = trace.queries
     if trace.answers is not None:
-        columns["answers"] = pa.array(answer_rows(trace.answers, size), pa.list_(_answer_type()))
+        columns["answers"] = answer_rows(trace.answers, len(trace))
     for name, column in sorted(trace.columns.items()):
-        columns[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64))
+        columns[f"{SIGNAL}{name}"] = column.astype(np.float64)
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is
     # read by itself.
     rows = chunk_rows(trace)
-    kind = _chunk_type(sections=any(chunk.section for chunk in trace.chunks))
-    columns["chunks"] = pa.array(rows, pa.list_(kind))
+    plain, with_sections = types["chunks"]
+    has_sections = any(chunk.section for chunk in trace.chunks)
+    columns["chunks"] = pa.array(rows, with_sections if has_sections else plain)
     if trace.vectors is not None:
         vectors = trace.vectors
-        of_cases = [vectors[[row["position"] for row in of_case]].ravel() for of_case in rows]
-        columns["vectors"] = pa.array(of_cases, pa.list_(pa.float32()))
+        columns["vectors"] = [
+            vectors[[row["position"] for row in of_case]].ravel() for of_case in rows
+        ]
+    for name, column in columns.items():
+        if isinstance(column, np.ndarray):
+            columns[name] = _list_array(column)
+        elif name != "chunks":
+            columns[name] = pa.array(column, types[name][0])
     return pa.table(columns).replace_schema_metadata({"raglab": json.dumps(head, sort_keys=True)})
 
 
@@ -358,15 +340,19 @@ def parse_trace(
     # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
     if head["patterns_hash"] is not None:
         counts = _flat_values(table, "pattern_counts").reshape(size, -1)
-        queries = tuple(map(tuple, table["query_entities"].to_pylist()))
-        by_chunk = tuple(tuple(row["entities_found"]) for row in rows)
-        fields["pattern_hits"] = PatternHits(head["patterns_hash"], counts, queries, by_chunk)
+        fields["pattern_hits"] = PatternHits(
+            head["patterns_hash"],
+            counts,
+            tuple(map(tuple, table["query_entities"].to_pylist())),
+            tuple(tuple(row["entities_found"]) for row in rows),
+        )
     if "queries" in table.column_names:
         of_cases = table["queries"].to_pylist()
         fields["queries"] = tuple(tuple(map(tuple, of_arms)) for of_arms in of_cases)
     if "answers" in table.column_names:
-        answers = table["answers"].to_pylist()
-        fields["answers"] = answers_from_rows(answers, head["generator"], head["scorer"])
+        fields["answers"] = answers_from_rows(
+            table["answers"].to_pylist(), head["generator"], head["scorer"]
+        )
     if "vectors" in table.column_names and rows:
         vectors = _flat_values(table, "vectors").reshape(len(rows), -1)
         fields["vectors"] = vectors[order].astype(np.float32)
@@ -385,25 +371,29 @@ def _parse_cases(table: pa.Table) -> tuple[Case, ...]:
 def _column_types(arms: int, depths: int, hits: int) -> dict[str, Sequence[pa.DataType]]:
     """Types that the columns of a trace may have, by name, as its head states its shape.
 
-    Those of signals by what their names begin with.
+    Those of signals by what their names begin with. Passages are of the second type where any of
+    them stands below a heading; a trace without sections is written as it was before them.
     """
     import pyarrow as pa
 
-    of_hits, text, texts = arms * depths * hits, pa.string(), pa.list_(pa.string())
-    chunks = [pa.list_(_chunk_type(sections=sections)) for sections in (False, True)]
-    floats = pa.list_(pa.float32(), of_hits), pa.list_(pa.float64(), of_hits)
+    text, whole, share = pa.string(), pa.int32(), pa.float64()
+    texts, numbers, of_hits = pa.list_(text), pa.list_(whole), arms * depths * hits
+    chunk = {"position": pa.int64(), **dict.fromkeys(("chunk_id", "text", "source"), text)}
+    chunk |= {"page": pa.int64(), "page_label": text, "tags": text}
+    chunk |= dict.fromkeys(("entities", "entities_found"), texts)
+    answer = (whole, whole, numbers, text, share, share, text, numbers, text)
     return {
         **dict.fromkeys(("case_id", "query", "case"), (text,)),
-        **dict.fromkeys(("chunk", "rank"), (pa.list_(pa.int32(), of_hits),)),
-        **dict.fromkeys(FLOAT_FIELDS, floats),
-        "n_reranked": [pa.list_(pa.int32(), arms * depths)],
-        "pattern_counts": [pa.list_(pa.int32(), len(COUNTED))],
+        **dict.fromkeys(("chunk", "rank"), (pa.list_(whole, of_hits),)),
+        **dict.fromkeys(FLOAT_FIELDS, (pa.list_(pa.float32(), of_hits), pa.list_(share, of_hits))),
+        "n_reranked": [pa.list_(whole, arms * depths)],
+        "pattern_counts": [pa.list_(whole, len(COUNTED))],
         "query_entities": [texts],
         "queries": [pa.list_(texts)],
-        "answers": [pa.list_(_answer_type())],
-        "chunks": chunks,
+        "answers": [pa.list_(pa.struct(list(zip(_ANSWER_FIELDS, answer, strict=True))))],
+        "chunks": [pa.list_(pa.struct(fields)) for fields in (chunk, {**chunk, "section": texts})],
         "vectors": [pa.list_(pa.float32())],
-        SIGNAL: [pa.list_(pa.float64(), arms * depths)],
+        SIGNAL: [pa.list_(share, arms * depths)],
     }
 
 
@@ -455,16 +445,19 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     try:
         file, head = open_trace(beside)
         flat = _flat_values(read_parquet(file, beside), "ms")
-        numbers = flat.reshape(size, *head["shape"])
-        latency = Latency(tuple(head["stages"]), numbers)
+        latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
         is_own = head == _latency_head(latency, fingerprint)
         value = "" if is_own else "altered content, or that of another trace"
     except _damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
     if value:
-        rule = "latencies must be as they were written with their trace"
-        remedy = "take the file away, or build the trace again"
-        raise TraceError(str(input_error(beside, rule, remedy, value)))
+        raise input_error(
+            beside,
+            "latencies must be as they were written",
+            "take the file away",
+            value,
+            TraceError,
+        )
     return latency
 
 
@@ -474,12 +467,11 @@ def _latency_head(latency: Latency, fingerprint: str) -> dict[str, Any]:
     A SHA-256 over them and the fingerprint of their trace among it, with one NaN for all.
     """
     facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
-    plain = np.where(np.isnan(latency.ms), np.nan, latency.ms).astype(np.float64, order="C")
     return {
         "fingerprint": fingerprint,
         "stages": list(latency.stages),
         "shape": list(latency.ms.shape[1:]),
-        "content": hashlib.sha256(facts.encode() + plain.tobytes()).hexdigest(),
+        "content": hashlib.sha256(facts.encode() + array_bytes(latency.ms)).hexdigest(),
     }
 
 
@@ -488,8 +480,7 @@ def content_hash(trace: TraceData) -> str:
     total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
     for name, field in trace.hits._asdict().items():
         total.update(f"{name}{list(field.shape)}".encode())
-        plain = np.where(np.isnan(field), np.nan, field)  # of integers none is
-        total.update(plain.astype(width(name), order="C").tobytes())
+        total.update(array_bytes(field, width(name)))
     rows: list[Any] = [
         [case_record(case) for case in trace.cases],
         # the section only where there is one, so that older hashes stay
@@ -545,8 +536,9 @@ def load(path: Path, kind: type[Kind]) -> Kind:
         if head != trace_head(trace, content_hash(trace)):
             raise trace_error(path, _WHOLE, "altered content", meta)
         check_trace(trace)  # whoever alters a file may compute its hash again
-    latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
-    return dataclasses.replace(trace, latency=latency)
+    return dataclasses.replace(
+        trace, latency=load_latency(path, str(meta.get("fingerprint")), len(trace))
+    )
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
@@ -566,26 +558,35 @@ def _undamaged(path: Path, rule: str, meta: Mapping[str, Any]) -> Iterator[None]
     except BrokenRuleError as error:
         raise trace_error(path, error.rule, error.value, meta) from error
     except _damage_errors() as error:
-        value = f"damaged content ({type(error).__name__})"
-        raise trace_error(path, rule, value, meta) from error
+        raise trace_error(path, rule, f"damaged content ({type(error).__name__})", meta) from error
 
 
 def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Opened file of a trace of this schema, and what its metadata says."""
     if not path.is_file():
-        value = "a folder" if path.is_dir() else "none there"
-        raise trace_error(path, "a trace must be a file", value, {})
+        raise trace_error(
+            path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {}
+        )
     with _undamaged(path, "a trace must be a whole Parquet file that raglab wrote", {}):
         file, head = open_trace(path)
         version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
     if version != SCHEMA_VERSION:
         age = "an older" if version < SCHEMA_VERSION else "a newer"
-        value = f"version {version} of {age} raglab"
-        raise trace_error(path, f"the schema must be version {SCHEMA_VERSION}", value, head["meta"])
+        raise trace_error(
+            path,
+            f"the schema must be version {SCHEMA_VERSION}",
+            f"version {version} of {age} raglab",
+            head["meta"],
+        )
     return file, head
 
 
-def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> TraceError:
+def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> InputError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
-    remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
-    return TraceError(str(input_error(path, rule, remedy, value)))
+    return input_error(
+        path,
+        rule,
+        f"build it again with `{rebuild_command(path, meta.get('command'))}`",
+        value,
+        TraceError,
+    )

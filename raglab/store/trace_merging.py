@@ -107,14 +107,14 @@ def joined_requests(counts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     if len(runs) < 2:
         return dict(runs[0]) if runs else None
     joined: dict[str, Any] = {}
-    for name in dict.fromkeys(name for run in runs for name in run):
+    for name in dict.fromkeys(chain.from_iterable(runs)):
         values = [run[name] for run in runs if name in run]
-        if not all(isinstance(value, Mapping) for value in values):
+        if not isinstance(values[0], Mapping):
             joined[name] = sum(values)
         elif name == "ms":
             joined[name] = dict.fromkeys(values[0])
         else:
-            joined[name] = dict(sum((Counter(value) for value in values), Counter[str]()))
+            joined[name] = dict(sum(map(Counter, values), Counter[str]()))
     return joined
 
 
@@ -168,8 +168,10 @@ def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     for what in dict.fromkeys((*first, *second)):
         left, right = first.get(what), second.get(what)
         if left != right and what != FAILED_FACT:
-            value = f"{shown_value(str(left))} and {shown_value(str(right))}"
-            _refuse(f"traces must have the same {what}", value)
+            _refuse(
+                f"traces must have the same {what}",
+                f"{shown_value(str(left))} and {shown_value(str(right))}",
+            )
 
 
 def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
@@ -202,11 +204,9 @@ def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
         names = [chunk.chunk_id for chunk in part.chunks]
         for name, chunk in zip(names, part.chunks, strict=True):
             if known.setdefault(name, chunk) != chunk:
-                rule, value = (
-                    "a chunk must be the same in all traces",
-                    f"two of the id {shown_value(name)}",
+                _refuse(
+                    "a chunk must be the same in all traces", f"two of the id {shown_value(name)}"
                 )
-                _refuse(rule, value)
             sorter.add(name)
         for before, after in pairwise(names):
             sorter.add(after, before)

@@ -20,9 +20,9 @@ from raglab.decision.trace_view import TraceView, with_splits
 from raglab.extension_points import extension
 from raglab.signals import Signal, declaration, own_signal
 from raglab.store.csv_tables import csv_frame
-from raglab.store.files import shown_value
+from raglab.store.files import input_error, shown_value
 from raglab.store.records import hash_cases
-from raglab.store.signal_columns import array_hash, frame_series, signal_column
+from raglab.store.signal_columns import array_hash, signal_column
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import Kind, TraceError, merge_traces
 from raglab.values import NONE, Case, case_positions, map_fields
@@ -78,9 +78,12 @@ class Trace(values.TraceData):
             ("cases", cases_hash, cases_hash and hash_cases(trace.cases)),
         ):
             if wanted is not None and there != wanted:
-                rule = f"a trace must be made of the {what} it is replayed for"
-                value = f"other {what} ({str(there)[:12]}, not {wanted[:12]})"
-                raise trace_error(Path(path), rule, value, trace.meta)
+                raise trace_error(
+                    Path(path),
+                    f"a trace must be made of the {what} it is replayed for",
+                    f"other {what} ({str(there)[:12]}, not {wanted[:12]})",
+                    trace.meta,
+                )
         return trace
 
     @classmethod
@@ -123,9 +126,9 @@ class Trace(values.TraceData):
         keep: list[int] = case_positions(rows, len(self)).tolist()
         pattern_hits = self.pattern_hits
         if pattern_hits is not None:
-            named = tuple(pattern_hits.query_entities[row] for row in keep)
             pattern_hits = pattern_hits._replace(
-                counts=pattern_hits.counts[keep], query_entities=named
+                counts=pattern_hits.counts[keep],
+                query_entities=tuple(pattern_hits.query_entities[row] for row in keep),
             )
         cases, latency = tuple(self.cases[row] for row in keep), self.latency
         return dataclasses.replace(
@@ -213,8 +216,7 @@ class Trace(values.TraceData):
         Raises:
           ValueError: another number than of cases, or a label that is none.
         """
-        cases = labelled_cases(self.cases, labels, extra)
-        return dealt_trace(self, cases)
+        return dealt_trace(self, labelled_cases(self.cases, labels, extra))
 
     def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
         """A signal that the trace holds as a column, a value a case, indexed by case id.
@@ -237,8 +239,11 @@ class Trace(values.TraceData):
             )
             raise ValueError(msg)
         place = 0 if arm is None else self.arm(arm)
-        index = pd.Index([case.id for case in self.cases], name="case_id")
-        return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
+        return pd.Series(
+            self.columns[name][:, place, depth].copy(),
+            index=pd.Index([case.id for case in self.cases], name="case_id"),
+            name=name,
+        )
 
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case by the first search, in the arm's final order, a row a hit.
@@ -422,13 +427,25 @@ def load_view(path: str | Path) -> StudyTrace:
 
 
 def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Series or path
-    """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id."""
+    """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id.
+
+    Raises:
+      InputError: a file without a column `case_id`, or without the signal's and `value`.
+    """
     if not isinstance(values, str | Path):
         return values
     path = Path(values)
     is_parquet = path.suffix == ".parquet"
     frame = parquet_frame(path) if is_parquet else csv_frame(path, texts=("case_id",))
-    return frame_series(frame, name, path)
+    column = name if name in frame else "value"
+    if not {"case_id", column} <= {*frame}:
+        raise input_error(
+            path,
+            f"a file of values must have columns case_id and {name}",
+            "name them so",
+            f"columns {', '.join(map(str, frame.columns[:8]))}",
+        )
+    return frame.set_index("case_id")[column]
 
 
 def _partial_meta(
@@ -438,8 +455,7 @@ def _partial_meta(
     meta, part = with_splits(meta, cases, before), hash_cases(cases)
     if "fingerprint" not in meta or part == meta.get("cases_hash"):
         return dict(meta)
-    own = digest(f"{meta['fingerprint']} {part}", 16)
-    return {**meta, "fingerprint": own, "cases_hash": part}
+    return {**meta, "fingerprint": digest(f"{meta['fingerprint']} {part}", 16), "cases_hash": part}
 
 
 __all__ = ["StudyTrace", "Trace", "TraceError", "load_view"]
