@@ -30,7 +30,7 @@ from raglab.bandit import (
 )
 from raglab.bandit.simulation import log, run
 from raglab.live.online_bandit import FEATURES, Online, Setup, logged_state, setup_of
-from raglab.live.settings import BanditSettings, load_state
+from raglab.live.settings import Settings, load_state
 from raglab.reward import RewardWeights
 from raglab.store.files import InputError
 
@@ -337,13 +337,13 @@ class TestOnline:
         path.write_text(dumps(initial, bandit), encoding="utf-8")
         monkeypatch.setenv("RAGLAB_BANDIT_PRIOR", str(path))
         monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "lin_ucb")
-        online = BanditSettings.read(None).online(tmp_path, ARMS)
+        online = Settings.read(None).online(tmp_path / "bandit.sqlite", ARMS)
         assert online.state().n.tolist() == [3.0, 0.0]
         online.close()
-        with pytest.raises(InputError, match="the prior must have the learner's prior_mean"):
+        with pytest.raises(InputError, match="must be a state of the learner .*, got prior_mean 0.5, not 0.25"):
             load_state(path, bandit._replace(prior_mean=0.25), ARMS)
         path.write_text("[]", encoding="utf-8")
-        with pytest.raises(InputError, match="the prior of a linear learner must be a state of it"):
+        with pytest.raises(InputError, match="the prior must be a state of the learner"):
             load_state(path, bandit, ARMS)
 
 
