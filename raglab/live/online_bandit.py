@@ -426,10 +426,10 @@ class Online:
         self.log = Database(
             log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create, patience_s=patience_s
         )
-        self._clock, self._ready, self._digest = clock, False, self.setup.digest
         # settings out of range stop here
         initial_state(self.setup)
         rewards([], weights)
+        self._clock, self._ready, self._digest = clock, False, self.setup.digest
 
     def __repr__(self) -> str:
         arms = ", ".join(self.arms)
