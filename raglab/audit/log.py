@@ -64,8 +64,6 @@ from raglab.words.html_display import Fold, display, short
 if TYPE_CHECKING:
     import pandas as pd
 
-_ENDLESS = {"inf": math.inf, "-inf": -math.inf}
-
 
 def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
     """Keep a policy's body where it is new, and give its id."""
@@ -91,13 +89,11 @@ def row_columns(
     row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: DefaultLearner
 ) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
-    state = {
+    return {
         "row_id": row.row_id,
         "version": row.version,
         "confidence": row.confidence,
         "gate": row_gate(row, learner),
-    }
-    return state | {
         "votes": dict(row.candidate_votes),
         "kind": kind,
         "conditions": dict(conditions),
@@ -121,58 +117,44 @@ def decision_row(
       ValueError: a status that is none (rule S0.1).
     """
     if response.get("status") not in Status.__members__:
-        status = f"{response.get('status')!r:.80}"
-        msg = (
-            f"status must be one of {', '.join(Status.__members__)}, got {status}; a broken input "
-            "raises."
-        )
+        rule = f"status must be one of {', '.join(Status.__members__)}"
+        msg = f"{rule}, got {response.get('status')!r:.80}; a broken input raises."
         raise ValueError(msg)
     spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
-    stated = {
-        "status": response["status"],
+    stated = ("status", "answer", "route", "arm", "default_applied")
+    lists = ("sources", "options", "warnings")
+    shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
+    return {
+        **{name: json_value(response.get(name)) for name in stated},
+        **{name: json_value(list(response.get(name) or ())) for name in lists},
+        **{name: of[name] for name in shared},
         "reason": response.get("refusal_reason"),
-        "answer": response.get("answer"),
-        "sources": list(response.get("sources") or ()),
-        "options": json_value(list(response.get("options") or ())),
-        "warnings": list(response.get("warnings") or ()),
         "confidence": finite_or_none(response.get("confidence")),
-        "route": response.get("route"),
-        "arm": response.get("arm"),
         "clarified": int(response.get("clarification") is not None),
-        "default_applied": json_value(response.get("default_applied")),
-    }
-    details = {
         "checks": [check_to_json(check) for check in checks],
         "ms": {name: finite_or_none(value) for name, value in spent.items()},
     }
-    shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
-    return stated | details | {name: of[name] for name in shared}
+
+
+_NUMBERS = ("value", "threshold", "margin")  # of a check
 
 
 def check_to_json(check: Check) -> dict[str, Any]:
     """Check as JSON values: null for NaN, a text for an infinity."""
-    numbers = {name: _out(getattr(check, name)) for name in ("value", "threshold", "margin")}
-    return {
-        "gate": check.gate,
-        "rule": check.rule,
-        **numbers,
-        "passes": bool(check.passes),
-        "text": check.text,
-    }
+    row = check._asdict() | {"passes": bool(check.passes)}
+    for name in _NUMBERS:
+        number = float(row[name])
+        if not math.isfinite(number):
+            row[name] = None if math.isnan(number) else str(number)
+        else:
+            row[name] = number
+    return row
 
 
 def check_from_json(row: Mapping[str, Any]) -> Check:
     """Check of JSON values."""
-    value, threshold, margin = (_in(row[name]) for name in ("value", "threshold", "margin"))
-    return Check(
-        gate=row["gate"],
-        rule=row["rule"],
-        value=value,
-        threshold=threshold,
-        margin=margin,
-        passes=row["passes"],
-        text=row["text"],
-    )
+    numbers = {name: math.nan if row[name] is None else float(row[name]) for name in _NUMBERS}
+    return Check(**{**row, **numbers})
 
 
 def finite_or_none(value: object) -> float | None:
@@ -198,51 +180,10 @@ def json_value(value: Any) -> Any:  # noqa: ANN401 - JSON values
     return value.item() if hasattr(value, "item") else value
 
 
-def _out(value: float) -> float | str | None:
-    if math.isfinite(value):
-        return float(value)
-    return None if math.isnan(value) else str(float(value))
-
-
-def _in(value: float | str | None) -> float:
-    if value is None:
-        return math.nan
-    return _ENDLESS[value] if isinstance(value, str) else float(value)
-
-
 Redaction = Literal["text", "hash", "none"]
 
 
 _WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
-
-
-def check_retention(query: str, keep_days: float) -> None:
-    """Raise ValueError for an invalid setting of retention."""
-    if query not in get_args(Redaction):
-        msg = (
-            f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose "
-            "what is kept."
-        )
-        raise ValueError(msg)
-    if not 0.0 <= keep_days < float("inf"):
-        msg = f"keep_days must be at least 0, got {keep_days!r:.80}; 0 keeps texts for ever."
-        raise ValueError(msg)
-
-
-def check_silence(rule: SilenceRule) -> None:
-    """Refuse a rule of silence that could confirm nothing, or everything."""
-    if not 0.0 < rule.hours < float("inf"):
-        msg = (
-            f"silence.hours must be above 0, got {rule.hours!r:.80}; at once, nobody can have "
-            "corrected an answer."
-        )
-        raise ValueError(msg)
-    if not 0.0 <= rule.near_same <= 1.0:
-        msg = (
-            f"silence.near_same must be in [0, 1], got {rule.near_same!r:.80}; it is a share of "
-            "words."
-        )
-        raise ValueError(msg)
 
 
 def check_texts(**texts: object) -> None:
@@ -275,7 +216,11 @@ def blank_texts(log: Entries, before: str) -> int:
     return len(had)
 
 
-_KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
+_KINDS = {
+    **dict.fromkeys(("name", "text", "listed", "json"), "str"),
+    "whole": "Int64",
+    "number": "float64",
+}
 
 
 def export_tables(log: Entries, folder: Path) -> list[Path]:
@@ -297,29 +242,21 @@ def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
     """Rows of a table: `seq` whole, `at` a time in UTC, JSON as text, what is missing as NA."""
     import pandas as pd
 
-    first = {} if table.key is not None else {"seq": "Int64", "at": "time"}
-    kinds = first | {column.name: _KINDS[column.kind] for column in table.columns}
-    packed = {column.name for column in table.columns if column.kind == "json"}
-    rows = [_flat_row(row, packed) for row in log.rows(table.name)]
-    columns: dict[str, Any] = {}
-    for name, kind in kinds.items():
-        values = [row[name] for row in rows]
-        if kind == "time":
-            columns[name] = pd.to_datetime(
-                pd.Series(values, dtype="str"), utc=True, format="ISO8601"
-            ).astype("datetime64[us, UTC]")
-        else:
-            columns[name] = pd.Series(values, dtype=kind)
-    return pd.DataFrame(columns)
-
-
-def _flat_row(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
-    return {
-        name: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if name in packed
-        else value
-        for name, value in row.items()
-    }
+    packed = [name for name, kind in table.kinds.items() if kind == "json"]
+    rows = []
+    for row in log.rows(table.name):
+        texts = {
+            name: json.dumps(row[name], ensure_ascii=False, separators=(",", ":"))
+            for name in packed
+        }
+        rows.append(row | texts)
+    frame = pd.DataFrame(rows, columns=list(table.kinds), dtype=object)
+    types = {name: _KINDS[kind] for name, kind in table.kinds.items() if kind != "time"}
+    frame = frame.astype(types)
+    if table.key is None:
+        at = pd.to_datetime(frame["at"].astype("str"), utc=True, format="ISO8601")
+        frame["at"] = at.astype("datetime64[us, UTC]")
+    return frame
 
 
 NOW = partial(datetime.now, UTC)
@@ -384,8 +321,18 @@ class AuditLog:
             confirm nothing.
         """
         check_no_folder(log, AUDIT_LOG)
-        check_retention(query, keep_days)
-        check_silence(silence)
+        redactions = get_args(Redaction)
+        hours, near = silence.hours, silence.near_same
+        rules = (
+            (query in redactions, f"query must be one of {', '.join(redactions)}", query),
+            (0.0 <= keep_days < math.inf, "keep_days must be at least 0", keep_days),
+            (0.0 < hours < math.inf, "silence.hours must be above 0", hours),
+            (0.0 <= near <= 1.0, "silence.near_same must be in [0, 1]", near),
+        )
+        for holds, rule, value in rules:
+            if not holds:
+                msg = f"{rule}, got {value!r:.80}; correct it."
+                raise ValueError(msg)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
         self.log = Database(
@@ -441,29 +388,25 @@ class AuditLog:
         check_id(request_id)
         check_texts(question=question, session=session)
         at = self._at(now)
+        request = {
+            "session": session,
+            "documents": list(documents),
+            **question_columns(question, parsed, self.query),
+            "policy_id": policy.policy_id,
+            "fingerprint": fingerprint,
+            "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
+            "prompt_version": models.get("prompt_version", ""),
+            "learner": self.digest,
+        }
         with self.log.writing() as log:
-            request_fields = {"session": session, "documents": list(documents)} | question_columns(
-                question, parsed, self.query
-            )
-            made_by = {
-                "policy_id": policy.policy_id,
-                "fingerprint": fingerprint,
-                "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
-                "prompt_version": models.get("prompt_version", ""),
-                "learner": self.digest,
-            }
             stopped = log.row(REQUESTS, request_id=request_id)
             if stopped is not None:
                 ended = any(
                     log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS)
                 )
-                if ended or any(
-                    stopped[name] != value for name, value in (request_fields | made_by).items()
-                ):
-                    msg = (
-                        f"request_id must be new, got {request_id!r}, which is in the log; give "
-                        "another or none."
-                    )
+                if ended or not request.items() <= stopped.items():
+                    rule = f"request_id must be new, got {request_id!r}, which is in the log"
+                    msg = f"{rule}; give another or none."
                     raise ValueError(msg)
                 return True
             before = close_previous(
@@ -478,12 +421,8 @@ class AuditLog:
             )
             record_policy(log, policy, at)
             record_learner(log, self.learner, at)
-            log.add(
-                REQUESTS,
-                {"at": at, "request_id": request_id, "rephrases": before}
-                | request_fields
-                | made_by,
-            )
+            row = {"at": at, "request_id": request_id, "rephrases": before}
+            log.add(REQUESTS, row | request)
         return False
 
     @contextmanager
@@ -582,16 +521,15 @@ class AuditLog:
           ValueError: request or row is not in the log, or the request was asked about already.
         """
         with self._writing() as log:
-            about = {
+            columns = {
                 "at": self._at(now),
                 "request_id": request_id,
                 "why": why,
                 "gain": gain,
                 "cost": cost,
+                "tried": list(tried),
+                **row_columns(row, kind, conditions, self.learner),
             }
-            columns = (
-                about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner)
-            )
             default_table().clarify(log, columns, request)
 
     def applied(
@@ -765,15 +703,14 @@ class AuditLog:
           session: only requests of it; None settles all.
         """
         at = datetime.fromisoformat(self._at(now))
-        tables: list[DefaultTable] = list(extensions("audit_table").values())
+        tables: Iterable[DefaultTable] = extensions("audit_table").values()
         with self.log.reading() as log:
             if log.row(OPEN) is None:
                 return 0
         with self.log.writing() as log, as_written():
-            settled = 0
-            for table in tables:
-                settled += table.settle(log, at, session, self.learner, self.silence)
-            return settled
+            return sum(
+                table.settle(log, at, session, self.learner, self.silence) for table in tables
+            )
 
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""
@@ -803,7 +740,7 @@ class AuditLog:
             blanked.
         """
         if before is None and not self.keep_days:
-            msg = "forget needs a moment, got none and keep_days 0; give `before` or set keep_days."
+            msg = "forget needs a moment, got none and keep_days 0; give one of them."
             raise ValueError(msg)
         now = self._at(None)
         until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
@@ -844,12 +781,17 @@ class AuditLog:
             ("texts are kept for", f"{self.keep_days:g} days" if self.keep_days else "ever"),
             ("learner", self.digest),
         ]
-        settings = [(name, str(value)) for name, value in self.learner._asdict().items()]
-        silence = [(name, str(value)) for name, value in self.silence._asdict().items()]
+        folds = {
+            "learner's settings": self.learner._asdict(),
+            "what silence confirms": self.silence._asdict(),
+        }
         return display(
             "Audit log",
             facts,
-            [Fold("learner's settings", settings), Fold("what silence confirms", silence)],
+            [
+                Fold(title, [(name, str(value)) for name, value in settings.items()])
+                for title, settings in folds.items()
+            ],
         )
 
     def _at(self, now: datetime | None) -> str:
