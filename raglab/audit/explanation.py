@@ -45,8 +45,8 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import digest
 from raglab.words.characters import visible
 from raglab.words.decimals import decimals
+from raglab.words.html_display import display
 from raglab.words.languages import TEXTS, sentence
-from raglab.words.text import NO_MATH, html_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,8 +190,8 @@ def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[s
         margin, stated = _rebuild_check(check, checks[:place], thresholds)
         if margin is not None and not _same(margin, check.margin):
             differences.append(
-                f"{named}: margin {decimals(check.margin, margin)} is recorded, "
-                f"value and threshold give {decimals(margin, check.margin)}"
+                f"{named}: margin {decimals(check.margin, margin)} is recorded, value and "
+                f"threshold give {decimals(margin, check.margin)}"
             )
         if bool(check.passes) == bool(gates.fires((check.margin,))):
             verdict = "passes" if check.passes else "fails"
@@ -317,12 +317,9 @@ def replay_decisions(
         if default is not None:
             stated.append({name: default.get(name) for name in _OF_DEFAULT})
             if stated[-1] not in applied:
-                differences.append(
-                    f"default_applied {default} is recorded with the decision, no such default was "
-                    "applied"
-                )
+                differences.append(f"default_applied {default}: no such default was applied")
     differences += [
-        f"default {use['value']} of row {use['row_id']} was applied, and no decision names it"
+        f"default {use['value']} of row {use['row_id']} was applied, no decision names it"
         for use in applied
         if use not in stated
     ]
@@ -348,7 +345,7 @@ def _differs(
 ) -> Iterator[str]:
     derived, status, reason = decision.derived, decision.status, decision.reason
     if derived is None:
-        yield "no checks are recorded, so that the decision cannot be derived anew"
+        yield "no checks are recorded, nothing derives the decision"
         return
     if derived.status != status:
         yield f"status {status} is recorded, the checks give {derived.verdict}"
@@ -359,8 +356,7 @@ def _differs(
         yield f"status {status} is recorded with reason {reason!r}; a refusal alone has one"
     for name in ("policy_id", "fingerprint", "models", "prompt_version"):
         if row[name] != request[name]:
-            pair = f"{row[name]!r} is recorded with the decision, {request[name]!r}"
-            yield f"{name} {pair} with the request"
+            yield f"{name} {row[name]!r} is recorded, the request has {request[name]!r}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -420,25 +416,23 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values; a number that is not finite is null."""
-        whole = {
-            "request_id": self.request_id,
-            "rebuilt": self.rebuilt,
-            "differences": list(self.differences),
-            "request": dict(self.request),
-            "clarification": None if self.clarification is None else dict(self.clarification),
-            "defaults": [default._asdict() for default in self.defaults],
-            "signals": [dict(signal) for signal in self.signals],
-            "became": [dict(evidence_row) for evidence_row in self.became],
-            "decisions": [
-                decision._asdict()
-                | {
-                    "derived": None if decision.derived is None else decision.derived._asdict(),
-                    "checks": [check._asdict() for check in decision.checks],
-                }
-                for decision in self.decisions
-            ],
-        }
-        return json_value(whole)
+        return json_value(
+            {
+                "request_id": self.request_id,
+                "rebuilt": self.rebuilt,
+                "differences": self.differences,
+                **vars(self),
+                "defaults": [default._asdict() for default in self.defaults],
+                "decisions": [
+                    decision._asdict()
+                    | {
+                        "derived": decision.derived and decision.derived._asdict(),
+                        "checks": [check._asdict() for check in decision.checks],
+                    }
+                    for decision in self.decisions
+                ],
+            }
+        )
 
     def json(self) -> str:
         """Everything as JSON."""
@@ -474,14 +468,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from people, documents or models is escaped."""
-        cell_style = "text-align: left; vertical-align: top"
-        text = f"{cell_style}; white-space: pre-wrap"
-        rows = "".join(
-            f'<tr><th style="{cell_style}">{html_text(head)}</th><td '
-            f'style="{text}">{html_text(words)}</td></tr>'
-            for head, words in self.lines()
-        )
-        return f'<table class="{NO_MATH}">{rows}</table>'
+        return display(f"Request {self.request_id}", self.lines())
 
 
 def explain_request(request_id: str, log: AuditLog) -> Explanation:
@@ -511,18 +498,17 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         "",
         digest(request["question"]),
     }:
-        differences.append(
-            f"question {request['question']!r:.80} is recorded, its hash is that of another"
-        )
+        differences.append(f"question {request['question']!r:.80} is recorded, its hash differs")
     events = RequestEvents(log, request)
     learner, mismatches = recorded_learner(log, request["learner"])
     differences += mismatches
-    clarification = _clarification(events.of(CLARIFICATIONS), events.of(REPLIES))
+    clarification = None
+    for asked in events.of(CLARIFICATIONS)[-1:]:
+        replies = [row["reply"] for row in events.of(REPLIES) if row["seq"] > asked["seq"]]
+        clarification = {**asked, "replies": replies}
     uses = ReplayedUses()
     if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
-        uses = default_table("explain of a request that used the default table").replay(
-            events, learner
-        )
+        uses = default_table("explain of this request").replay(events, learner)
     differences += uses.differences
     decisions, mismatches = replay_decisions(
         events, thresholds, clarified=clarification is not None
@@ -536,17 +522,6 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         decisions=decisions,
         differences=tuple(differences + mismatches),
     )
-
-
-def _clarification(
-    clarifications: list[dict[str, Any]], replies: list[dict[str, Any]]
-) -> dict[str, Any] | None:
-    if not clarifications:
-        return None
-    row = clarifications[-1]
-    return dict(row) | {
-        "replies": [reply["reply"] for reply in replies if reply["seq"] > row["seq"]]
-    }
 
 
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:

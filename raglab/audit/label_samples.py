@@ -19,6 +19,7 @@ import numpy as np
 
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
+from raglab.bandit.learner import refuse
 from raglab.decision.checks import ERROR_GATE
 from raglab.store.csv_tables import check_heads, csv_records, table_text
 from raglab.store.files import (
@@ -170,8 +171,7 @@ def draw_sample(
     import pandas as pd
 
     if n < 1:
-        msg = f"n must be at least 1, got {n}; draw more."
-        raise ValueError(msg)
+        refuse("n must be at least 1", n, "draw more")
     at = utc_text(NOW() if now is None else now)
     # One turn of a writer, so that no request is decided between the draw and its event.
     with log.log.writing() as entries, as_written():
@@ -179,9 +179,8 @@ def draw_sample(
         decisions = first_decisions(entries, last=last, days=days)
         population = [decision for decision in decisions if not decision.failed]
         if not population:
-            rule = "a sample must be drawn from requests with a decision, got none"
-            msg = f"{rule}; ask first, or take a longer window."
-            raise ValueError(msg)
+            rule = "a sample must be drawn from requests with a decision"
+            refuse(rule, "none", "ask first, or take a longer window")
         strata: dict[str, list[FirstDecision]] = {}
         for decision in population:
             strata.setdefault(decision.stratum, []).append(decision)

@@ -16,6 +16,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
+from raglab.bandit.learner import refuse
 from raglab.metrics.intervals import (
     Interval,
     Stratum,
@@ -78,30 +79,22 @@ class RateRow(NamedTuple):
     unknown: int
 
 
-class Feedback(NamedTuple):
-    """What the user's next steps say of a request.
-
-    label: that it should have got, '' where they tell none. corrected: whether they correct or
-    rephrase an answer.
-    """
-
-    label: str
-    corrected: bool
+CORRECTED = "corrected"  # feedback: an answer was corrected or asked again in other words
 
 
 class KnownRequest(NamedTuple):
     """A request with what is known of it.
 
     sample: latest draw with labels that could have taken it, '' where none could. drawn: whether
-    that did. label: what a person says, '' where nobody did. feedback: what its user's next steps
-    say, None where there were none.
+    that did. label: what a person says, '' where nobody did. feedback: the label that its user's
+    next steps tell, or `CORRECTED`; '' where there were none.
     """
 
     first: FirstDecision
     sample: str
     drawn: bool
     label: str
-    feedback: Feedback | None
+    feedback: str
 
 
 def live_rates(
@@ -147,8 +140,7 @@ def live_rates(
     )
     for holds, rule in rules:
         if not holds:
-            msg = f"{rule}, got last {last}, days {days}, every {every}; correct it."
-            raise ValueError(msg)
+            refuse(rule, f"last {last}, days {days}, every {every}", "correct it")
     with log.log.reading() as entries, as_written():
         # For one window the requests before it need not be read; feedback on a request comes after
         # it.
@@ -197,9 +189,7 @@ def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[Rat
     covered = [request for request in requests if request.sample]
     labelled = sum(request.drawn and bool(request.label) for request in covered)
     feedback = [
-        (request.first.status, request.feedback)
-        for request in requests
-        if request.feedback is not None
+        (request.first.status, request.feedback) for request in requests if request.feedback
     ]
     silent = len(requests) - len(feedback)
     for rate in LIVE_RATES:
@@ -208,9 +198,9 @@ def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[Rat
             share, (low, high) = _from_labels(covered, rate, level)
         counts = (labelled, len(covered), len(requests) - labelled)
         yield RateRow(rate.name, "labels", share, float(low), float(high), *counts)
-        wanted = [status for status, entry in feedback if entry.label in rate.labels]
+        wanted = [status for status, label in feedback if label in rate.labels]
         yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), silent, level)
-    answers = [entry.corrected for status, entry in feedback if status == "ok"]
+    answers = [label == CORRECTED for status, label in feedback if status == "ok"]
     silent = sum(request.first.status == "ok" for request in requests) - len(answers)
     yield _feedback_row(CORRECTIONS, sum(answers), len(answers), silent, level)
 
@@ -276,11 +266,11 @@ def known_requests(
         if could:
             sample, drawn = could[-1]["sample"], entry.request_id in could[-1]["drawn"]
         label = labels.get((sample, entry.request_id), "") if drawn else ""
-        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id)))
+        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id, "")))
     return known
 
 
-def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, Feedback]:
+def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, str]:
     """What users' next steps say of a request, by its id.
 
     Silence says nothing, so such a request has no entry.
@@ -305,17 +295,15 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     replied = {
         row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)
     } & (confirmed | corrected)
-    feedback: dict[str, Feedback] = {}
+    feedback = {}
     for entry in first:
         name = entry.request_id
         if entry.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
-            feedback[name] = Feedback("ok", corrected=False)
+            feedback[name] = "ok"
         elif name in proposed and name in replied:
-            feedback[name] = Feedback(
-                "ok" if (name, proposed[name]) in accepted else "ambiguous", corrected=False
-            )
+            feedback[name] = "ok" if (name, proposed[name]) in accepted else "ambiguous"
         elif entry.status == "ok" and (name in corrected or name in rephrased):
-            feedback[name] = Feedback("", corrected=True)
+            feedback[name] = CORRECTED
         elif entry.status == "ok" and name in confirmed:
-            feedback[name] = Feedback("ok", corrected=False)
+            feedback[name] = "ok"
     return feedback

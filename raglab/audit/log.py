@@ -29,6 +29,7 @@ from raglab.audit.default_table import (
 )
 from raglab.audit.log_learners import digest_of, record_learner
 from raglab.audit.sessions import SilenceRule, close_previous
+from raglab.bandit.learner import refuse
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner, gate
 from raglab.extension_points import extensions
@@ -65,19 +66,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
-    """Keep a policy's body where it is new, and give its id."""
-    if log.row(POLICIES, policy_id=policy.policy_id) is None:
-        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": _body(policy)})
-    return policy.policy_id
-
-
-def _body(policy: PolicyData) -> dict[str, Any]:
-    """A policy as the log keeps it.
+def record_policy(log: Entries, policy: PolicyData, at: str) -> None:
+    """Keep a policy's body where it is new.
 
     Its pack by the hash, whatever folder that lay in, and no cases it learned from.
     """
-    return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+    if log.row(POLICIES, policy_id=policy.policy_id) is None:
+        body = policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": body})
 
 
 def row_gate(row: ClarificationDefault, learner: DefaultLearner) -> str:
@@ -118,8 +114,7 @@ def decision_row(
     """
     if response.get("status") not in Status.__members__:
         rule = f"status must be one of {', '.join(Status.__members__)}"
-        msg = f"{rule}, got {response.get('status')!r:.80}; a broken input raises."
-        raise ValueError(msg)
+        refuse(rule, f"{response.get('status')!r:.80}", "correct it")
     spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
     stated = ("status", "answer", "route", "arm", "default_applied")
     lists = ("sources", "options", "warnings")
@@ -190,18 +185,7 @@ def check_texts(**texts: object) -> None:
     """Refuse what is no text, by name."""
     for name, text in texts.items():
         if not isinstance(text, str):
-            msg = f"{name} must be a text, got {type(text).__name__}; pass a str."
-            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-
-
-def question_columns(question: str, parsed: object, query: Redaction) -> dict[str, Any]:
-    """Columns of a question's words, as far as they are kept."""
-    fields, whole = json_value(parsed), query == "text"
-    return {
-        "question": question if whole else None,
-        "question_hash": "" if query == "none" else digest(question),
-        "parsed": fields if whole else without_values(fields),
-    }
+            refuse(f"{name} must be a text", type(text).__name__, "pass a str")
 
 
 def blank_texts(log: Entries, before: str) -> int:
@@ -331,8 +315,7 @@ class AuditLog:
         )
         for holds, rule, value in rules:
             if not holds:
-                msg = f"{rule}, got {value!r:.80}; correct it."
-                raise ValueError(msg)
+                refuse(rule, f"{value!r:.80}", "correct it")
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
         self.log = Database(
@@ -388,10 +371,13 @@ class AuditLog:
         check_id(request_id)
         check_texts(question=question, session=session)
         at = self._at(now)
+        fields, whole = json_value(parsed), self.query == "text"
         request = {
             "session": session,
             "documents": list(documents),
-            **question_columns(question, parsed, self.query),
+            "question": question if whole else None,
+            "question_hash": "" if self.query == "none" else digest(question),
+            "parsed": fields if whole else without_values(fields),
             "policy_id": policy.policy_id,
             "fingerprint": fingerprint,
             "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
@@ -405,9 +391,7 @@ class AuditLog:
                     log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS)
                 )
                 if ended or not request.items() <= stopped.items():
-                    rule = f"request_id must be new, got {request_id!r}, which is in the log"
-                    msg = f"{rule}; give another or none."
-                    raise ValueError(msg)
+                    refuse("request_id must be new", repr(request_id), "give another or none")
                 return True
             before = close_previous(
                 log,
@@ -740,8 +724,7 @@ class AuditLog:
             blanked.
         """
         if before is None and not self.keep_days:
-            msg = "forget needs a moment, got none and keep_days 0; give one of them."
-            raise ValueError(msg)
+            refuse("forget needs a moment", "none and keep_days 0", "give one")
         now = self._at(None)
         until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
         with self.log.writing() as log:
@@ -781,18 +764,9 @@ class AuditLog:
             ("texts are kept for", f"{self.keep_days:g} days" if self.keep_days else "ever"),
             ("learner", self.digest),
         ]
-        folds = {
-            "learner's settings": self.learner._asdict(),
-            "what silence confirms": self.silence._asdict(),
-        }
-        return display(
-            "Audit log",
-            facts,
-            [
-                Fold(title, [(name, str(value)) for name, value in settings.items()])
-                for title, settings in folds.items()
-            ],
-        )
+        settings = self.learner._asdict() | self.silence._asdict()
+        rows = [(name, str(value)) for name, value in settings.items()]
+        return display("Audit log", facts, [Fold("learner and silence", rows)])
 
     def _at(self, now: datetime | None) -> str:
         return utc_text(self._clock() if now is None else now)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raglab.bandit.learner import refuse
 from raglab.default_learner import DefaultLearner, stored_learner
-from raglab.store.log_rows import Entries
+from raglab.store.log_rows import REMEDY, Entries
 from raglab.store.log_tables import LEARNERS
 from raglab.words.canonical import canonical_json, digest
 
@@ -34,11 +35,7 @@ def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> De
 def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
     row = log.row(LEARNERS, digest=named)
     if row is None:
-        msg = (
-            f"a log must hold the learner settings that it names, got {named!r}; its tables were "
-            "altered."
-        )
-        raise ValueError(msg)
+        refuse("a log must hold the learner settings that it names", repr(named), REMEDY)
     body: Mapping[str, Any] = row["body"]
     return body
 

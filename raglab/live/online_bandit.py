@@ -25,6 +25,7 @@ from raglab.bandit.learner import (
     REWARDED,
     Steps,
     is_success,
+    refuse,
     stored_settings,
 )
 from raglab.bandit.persistence import CENTRED
@@ -148,8 +149,7 @@ def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | No
         return None
     for name in FEATURES:
         if name not in LATER and features.get(name) is None:
-            msg = f"features must hold {', '.join(FEATURES)}; {name} is missing: measure it."
-            raise ValueError(msg)
+            refuse(f"features must hold {', '.join(FEATURES)}", f"no {name}", "measure it")
     names = (*FEATURES, *map(p95_name, setup.arms))
     return np.array([1.0, *(float(features.get(name) or 0.0) for name in names)])
 
@@ -170,16 +170,14 @@ def initial_state(setup: Setup) -> OnlineState:
     _check_linear(setup)
     if [part.shape for part in first] != [part.shape for part in state]:
         rule = f"a first state must be of {n_arms} arms and {setup.width} features"
-        msg = f"{rule}, got {first.moment.shape}; make it with logged_state."
-        raise ValueError(msg)
+        refuse(rule, first.moment.shape, "use logged_state")
     return OnlineState(first, first.n, first.total)
 
 
 def _check_linear(setup: Setup) -> None:
     if not setup.bandit.linear:
         rule = "a first state must be of a linear learner"
-        msg = f"{rule}, got {setup.bandit.algorithm}; use Bandit.history."
-        raise ValueError(msg)
+        refuse(rule, setup.bandit.algorithm, "use Bandit.history")
 
 
 def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
@@ -305,9 +303,8 @@ def check_number(name: str, value: object) -> float | None:
     """A finite number, or None for one that is missing."""
     if value is None:
         return None
-    if not isinstance(value, int | float | np.integer | np.floating | np.bool_) or np.isinf(value):
-        msg = f"{name} must be a finite number, got {value!r}; None says that it is missing."
-        raise ValueError(msg)
+    if not isinstance(value, float | int | np.number | np.bool_) or np.isinf(value):
+        refuse(f"{name} must be a finite number or None", repr(value), "correct it")
     return None if np.isnan(value) else float(value)
 
 
@@ -334,11 +331,9 @@ def raw_components(components: Features) -> dict[str, float | None]:
     for name in COMPONENTS:
         if raw.get(name) is None:
             rule = f"components must hold {', '.join(COMPONENTS)}"
-            msg = f"{rule}, got no {name}; without one leave the choice without a reward."
-            raise ValueError(msg)
+            refuse(rule, f"no {name}", "measure it, or leave the choice without a reward")
     if "thumbs" in raw:
-        msg = "components must not hold thumbs, got one; a thumb comes by `thumbs`."
-        raise ValueError(msg)
+        refuse("components must not hold thumbs", "them", "call `thumbs`")
     return raw
 
 
@@ -419,8 +414,7 @@ class Online:
         )
         for holds, rule, value in rules:
             if not holds:
-                msg = f"{rule}, got {value}; correct it."
-                raise ValueError(msg)
+                refuse(rule, value, "correct it")
         self.setup = Setup(tuple(arms), bandit, weights, initial)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
         self.log = Database(
@@ -480,8 +474,7 @@ class Online:
         offered = np.asarray(mask)
         if offered.shape != (len(self.arms),) or offered.dtype != np.bool_ or not offered.any():
             rule = f"mask must be {len(self.arms)} booleans, one of them true"
-            msg = f"{rule}, got {offered}; make an arm available."
-            raise ValueError(msg)
+            refuse(rule, offered, "correct it")
         known = {name: check_number(name, value) for name, value in features.items()}
         about = {
             "policy_id": policy_id,
@@ -577,9 +570,7 @@ class Online:
         rewarded = log.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         same = arm in self.arms and all(row[name] == value for name, value in about.items())
         if not same or (rewarded and not resumed):
-            rule = f"request_id must be new, got {request_id!r}, which has its choice"
-            msg = f"{rule}; give another or none."
-            raise ValueError(msg)
+            refuse("request_id must be new", repr(request_id), "give another or none")
         number, propensity = self.arms.index(arm), float(row["propensity"])
         return self._arm_choice(log, number, propensity, why, *self._now(log), rewarded=rewarded)
 
@@ -611,14 +602,13 @@ class Online:
             ms = float(raw["latency_ratio"] or 0.0) * self.budget_ms
         spent = check_number("ms", ms)
         if spent is None or spent < 0.0:
-            msg = f"ms must be at least 0, got {ms}; it is what the answer took."
-            raise ValueError(msg)
+            refuse("ms must be at least 0", ms, "correct it")
         self._catch_up()
         with self.log.writing() as log:
             choice = request_row(log, request_id, CHOICES, "choice")
             if log.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
-                msg = f"request {request_id!r} has its reward, got another; change it by a thumb."
-                raise ValueError(msg)
+                rule = "a request must have one reward"
+                refuse(rule, f"another of {request_id!r}", "change it by a thumb")
             now, last = self._begin(log)
             thumb = log.row(THUMBS, request_id=request_id)
             up = None if thumb is None else int(thumb["up"])
@@ -651,16 +641,13 @@ class Online:
           ValueError: a request without a choice, a thumb that is no boolean.
         """
         if not isinstance(up, bool | np.bool_):
-            msg = f"up must be true or false, got {up!r}; a thumb is up or down."
-            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+            refuse("up must be true or false", repr(up), "correct it")
         self._catch_up()
         with self.log.writing() as log:
             choice = log.row(CHOICES, request_id=request_id)
             if choice is None:
                 rule = "request_id must be that of an arm that the bandit chose"
-                remedy = 'ask a system that was opened with arm="bandit"'
-                msg = f"{rule}, got {request_id!r:.80}; {remedy}."
-                raise ValueError(msg)
+                refuse(rule, f"{request_id!r:.80}", 'open the system with arm="bandit"')
             now, last = self._begin(log)
             known = log.row(THUMBS, request_id=request_id)
             row = {
@@ -796,8 +783,8 @@ class Online:
             parts = zip((*before.state, *before[1:]), (*now.state, *now[1:]), strict=True)
             fits = all(part.shape == begun.shape for part, begun in parts)
             if not (fits and np.isfinite(before[1:]).all() and 0 <= row["seq"] <= last):
-                rule = f"a snapshot must be a finite state of the setup at an event up to {last}"
-                msg = f"{rule}, got another at {row['seq']}; delete the row {self._digest}."
+                rule = f"a snapshot must be a finite state of the setup up to event {last}"
+                msg = f"{rule}, got event {row['seq']}; delete the row {self._digest}."
                 raise InputError(msg)
             since = () if row["seq"] == last else events(log, row["seq"])
             return replay_events(before, since, self.setup), last

@@ -289,7 +289,7 @@ class Settings(BaseSettings):
           InputError: a floor or a prior that does not fit the arms.
         """
         if self.bandit_floor * len(arms) > 1.0:
-            rule = f"it must be at most 1 over the number of arms, {len(arms)}"
+            rule = f"it must be at most 1 / {len(arms)}, the number of arms"
             value = f"{self.bandit_floor:g}"
             raise input_error(Where(variable("bandit_floor")), rule, "lower it", value)
         stated = self._stated("bandit_", Bandit._fields)
@@ -379,7 +379,7 @@ def open_online(place: str | Path) -> Online:
         last = entries.row(CHOICES)
     database.close()
     if last is None:
-        rule, remedy = "a log must hold choices of a bandit", "ask with the arm bandit first"
+        rule, remedy = "a log must hold choices of a bandit", "ask by arm bandit"
         raise input_error(Where(database.shown), rule, remedy)
     with as_written():
         arms = TypeAdapter(list[str]).validate_python(last["arms"])
@@ -398,7 +398,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     """
     settings = Settings.read()
     if place is None and settings.audit_log is None:
-        rule, remedy = "it must name the audit log", "set it, or give the index or its log"
+        rule, remedy = "it must name the audit log", "set it, or give a log"
         raise input_error(Where(variable("audit_log")), rule, remedy)
     return settings.audit(settings.log_of("audit", place or "."), create=False)
 
@@ -439,7 +439,7 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
         first = error.errors()[0]
         where = where._replace(id=".".join(map(str, first["loc"])) or None)
         rule = "a prior must name for each arm n >= total >= square >= 0"
-        remedy = 'as in {"hybrid": {"n": 40, "total": 26, "square": 18}}'
+        remedy = 'as in {"hybrid":{"n":40,"total":26,"square":18}}'
         raise input_error(where, rule, remedy, shown_value(first["input"])) from None
     for arm in rows.keys() - {*LIVE_ARMS, *arms}:
         rule = f"a prior must name arms of {', '.join(LIVE_ARMS)}"
@@ -460,10 +460,7 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
         or prior_mean.
     """
     where = Where(str(path))
-    rule, remedy = (
-        "the prior must be a state of the learner by bandit.dumps",
-        "make it with logged_state",
-    )
+    rule, remedy = "the prior must be a state of the learner", "make it with logged_state"
     text = read_text(Path(path), _MAX_BYTES).strip()
     try:
         saved = loads(text)
@@ -546,14 +543,14 @@ def _file_statements(path: Path) -> Iterator[Statement]:
             # Of every line, also of other programs: an open quote swallows the lines after it.
             (
                 any(map(_LINE_OF_OURS.match, raw.strip().splitlines()[1:])),
-                "a quote must end before the next variable of raglab",
+                "a quote must end before the next variable",
                 "close it",
                 f"an open one after {key}",
             ),
             (
                 name in PROCESS_VARIABLES,
                 f"{name} must be set in the environment",
-                "export it, no file is read for it",
+                "export it",
                 None,
             ),
             # ${SECRET} is empty where SECRET is not set, and an empty value is read as none.
