@@ -140,7 +140,7 @@ def test_what_only_the_arms_can_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGLAB_BANDIT_FLOOR", "0.3")
     with pytest.raises(
         ValueError,
-        match=r"RAGLAB_BANDIT_FLOOR: it must be at most 1 over the number of arms, 4, got 0\.3",
+        match=r"RAGLAB_BANDIT_FLOOR: it must be at most 1 over the 4 arms, got 0\.3",
     ):
         Settings.read().bandit(ARMS)
 
@@ -442,7 +442,7 @@ class TestFailClosed:
             (
                 "A='x\nRAGLAB_AUDIT_QUERY=none\nB='\n",
                 1,
-                "a quote must end before the next variable of raglab",
+                "a quote must end before the next variable",
             ),
             (
                 "RAGLAB_AUDIT_QUERY=none\nraglab_audit_query=text\n",

@@ -345,7 +345,7 @@ def _differs(
 ) -> Iterator[str]:
     derived, status, reason = decision.derived, decision.status, decision.reason
     if derived is None:
-        yield "no checks are recorded, nothing derives the decision"
+        yield "no checks are recorded that derive the decision"
         return
     if derived.status != status:
         yield f"status {status} is recorded, the checks give {derived.verdict}"
@@ -406,13 +406,12 @@ class Explanation:
         """
         import pandas as pd
 
-        names = ["gate", "rule", "value", "threshold", "margin", "passes", "text", "margin_anew"]
         rows = [
             (*check, margin)
             for decision in self.decisions[-1:]
             for check, margin in zip(decision.checks, decision.margins, strict=True)
         ]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=[*Check._fields, "margin_anew"])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values; a number that is not finite is null."""
@@ -508,7 +507,7 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         clarification = {**asked, "replies": replies}
     uses = ReplayedUses()
     if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
-        uses = default_table("explain of this request").replay(events, learner)
+        uses = default_table().replay(events, learner)
     differences += uses.differences
     decisions, mismatches = replay_decisions(
         events, thresholds, clarified=clarification is not None

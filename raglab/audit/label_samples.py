@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import starmap
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -106,8 +107,8 @@ def first_decisions(
       days: only of so many days before the latest request.
     """
     columns = ("seq", "at", "request_id")
-    rows = list(log.rows(REQUESTS, columns=columns, most=last))
-    requests = rows if last is None else rows[::-1]
+    rows = log.rows(REQUESTS, columns=columns, most=last)
+    requests = sorted(rows, key=itemgetter("seq"))
     if days is not None and requests:
         requests = requests[first_within([row["at"] for row in requests], days) :]
     by_id = {row["request_id"]: row for row in requests}

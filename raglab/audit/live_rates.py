@@ -178,9 +178,7 @@ def _windows(
     ends = [count] if every is None else [*range(count, 0, -every)][::-1]
     times = [request.first.at for request in requests]
     for end in ends:
-        start = max(0, end - last) if last is not None else 0
-        if days is not None:
-            start = first_within(times[:end], days)
+        start = first_within(times[:end], days or 0.0) if last is None else max(0, end - last)
         yield requests[start:end]
 
 

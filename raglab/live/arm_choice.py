@@ -77,8 +77,11 @@ def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[s
     """The source's router over the arms that there are (rule S4.7), and why."""
     question_intent, margins = _question_intent(question, policy)
     # An intent that reaches its threshold has an arm of its own; of two the one further above it.
-    offered = zip(arms, available(question, policy, arms), strict=True)
-    flags = {arm: flag for arm, on in offered if on and (flag := _own_intent(arm))}
+    flags = {
+        arm: flag
+        for arm in arms
+        if (flag := _own_intent(arm)) and gates.meets_threshold(getattr(margins, flag))
+    }
 
     def reasons(score: str) -> str:
         return ", ".join(question_intent.reasons.get(score, ()))

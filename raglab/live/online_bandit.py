@@ -165,8 +165,9 @@ def initial_state(setup: Setup) -> OnlineState:
     """
     n_arms, first = len(setup.arms), setup.initial
     state = bandits.init(n_arms, bandit=setup.bandit, n_features=setup.width)
+    none = np.zeros(n_arms)
     if first is None:
-        return OnlineState(state, np.zeros(n_arms), np.zeros(n_arms))
+        return OnlineState(state, none, none)
     _check_linear(setup)
     if [part.shape for part in first] != [part.shape for part in state]:
         rule = f"a first state must be of {n_arms} arms and {setup.width} features"

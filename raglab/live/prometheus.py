@@ -18,16 +18,16 @@ LOCALHOST = "127.0.0.1"
 METRICS = (
     ("raglab_bandit_pulls", "counter", "pulls", 1.0, "Choices of the arm"),
     ("raglab_bandit_rewards", "counter", "rewards", 1.0, "Choices with a reward"),
-    ("raglab_bandit_wins", "gauge", "wins", 1.0, "Rewards above the threshold now"),
-    ("raglab_bandit_win_ratio", "gauge", "win_rate", 1.0, "Their share of the rewards"),
+    ("raglab_bandit_wins", "gauge", "wins", 1.0, "Rewards above the threshold"),
+    ("raglab_bandit_win_ratio", "gauge", "win_rate", 1.0, "Share of wins"),
     ("raglab_bandit_reward_mean", "gauge", "mean_reward", 1.0, "Mean reward"),
     ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to answer"),
     ("raglab_bandit_latency_p95_seconds", "gauge", "p95_ms", 1e-3, "P95 of that time"),
 )
 RATES = (
-    ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate of the latest requests"),
-    ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end of its interval"),
-    ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end of its interval"),
+    ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate"),
+    ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end"),
+    ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end"),
     ("raglab_live_rate_known", "gauge", "known", 1.0, "Requests with label or feedback"),
     ("raglab_live_rate_unknown", "gauge", "unknown", 1.0, "Requests without"),
     ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the window"),

@@ -100,7 +100,7 @@ from raglab.audit.log import AuditLog, Redaction
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, State, Stats, loads
 from raglab.default_learner import DefaultLearner
-from raglab.default_learner.confidence import SplitRule
+from raglab.default_learner.confidence import Rule, SplitRule
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online, Setup, initial_state
 from raglab.policy_parts.arms import LIVE_ARMS
@@ -131,7 +131,6 @@ LOG_FILES = {"bandit": BANDIT_LOG, "audit": AUDIT_LOG}  # in the folder of an in
 _BANDIT, _LEARNER, _SILENCE = Bandit(), DefaultLearner(), SilenceRule()
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
-_NAME = 80  # characters of a wrong name that a message shows
 
 
 def _check_learner(name: str) -> str:
@@ -192,7 +191,7 @@ class Settings(BaseSettings):
     bandit_prior: Path | None = None
 
     clarify_enabled: bool | None = None
-    clarify_rule: Literal["vote_share", "posterior"] = "vote_share"
+    clarify_rule: Rule = _LEARNER.rule
     clarify_ask_below: Share = _LEARNER.ask_below
     clarify_apply_above: Share = _LEARNER.apply_above
     clarify_every: Annotated[int, Field(ge=1, le=1_000_000)] = _LEARNER.every
@@ -289,7 +288,7 @@ class Settings(BaseSettings):
           InputError: a floor or a prior that does not fit the arms.
         """
         if self.bandit_floor * len(arms) > 1.0:
-            rule = f"it must be at most 1 / {len(arms)}, the number of arms"
+            rule = f"it must be at most 1 over the {len(arms)} arms"
             value = f"{self.bandit_floor:g}"
             raise input_error(Where(variable("bandit_floor")), rule, "lower it", value)
         stated = self._stated("bandit_", Bandit._fields)
@@ -509,11 +508,10 @@ def _check_names(statements: Iterable[Statement]) -> None:
             continue
         if name not in known.values():
             near = [known[match] for match in get_close_matches(plain, known, 3, 0.6)]
-            shown = stated if len(stated) <= _NAME else f"{stated[:_NAME]}..."
             rule = f"a variable that begins with {PREFIX} must be one of raglab's"
             listed = f"they are {', '.join(sorted(known.values()))}"
             remedy = f"did you mean {' or '.join(near)}" if near else listed
-            raise input_error(where, rule, remedy, shown)
+            raise input_error(where, rule, remedy, f"{stated:.80}")
         if name in names:
             raise input_error(where, f"{name} must be stated once", "remove all but one", "two")
         names.add(name)
