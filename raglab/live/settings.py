@@ -458,14 +458,14 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
       InputError: the file cannot be read, or is the state of another learner, other arms, features
         or prior_mean.
     """
-    where = Where(str(path))
-    rule, remedy = "the prior must be a state of the learner", "make it with logged_state"
-    text = read_text(Path(path), _MAX_BYTES).strip()
+    where, rule = Path(path), "the prior must be a state of the learner"
+    remedy = "make it with logged_state"
+    text = read_text(where, _MAX_BYTES).strip()
     try:
         saved = loads(text)
         initial_state(Setup(tuple(arms), bandit, PUBLISHED, initial=saved.state))
     except ValueError as error:
-        raise input_error(where, rule, remedy, shown_value(str(error)[:200])) from None
+        raise input_error(where, rule, remedy, shown_value(str(error))) from None
     if saved.bandit.prior_mean != bandit.prior_mean:
         value = f"prior_mean {saved.bandit.prior_mean:g}, not {bandit.prior_mean:g}"
         raise input_error(where, rule, remedy, value)
