@@ -421,7 +421,7 @@ def writer(name: str, place: str, journal: Path, until: float) -> Callable[[], N
 def judge_log(place: str, journal: Path, damage: Damage) -> None:
     """Hold a log against what was acknowledged, and against itself."""
     from raglab import AuditLog
-    from raglab.live.settings import BanditSettings
+    from raglab.live.settings import Settings
     from raglab.store.database import Database
     from raglab.store.log_tables import (
         CHANGES,
@@ -475,7 +475,7 @@ def judge_log(place: str, journal: Path, damage: Damage) -> None:
     log.close()
     if rows[CHOICES]:
         os.environ.update(environment(place))
-        online = BanditSettings.read(None).online(place, rows[CHOICES][-1]["arms"])
+        online = Settings.read(None).online(place, rows[CHOICES][-1]["arms"])
         damage.half_written += repr(online.state()) != repr(online.rebuild())
         online.close()
 

@@ -219,9 +219,7 @@ class TestExplain:
         answered(log, [])
         said = explain_request("r1", log)
         assert not said.rebuilt
-        assert said.differences == (
-            "no checks are recorded, so that the decision cannot be derived anew",
-        )
+        assert said.differences == ("no checks are recorded that derive the decision",)
         assert len(said.frame()) == 0
 
     def test_a_request_without_a_decision(self, log: AuditLog) -> None:
@@ -257,7 +255,7 @@ class TestExplain:
             ),
             (
                 "UPDATE decisions SET policy_id = 'other'",
-                "policy_id 'other' is recorded with the decision",
+                "policy_id 'other' is recorded, the request has",
             ),
             ("UPDATE policies SET body = replace(body, '1.05', '1.15')", "its body has the id"),
             ("DELETE FROM policies", "is not in the log"),

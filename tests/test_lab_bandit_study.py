@@ -26,7 +26,7 @@ from raglab.lab.learner_search import finalists
 from raglab.lab.search_space import SearchRange, always_answer
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.live.arm_choice import components, router, table
-from raglab.live.settings import BanditSettings
+from raglab.live.settings import Settings
 from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward
 from raglab.store.policies import Policy
@@ -374,10 +374,10 @@ def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.Mon
     floored = study(bandit=Bandit("ucb1", floor=0.05), budget_ms=50.0, trials=3)
     for found in (study(), study(bandit="epsilon_greedy", trials=3), floored):
         file.write_text(found.env(), encoding="utf-8")
-        read = BanditSettings.read(file)
+        read = Settings.read(file)
         assert read.weights == found.weights
         assert read.bandit(("hybrid", "iterative")) == found.bandit
-        assert read.budget_ms == found.settings["budget_ms"]
+        assert read.bandit_budget_ms == found.settings["budget_ms"]
 
 
 def test_latency_is_a_constraint() -> None:

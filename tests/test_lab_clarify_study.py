@@ -30,7 +30,7 @@ from raglab.lab.clarify_study import (
     trial_learner,
     tune_clarification,
 )
-from raglab.live.settings import ClarifySettings
+from raglab.live.settings import Settings
 
 SMALL: dict[str, Any] = {
     "trials": 15,
@@ -143,9 +143,9 @@ def test_env_sets_what_was_found(tmp_path: Path) -> None:
     learner = DefaultLearner("posterior", 0.4, 0.7, 12, 0.9, half_life_days=30.0, stratify=False)
     path = tmp_path / "clarify.env"
     path.write_text(env_text(learner, 2.0, 20.0), encoding="utf-8")
-    settings = ClarifySettings(_env_file=path)  # type: ignore[call-arg] # of pydantic-settings
+    settings = Settings(_env_file=path)  # type: ignore[call-arg] # of pydantic-settings
     assert settings.learner == learner
-    assert (settings.question_cost, settings.error_cost) == (2.0, 20.0)
+    assert (settings.clarify_question_cost, settings.clarify_error_cost) == (2.0, 20.0)
 
 
 def test_a_study_that_breaks_a_rule_is_refused() -> None:

@@ -148,7 +148,7 @@ class TestTable:
         """Components of other questions do not slip in, though there are as many."""
         trace = measured(hits((0.2, 0.9), (0.6, 0.4)), hits((0.5, 0.5)))
         other = components(trace, policy()).assign(case_id=["x", "y"])
-        with pytest.raises(ValueError, match="components of this trace, 2 rows"):
+        with pytest.raises(ValueError, match="measured must be 2 components of this trace"):
             table(trace, policy(), measured=other)
 
     def test_arms_of_an_intent_need_it(self) -> None:

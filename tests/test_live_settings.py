@@ -16,9 +16,7 @@ from raglab.default_learner import DefaultLearner, gate
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live import settings
 from raglab.live.settings import (
-    AuditSettings,
-    BanditSettings,
-    ClarifySettings,
+    Settings,
     load_prior,
     open_audit,
     open_online,
@@ -39,11 +37,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_said() -> None:
     """What is published holds, and the policy decides whether a bandit chooses."""
-    said = BanditSettings.read()
-    assert said.enabled is None
+    said = Settings.read()
+    assert said.bandit_enabled is None
     assert said.weights == RewardWeights()
     assert said.bandit(ARMS) == Bandit()
-    assert (said.budget_ms, said.seed, said.log) == (8000.0, 0, None)
+    assert (said.bandit_budget_ms, said.bandit_seed, said.bandit_log) == (8000.0, 0, None)
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,12 +58,11 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     stated |= {"THRESHOLD": "0.7", "EXPLORATION": "0.5", "FLOOR": "0.01", "LOG": "x.sqlite"}
     for name, value in stated.items():
         monkeypatch.setenv(f"RAGLAB_BANDIT_{name}", value)
-    said = BanditSettings.read()
-    assert (said.enabled, said.seed, said.budget_ms) == (True, 7, 2000.0)
+    said = Settings.read()
+    assert (said.bandit_enabled, said.bandit_seed, said.bandit_budget_ms) == (True, 7, 2000.0)
     assert said.weights == RewardWeights(0.1, 0.2, 0.3, 0.4, 0.5, 3.0, thumbs=0.3)
     assert said.bandit(ARMS) == Bandit("ucb1", threshold=0.7, exploration=0.5, floor=0.01)
-    assert said.online("folder", ("dense", *ARMS)).arms == ARMS
-    at = said.online("folder", ARMS)
+    at = said.online(said.log_of("bandit", "."), ARMS)
     assert (at.log.shown, at.seed, at.budget_ms) == ("x.sqlite", 7, 2000.0)
 
 
@@ -80,9 +77,9 @@ def test_a_file_and_before_it_the_environment(
         "OPENAI_API_KEY=x\nRAGLAB_BANDIT_SEED=3\nRAGLAB_BANDIT_W1=0.9\nRAGLAB_BANDIT_LOG=\n"
     )
     monkeypatch.setenv("RAGLAB_BANDIT_W1", "0.8")
-    said = BanditSettings.read()
-    assert (said.seed, said.w1, said.log) == (3, 0.8, None)
-    assert BanditSettings.read(env_file=None).seed == 0
+    said = Settings.read()
+    assert (said.bandit_seed, said.bandit_w1, said.bandit_log) == (3, 0.8, None)
+    assert Settings.read(env_file=None).bandit_seed == 0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +116,7 @@ def test_a_wrong_value(
         ValueError,
         match=rf"^RAGLAB_BANDIT_{name}: .*{rule}.*, got '{value}'; correct or unset it\.$",
     ):
-        BanditSettings.read()
+        Settings.read()
 
 
 def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +126,7 @@ def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         ValueError,
         match="must be one of raglab's, got RAGLAB_BANDIT_WEIGHT1; did you mean RAGLAB_BANDIT_W",
     ):
-        BanditSettings.read()
+        Settings.read()
 
 
 def test_what_only_the_arms_can_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,14 +135,14 @@ def test_what_only_the_arms_can_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ValueError, match=r"RAGLAB_BANDIT_POLICY: it must be one of epsilon_greedy.*got 'best'"
     ):
-        BanditSettings.read().bandit(ARMS)
+        Settings.read().bandit(ARMS)
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "ucb1")
     monkeypatch.setenv("RAGLAB_BANDIT_FLOOR", "0.3")
     with pytest.raises(
         ValueError,
-        match=r"RAGLAB_BANDIT_FLOOR: it must be at most 1 over the number of arms, 4, got 0\.3",
+        match=r"RAGLAB_BANDIT_FLOOR: it must be at most 1 over the 4 arms, got 0\.3",
     ):
-        BanditSettings.read().bandit(ARMS)
+        Settings.read().bandit(ARMS)
 
 
 def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +150,8 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
         "RAGLAB_BANDIT_LOG", "postgresql+nodriver://ann:hunter2@db.example/rag?sslpassword=hunter2"
     )
-    said = BanditSettings.read()
-    at = said.online("folder", ARMS)
+    said = Settings.read()
+    at = said.online(said.log_of("bandit", "."), ARMS)
     with pytest.raises(ValueError, match="driver must be installed") as caught:
         at.state()
     for text in (repr(said), str(said), said.model_dump_json(), at.log.shown, str(caught.value)):
@@ -173,7 +170,7 @@ class TestPrior:
         }
         (tmp_path / "p.json").write_text(json.dumps(rows), encoding="utf-8")
         monkeypatch.setenv("RAGLAB_BANDIT_PRIOR", str(tmp_path / "p.json"))
-        history = BanditSettings.read().bandit(("table", "graph", "hybrid")).history
+        history = Settings.read().bandit(("table", "graph", "hybrid")).history
         assert history is not None
         assert [row.tolist() for row in history] == [
             [2.0, 0.0, 4.0],
@@ -222,7 +219,7 @@ class TestOpened:
 
     def test_it_has_its_arms(self, tmp_path: Path) -> None:
         """Those it last chose from, by folder or by file."""
-        at = BanditSettings.read().online(tmp_path, ("hybrid", "table"))
+        at = Settings.read().online(tmp_path / "bandit.sqlite", ("hybrid", "table"))
         at.choose("r", [True, True], {})
         for place in (
             tmp_path,
@@ -237,7 +234,7 @@ class TestOpened:
         with pytest.raises(ValueError, match="a log must be there"):
             open_online(tmp_path)
         assert list(tmp_path.iterdir()) == []
-        at = BanditSettings.read().online(tmp_path, ARMS)
+        at = Settings.read().online(tmp_path / "bandit.sqlite", ARMS)
         with at.log.writing():
             pass
         with pytest.raises(ValueError, match="a log must hold choices of a bandit"):
@@ -252,15 +249,25 @@ def stated(monkeypatch: pytest.MonkeyPatch, prefix: str, **values: str) -> None:
 
 def test_nothing_said_clarify_settings() -> None:
     """The published learner holds, nothing is asked unless told, the log keeps text for ever."""
-    said, logged = ClarifySettings.read(), AuditSettings.read()
-    assert (said.enabled, said.learner) == (None, DefaultLearner())
-    assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (
+    said = Settings.read()
+    assert (said.clarify_enabled, said.learner) == (None, DefaultLearner())
+    assert (
+        said.clarify_question_cost,
+        said.clarify_error_cost,
+        said.clarify_options,
+        said.clarify_min_field_confidence,
+    ) == (
         1.0,
         10.0,
         False,
         0.6,
     )
-    assert (logged.enabled, logged.log, logged.query, logged.keep_days) == (True, None, "text", 0.0)
+    assert (said.audit_enabled, said.audit_log, said.audit_query, said.audit_keep_days) == (
+        True,
+        None,
+        "text",
+        0.0,
+    )
 
 
 def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,8 +291,8 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
     )
     stated(monkeypatch, "CLARIFY", ERROR_COST="5", OPTIONS="true", MIN_FIELD_CONFIDENCE="0.4")
     stated(monkeypatch, "AUDIT", ENABLED="false", LOG="x.sqlite", QUERY="hash", KEEP_DAYS="90")
-    said, logged = ClarifySettings.read(), AuditSettings.read()
-    assert said.enabled is True
+    said = Settings.read()
+    assert said.clarify_enabled is True
     assert said.learner == DefaultLearner(
         "posterior",
         ask_below=0.5,
@@ -295,14 +302,19 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
         half_life_days=30.0,
         stratify=False,
     )
-    assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (
+    assert (
+        said.clarify_question_cost,
+        said.clarify_error_cost,
+        said.clarify_options,
+        said.clarify_min_field_confidence,
+    ) == (
         2.0,
         5.0,
         True,
         0.4,
     )
-    assert logged.enabled is False
-    log = logged.audit_log("folder")
+    assert said.audit_enabled is False
+    log = said.audit(said.log_of("audit", "."))
     assert (log.log.shown, log.query, log.keep_days, log.learner) == (
         "x.sqlite",
         "hash",
@@ -313,7 +325,7 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_log_of_an_index(tmp_path: Path) -> None:
     """Stands beside it where the environment names none."""
-    assert AuditSettings.read().audit_log(tmp_path).log.shown == str(tmp_path / "audit.sqlite")
+    assert Settings.read().log_of("audit", tmp_path) == tmp_path / "audit.sqlite"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +372,7 @@ def test_what_is_wrong(
     """Variable, rule and value stand in the message."""
     stated(monkeypatch, prefix, **{name: value})
     with pytest.raises(ValueError, match="RAGLAB_") as error:
-        (ClarifySettings if prefix == "CLARIFY" else AuditSettings).read()
+        Settings.read()
     assert told in str(error.value)
 
 
@@ -369,7 +381,7 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
     stated(
         monkeypatch, "AUDIT", LOG="postgresql+psycopg://ann:hunter2@db/rag?sslpassword=swordfish"
     )
-    said = AuditSettings.read()
+    said = Settings.read()
     for text in (repr(said), str(said)):
         assert "ann:***@db/rag?***" in text
         assert not any(secret in text for secret in ("hunter2", "swordfish"))
@@ -377,16 +389,16 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
 
 def test_the_template_says_what_holds(tmp_path: Path) -> None:
     """The `.env` of the module's docstring names every variable, once, and changes nothing."""
-    kinds = (BanditSettings, ClarifySettings, AuditSettings)
     lines = re.findall(
-        r"^ {4}(RAGLAB_(?:BANDIT|CLARIFY|AUDIT)_.*)$", settings.__doc__ or "", flags=re.MULTILINE
+        r"^ {4}(RAGLAB_(?:BANDIT|CLARIFY|ANSWER|AUDIT)_.*)$",
+        settings.__doc__ or "",
+        flags=re.MULTILINE,
     )
     (tmp_path / ".env").write_text("\n".join(lines))
     assert sorted(line.partition("=")[0] for line in lines) == sorted(
-        kind.variable(name) for kind in kinds for name in kind.model_fields
+        settings.variable(name) for name in Settings.model_fields
     )
-    for kind in kinds:
-        assert kind.read() == kind.read(env_file=None)
+    assert Settings.read() == Settings.read(env_file=None)
 
 
 def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,9 +409,7 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with AuditLog(tmp_path / "audit.sqlite").log.writing():
         pass
     assert open_audit(tmp_path).pack() is open_audit(tmp_path / "audit.sqlite").pack() is None
-    with pytest.raises(
-        ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log where none is given"
-    ):
+    with pytest.raises(ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log; set it"):
         open_audit()
     stated(monkeypatch, "AUDIT", LOG=str(tmp_path / "audit.sqlite"))
     assert open_audit().pack() is None
@@ -409,7 +419,7 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_published_gate_is_written_once() -> None:
     """The environment, the gate and the learner start from the same three numbers (rule S5.5)."""
-    assert ClarifySettings.read(None).learner == DefaultLearner()
+    assert Settings.read(None).learner == DefaultLearner()
     assert gate.__kwdefaults__ == {
         "ask_below": DefaultLearner().ask_below,
         "apply_above": DefaultLearner().apply_above,
@@ -432,7 +442,7 @@ class TestFailClosed:
             (
                 "A='x\nRAGLAB_AUDIT_QUERY=none\nB='\n",
                 1,
-                "a quote must end before the next variable of raglab",
+                "a quote must end before the next variable",
             ),
             (
                 "RAGLAB_AUDIT_QUERY=none\nraglab_audit_query=text\n",
@@ -453,11 +463,10 @@ class TestFailClosed:
     def test_a_line_of_the_file(self, tmp_path: Path, text: str, line: int, told: str) -> None:
         """File, line and rule, whichever settings are read."""
         (tmp_path / ".env").write_text(text)
-        for kind in (AuditSettings, BanditSettings):
-            with pytest.raises(ValueError, match=r"^\.env, line") as error:
-                kind.read()
-            assert str(error.value).startswith(f".env, line {line}: ")
-            assert told in str(error.value)
+        with pytest.raises(ValueError, match=r"^\.env, line") as error:
+            Settings.read()
+        assert str(error.value).startswith(f".env, line {line}: ")
+        assert told in str(error.value)
 
     def test_a_file_in_another_encoding(self, tmp_path: Path) -> None:
         """Is named with its line; a byte-order mark is no part of the first name.
@@ -466,15 +475,15 @@ class TestFailClosed:
         """
         (tmp_path / ".env").write_bytes(b"A=1\nRAGLAB_AUDIT_QUERY=none\nB=\xff\n")
         with pytest.raises(ValueError, match=r"^\.env, line 3: text must be UTF-8"):
-            AuditSettings.read()
+            Settings.read()
         (tmp_path / ".env").write_bytes(b"\xef\xbb\xbfRAGLAB_AUDIT_QUERY=none\n")
-        assert AuditSettings.read().query == "none"
+        assert Settings.read().audit_query == "none"
         (tmp_path / ".env").write_bytes(b" \n")
-        assert AuditSettings.read().query == "text"
+        assert Settings.read().audit_query == "text"
         (tmp_path / ".env").unlink()
         (tmp_path / ".env").mkdir()
         with pytest.raises(ValueError, match=r"^\.env: the path must be a file, got a folder"):
-            AuditSettings.read()
+            Settings.read()
 
     @pytest.mark.parametrize(
         "name", ["RAGLAB_AUDITQUERY", "RAGLAB_FOO", "raglab_audit_queri", "RAGLABAUDIT_QUERY"]
@@ -484,23 +493,23 @@ class TestFailClosed:
     ) -> None:
         """One that begins as ours do is ours, whatever its case; one of another tool is let be."""
         monkeypatch.setenv("RAGLABELLER_HOME", "x")
-        assert AuditSettings.read().query == "text"
+        assert Settings.read().audit_query == "text"
         monkeypatch.setenv(name, "none")
         with pytest.raises(
             ValueError, match=f"^the environment: .* must be one of raglab's, got {name}; "
         ):
-            AuditSettings.read()
+            Settings.read()
 
     def test_small_letters_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """But not beside capitals; an empty variable says nothing, so the file holds."""
         (tmp_path / ".env").write_text("raglab_audit_query=none\n")
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "")
-        assert AuditSettings.read().query == "none"
+        assert Settings.read().audit_query == "none"
         monkeypatch.setenv("raglab_audit_query", "hash")
         with pytest.raises(ValueError, match="RAGLAB_AUDIT_QUERY must be stated once"):
-            AuditSettings.read()
+            Settings.read()
         monkeypatch.delenv("RAGLAB_AUDIT_QUERY")
-        assert AuditSettings.read().query == "hash"
+        assert Settings.read().audit_query == "hash"
 
     def test_what_is_known_is_what_is_read(self) -> None:
         """Every variable that the package names is in the table, and the table holds no other."""

@@ -115,7 +115,7 @@ class TestReadOnly:
             opened(disk, audit="required")
         with pytest.warns(UserWarning, match="cannot be written"):
             system = opened(disk)
-        with pytest.raises(ValueError, match="a system without a bandit"):
+        with pytest.raises(ValueError, match="a system with a bandit, got one without"):
             feedback("r", up=True, system=system)
         monkeypatch.setenv("RAGLAB_AUDIT_REQUIRED", "true")
         with pytest.raises(InputError, match="must be writable where it is required"):

@@ -281,7 +281,7 @@ class TestAlteredRows:
         state = dumps(other.state(), other.setup.bandit)
         edited(bandit, f"UPDATE bandit_snapshots SET state = '{state}'")
         with pytest.raises(
-            ValueError, match=r"a snapshot must be a finite state of the setup.*delete its row"
+            ValueError, match=r"a snapshot must be a finite state of the setup.*delete the row"
         ):
             bandit_at(bandit).state()
         edited(bandit, "DELETE FROM bandit_snapshots")

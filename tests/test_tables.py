@@ -39,7 +39,7 @@ from raglab.bandit.simulation import log, run
 from raglab.displays.bandits import PosteriorDisplay
 from raglab.extension_points import extensions
 from raglab.lab.report.page import SECTIONS
-from raglab.live.settings import BanditSettings
+from raglab.live import settings
 from raglab.metrics import RATE_TABLE, RATES, Rate
 from raglab.policy_parts.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.store import loaders
@@ -137,7 +137,7 @@ def test_a_toy_learner_is_checked_and_set(
     with pytest.raises(ValueError, match=r"exploration must be in \(0"):
         init(3, bandit=boltzmann._replace(exploration=0.0))
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "boltzmann")
-    assert BanditSettings.read(None).bandit(("hybrid", "graph")).algorithm == "boltzmann"
+    assert settings.Settings.read(None).bandit(("hybrid", "graph")).algorithm == "boltzmann"
     with pytest.raises(ValueError, match="of one state of thompson_beta or thompson_nig"):
         PosteriorDisplay.from_state(init(3, bandit=boltzmann), boltzmann)
 
@@ -309,10 +309,8 @@ def test_reward_components_are_the_weights() -> None:
     assert sorted(named) == sorted(reward.RewardWeights._fields)
     variables = [part.variable for part in parts if part.variable]
     assert len(set(variables)) == len(variables)
-    assert {BanditSettings.variable(name.lower()) for name in variables} <= {
-        BanditSettings.variable(name) for name in BanditSettings.model_fields
-    }
-    assert BanditSettings.read(None).weights == reward.PUBLISHED
+    assert {f"bandit_{name.lower()}" for name in variables} <= settings.Settings.model_fields.keys()
+    assert settings.Settings.read(None).weights == reward.PUBLISHED
 
 
 def test_arms_hold_together() -> None:

@@ -256,14 +256,12 @@ def loaders_page() -> str:
 
 
 OPTION = re.compile(r"(?<![`\w-])(--[a-z][a-z-]*)")
-SETTING_LINE = re.compile(r"^\s*(RAGLAB_\w+)=(\S*)\s*(?:# (.*))?$", re.MULTILINE)
+SETTING_LINE = re.compile(r"^\s*(RAGLAB_\w+)(?:=\S*\s*(?:# )?|: )(.*)$", re.MULTILINE)
 
 
 def setting_notes() -> dict[str, str]:
-    """Meaning of each variable, from the `.env` in the docstring of `raglab.live.settings`."""
-    return {
-        name: (note or "").strip() for name, _, note in SETTING_LINE.findall(settings.__doc__ or "")
-    }
+    """Meaning of each variable, from the docstring of `raglab.live.settings`."""
+    return {name: note.strip() for name, note in SETTING_LINE.findall(settings.__doc__ or "")}
 
 
 def setting_type(annotation: Any) -> str:  # noqa: ANN401 - a type
@@ -280,23 +278,25 @@ def setting_type(annotation: Any) -> str:  # noqa: ANN401 - a type
 
 def settings_page() -> str:
     """Every environment variable."""
-    kinds = {
-        "Bandit": settings.BanditSettings,
-        "Clarification": settings.ClarifySettings,
-        "Answers": settings.AnswerSettings,
-        "Audit log": settings.AuditSettings,
+    titles = {
+        "Bandit": "bandit_",
+        "Clarification": "clarify_",
+        "Answers": "answer_",
+        "Audit log": "audit_",
     }
     notes = setting_notes()
     parts = []
-    for title, kind in kinds.items():
+    for title, prefix in titles.items():
         rows = []
-        for name, field in kind.model_fields.items():
-            variable = kind.variable(name)
+        for name, field in settings.Settings.model_fields.items():
+            if not name.startswith(prefix):
+                continue
+            variable = settings.variable(name)
             default = "" if field.default is None else str(field.default).removesuffix(".0")
             kind_name = setting_type(field.annotation)
             rows.append((code(variable), notes.get(variable, ""), code(default), kind_name))
         parts += [f"## {title}", table(("variable", "meaning", "default", "value"), rows)]
-    process = [(code(name), use) for name, use in settings.PROCESS_VARIABLES.items()]
+    process = [(code(name), notes[name]) for name in settings.PROCESS_VARIABLES]
     others = [
         (code(TRACKING_VARIABLE), "where MLflow runs are kept, as MLflow reads it"),
         (code(CAPTURE), "whether spans carry texts, as OpenTelemetry reads it"),

@@ -125,7 +125,7 @@ class ReplayedDefault(NamedTuple):
         return (
             f"{self.used} {self.value or 'nothing'} for {self.target_field} on "
             f"{self.doctype}{where}: "
-            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} "
+            f"row {self.row_id} version {self.version}, confidence {decimals(sure)} "
             f"from {self.sample_size} "
             f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above "
             f"{decimals(high, sure)})"

@@ -43,8 +43,8 @@ from raglab.store.log_tables import (
 )
 from raglab.words.canonical import decimals, digest
 from raglab.words.characters import visible
+from raglab.words.html_display import display
 from raglab.words.languages import TEXTS, sentence
-from raglab.words.text import NO_MATH, html_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +77,11 @@ class CheckDecision(NamedTuple):
     gate: str
     text: str
 
+    @property
+    def verdict(self) -> str:
+        """Status, and the gate that gave it."""
+        return f"{self.status} by {self.gate}" if self.gate else self.status
+
 
 def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     """Decision of checks in the order of the chain: the first that fails and decides refuses.
@@ -92,99 +97,84 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     """
     if not checks:
         return None
-    for place, check in enumerate(checks):
+    for check in checks:
         if check.gate not in WARNS and not check.passes and check.rule not in WARN_RULES:
             status = "ambiguous" if check.rule in {*ASK_RULES, COST_RULES["ask"]} else "refuse"
             return CheckDecision(status, check.gate, check.text)
-        if check.gate == "resolver" and all(
-            later_check.gate != "resolver" for later_check in checks[place + 1 :]
-        ):
-            rule = next(
-                (
-                    rule_check
-                    for rule_check in checks
-                    if rule_check.gate == "resolver" and rule_check.passes
-                ),
-                None,
-            )
-            picked = rule is not None and not rule.rule.endswith("overview")
-            if not picked and place + 1 == len(checks):
-                return CheckDecision(
-                    "ambiguous",
-                    "resolver",
-                    rule.text if rule is not None else "no rule picks a group",
-                )
+    if checks[-1].gate == "resolver":
+        passed = (check for check in checks if check.gate == "resolver" and check.passes)
+        rule = next(passed, None)
+        if rule is None or rule.rule.endswith("overview"):
+            text = "no rule picks a group" if rule is None else rule.text
+            return CheckDecision("ambiguous", "resolver", text)
     return CheckDecision("ok", "", "")
 
 
-def margins(checks: Sequence[Check], thresholds: Thresholds) -> list[float | None]:
-    """Margin of each check anew, from its value, by the gates under a policy's thresholds.
+class RebuiltCheck(NamedTuple):
+    """What a policy gives for a recorded check.
 
-    None where the value alone does not tell: a rule over two measurements of which one is recorded,
-    two hits that agree whatever their gap, a gate that is not of the policy.
+    margin: from its value; None where the value alone does not tell: a rule over two measurements
+    of which one is recorded, two hits that agree whatever their gap, a gate that is not of the
+    policy. thresholds: that it may have met, none where the policy has none.
     """
-    return [_margin(check, checks[:place], thresholds) for place, check in enumerate(checks)]
+
+    margin: float | None
+    thresholds: tuple[float, ...]
 
 
-def _judged(check: Check, thresholds: Thresholds) -> tuple[gates.Gate | None, Any]:
-    """Gate of a check, and its thresholds; none of them where the policy has no such gate."""
+def margins(checks: Sequence[Check], thresholds: Thresholds) -> list[float | None]:
+    """Margin of each check anew, by the gates under a policy's thresholds; see `RebuiltCheck`."""
+    return [
+        _rebuild_check(check, checks[:place], thresholds).margin
+        for place, check in enumerate(checks)
+    ]
+
+
+def _rebuild_check(check: Check, before: Sequence[Check], thresholds: Thresholds) -> RebuiltCheck:
+    if check.gate == "resolver":
+        keys = [threshold.key for threshold in _RULES.get(check.rule, ())]
+        stated = tuple(_scalar(getattr(thresholds.rules, key)) for key in keys[:1])
+        return RebuiltCheck(None if len(keys) > 1 else check.value - check.threshold, stated)
+    gate, bounds = _GATES.get(check.gate), thresholds.gates.get(check.gate)
     section, _, signal = check.gate.partition(".")
-    if signal:
-        if section != SIGNALS or signal not in thresholds.signals:
-            return None, None
+    is_signal = section == SIGNALS and bool(signal)
+    if is_signal:
+        bounds = thresholds.signals.get(signal)
         # Unit and direction of a user's own stand in the trace; its margin is formed without them.
-        known = (
+        known_signal = (
             BUILT_IN_SET.signal(signal)
             if signal in NAMES
             else own_signal(signal, higher="surer", unit="number")
         )
-        return gates.signal_gate(known), thresholds.signals[signal]
-    return _GATES.get(check.gate), thresholds.gates.get(check.gate)
-
-
-def _margin(check: Check, before: Sequence[Check], thresholds: Thresholds) -> float | None:
-    if check.gate == "resolver":
-        return None if len(_RULES.get(check.rule, ())) > 1 else check.value - check.threshold
-    judged, bounds = _judged(check, thresholds)
-    if (
-        judged is None
-        or (judged.thresholds and bounds is None)
-        or (check.gate == "gap" and math.isinf(check.margin))
-    ):
-        return None
-    # what a missing one means, its trace knows
-    if math.isnan(check.value) and check.gate.startswith(f"{SIGNALS}."):
-        return None
-    rank = min(
-        sum(earlier_check.gate == check.gate for earlier_check in before),
-        len(judged.measurements) - 1,
+        gate = None if bounds is None else gates.signal_gate(known_signal)
+    if gate is None:
+        return RebuiltCheck(None, ())
+    rank = sum(earlier.gate == check.gate for earlier in before)
+    met = (
+        ()
+        if bounds is None
+        else tuple(_scalar(getattr(bounds, threshold.key)) for threshold in gate.thresholds)
     )
-    known = {**_OTHERS, judged.measurements[rank]: check.value}
+    # The first check of distances is whether there is a hit at all.
+    stated = (1.0,) if check.gate == "l2" and not rank else met
+    # What a missing signal means, its trace knows; two hits that agree pass whatever their gap.
+    if (
+        (gate.thresholds and bounds is None)
+        or (check.gate == "gap" and math.isinf(check.margin))
+        or (is_signal and math.isnan(check.value))
+    ):
+        return RebuiltCheck(None, stated)
+    rank = min(rank, len(gate.measurements) - 1)
+    known = {**_OTHERS, gate.measurements[rank]: check.value}
     # which of them the case met is told by the number that is recorded
-    for threshold in judged.thresholds[1:]:
+    for threshold, value in zip(gate.thresholds[1:], met[1:], strict=True):
         if threshold.where:
-            known[threshold.where] = check.threshold == _scalar(getattr(bounds, threshold.key))
+            known[threshold.where] = check.threshold == value
     try:
-        return _scalar(gates.margins_of(judged, known.__getitem__, bounds)[rank])
+        margin = _scalar(gates.margins_of(gate, known.__getitem__, bounds)[rank])
     except KeyError:  # it reads more than is known here
-        return None
-
-
-def _check_thresholds(check: Check, before: Sequence[Check], thresholds: Thresholds) -> list[float]:
-    """Thresholds that a policy has for a check, none where it has none."""
-    if check.gate == "resolver":
-        return [
-            _scalar(getattr(thresholds.rules, threshold.key))
-            for threshold in _RULES.get(check.rule, ())[:1]
-        ]
-    if check.gate == "l2" and all(
-        earlier_check.gate != "l2" for earlier_check in before
-    ):  # whether there is a hit at all
-        return [1.0]
-    judged, bounds = _judged(check, thresholds)
-    if judged is None or bounds is None:
-        return []
-    return [_scalar(getattr(bounds, threshold.key)) for threshold in judged.thresholds]
+        margin = None
+    return RebuiltCheck(margin, stated)
 
 
 def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[str]:
@@ -193,21 +183,31 @@ def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[s
     Margins, verdicts, thresholds that the policy does not have.
     """
     differences = []
-    for place, (check, margin) in enumerate(zip(checks, margins(checks, thresholds), strict=True)):
+    for place, check in enumerate(checks):
         named = f"check {check.gate} ({check.rule})"
+        margin, stated = _rebuild_check(check, checks[:place], thresholds)
         if margin is not None and not _same(margin, check.margin):
             differences.append(
-                f"{named}: margin {decimals(check.margin, margin)} is recorded, "
-                f"value and threshold give {decimals(margin, check.margin)}"
+                f"{named}: margin {decimals(check.margin, margin)} is recorded, value and "
+                f"threshold give {decimals(margin, check.margin)}"
             )
         if bool(check.passes) == bool(gates.fires((check.margin,))):
             verdict = "passes" if check.passes else "fails"
             differences.append(
-                f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says "
-                "the opposite"
+                f"{named}: {verdict} is recorded, margin {decimals(check.margin)} says the opposite"
             )
-        differences += _signal_problems(check, named, thresholds)
-        stated = _check_thresholds(check, checks[:place], thresholds)
+        section, _, signal = check.gate.partition(".")
+        if section == SIGNALS and signal not in thresholds.signals:
+            differences.append(f"{named}: the policy gates no signal {signal}")
+        elif section == SIGNALS:
+            act = firing_of(thresholds.signals[signal])
+            # one that asks in vain refuses
+            rules = {SIGNAL_RULES[act], SIGNAL_RULES["refuse" if act == "ask" else act]}
+            if check.rule not in rules:
+                differences.append(
+                    f"{named}: what it does is recorded as {check.rule}, the policy has on_fire "
+                    f"{act}"
+                )
         if stated and not any(_same(check.threshold, value) for value in stated):
             alternatives = " or ".join(decimals(value, check.threshold) for value in stated)
             differences.append(
@@ -215,24 +215,6 @@ def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[s
                 f"policy has {alternatives}"
             )
     return differences
-
-
-def _signal_problems(check: Check, named: str, thresholds: Thresholds) -> Iterator[str]:
-    """What a check of a signal's gate says that the policy does not.
-
-    That it is gated, and what it does on fire.
-    """
-    section, _, signal = check.gate.partition(".")
-    if section != SIGNALS or not signal:
-        return
-    if signal not in thresholds.signals:
-        yield f"{named}: the policy gates no signal {signal}"
-        return
-    act = firing_of(thresholds.signals[signal])
-    # one that asks in vain refuses
-    known = {SIGNAL_RULES[act], *((SIGNAL_RULES["refuse"],) if act == "ask" else ())}
-    if check.rule not in known:
-        yield f"{named}: what it does is recorded as {check.rule}, the policy has on_fire {act}"
 
 
 def _same(left: float, right: float) -> bool:
@@ -245,6 +227,8 @@ def _scalar(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
 
 # gates whose reason may be said in other words than the check's
 _PLAIN = frozenset({"domain", "l2"})
+# what a decision says of the default that it rests on, and the row of its application too
+_OF_DEFAULT = ("value", "row_id", "version", "confidence", "gate")
 
 
 class ReplayedDecision(NamedTuple):
@@ -299,67 +283,45 @@ def replay_decisions(
     events: RequestEvents, thresholds: Thresholds | None, *, clarified: bool
 ) -> tuple[tuple[ReplayedDecision, ...], list[str]]:
     """Decisions of a request, each anew from its checks; and what differs."""
+    rows = events.of(DECISIONS)
+    if not rows:
+        return (), ["no decision is recorded"]
     decisions, differences = [], []
-    rows, applied = events.of(DECISIONS), events.of(APPLICATIONS)
+    # A default is logged twice, with the decision and by itself, so it is compared both ways.
+    applied = [{name: row[name] for name in _OF_DEFAULT} for row in events.of(APPLICATIONS)]
+    stated = []
     for row in rows:
-        checks = tuple(check_from_json(check) for check in row["checks"])
-        derived = _derive_decision(row, checks, clarified=clarified)
+        checks = tuple(map(check_from_json, row["checks"]))
         # Without a readable policy there are no margins, but the checks alone still derive the
         # decision.
-        own_margins: Sequence[float | None] = (
-            [None] * len(checks) if thresholds is None else margins(checks, thresholds)
-        )
+        rebuilt: Sequence[float | None] = [None] * len(checks)
+        if thresholds is not None:
+            rebuilt = margins(checks, thresholds)
+            differences += check_differences(checks, thresholds)
         # The fields are those of the log, even wrong ones: an explanation shows a difference and
         # corrects nothing.
+        named = ("status", "reason", "answer", "confidence", "arm", "default_applied")
         decision = ReplayedDecision(
-            status=row["status"],
-            reason=row["reason"],
-            answer=row["answer"],
+            **{name: row[name] for name in named},
             sources=tuple(row["sources"]),
-            confidence=row["confidence"],
-            arm=row["arm"],
-            default_applied=row["default_applied"],
             checks=checks,
-            margins=tuple(own_margins),
-            derived=derived,
+            margins=tuple(rebuilt),
+            derived=_derive_decision(row, checks, clarified=clarified),
             warnings=tuple(map(str, row["warnings"] or ())),
         )
         decisions.append(decision)
-        differences += [] if thresholds is None else check_differences(checks, thresholds)
         differences += _differs(row, decision, events.request)
-        # A default is logged twice, with the decision and by itself, so it is compared both ways:
-        # here and below.
-        named = decision.default_applied
-        if named is not None and not any(_names_application(named, each) for each in applied):
-            differences.append(
-                f"default_applied {named} is recorded with the decision, no such default was "
-                "applied"
-            )
-    differences += _unnamed(decisions, applied)
-    # Where no decision is recorded, nothing above could differ: its absence is a difference itself.
-    return tuple(decisions), differences if rows else [*differences, "no decision is recorded"]
-
-
-def _unnamed(
-    decisions: Sequence[ReplayedDecision], applied: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    """Defaults that were applied and that no decision names."""
-    for application in applied if decisions else ():
-        if not any(
-            each.default_applied and _names_application(each.default_applied, application)
-            for each in decisions
-        ):
-            yield (
-                f"default {application['value']} of row {application['row_id']} was applied, and "
-                "no decision names it"
-            )
-
-
-def _names_application(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
-    return all(
-        named.get(name) == applied[name]
-        for name in ("value", "row_id", "version", "confidence", "gate")
-    )
+        default = decision.default_applied
+        if default is not None:
+            stated.append({name: default.get(name) for name in _OF_DEFAULT})
+            if stated[-1] not in applied:
+                differences.append(f"default_applied {default}: no such default was applied")
+    differences += [
+        f"default {use['value']} of row {use['row_id']} was applied, no decision names it"
+        for use in applied
+        if use not in stated
+    ]
+    return tuple(decisions), differences
 
 
 # in any language
@@ -379,29 +341,20 @@ def _derive_decision(
 def _differs(
     row: Mapping[str, Any], decision: ReplayedDecision, request: Mapping[str, Any]
 ) -> Iterator[str]:
-    derived = decision.derived
+    derived, status, reason = decision.derived, decision.status, decision.reason
     if derived is None:
-        yield "no checks are recorded, so that the decision cannot be derived anew"
+        yield "no checks are recorded that derive the decision"
         return
-    if derived.status != decision.status:
-        by = f" by {derived.gate}" if derived.gate else ""
-        yield f"status {decision.status} is recorded, the checks give {derived.status}{by}"
-    reason = decision.reason or ""
-    if (
-        derived.status == "refuse"
-        and derived.gate not in _PLAIN
-        and not reason.startswith(derived.text)
-    ):
+    if derived.status != status:
+        yield f"status {status} is recorded, the checks give {derived.verdict}"
+    quotes = derived.status == "refuse" and derived.gate not in _PLAIN
+    if quotes and not (reason or "").startswith(derived.text):
         yield f"reason {reason!r} is recorded, the check that decides says {derived.text!r}"
-    if bool(row["status"] == "refuse") != (decision.reason is not None):
-        recorded = f"status {decision.status} is recorded with reason {decision.reason!r}"
-        yield f"{recorded}; a refusal has one, and nothing else has"
+    if (status == "refuse") != (reason is not None):
+        yield f"status {status} is recorded with reason {reason!r}; a refusal alone has one"
     for name in ("policy_id", "fingerprint", "models", "prompt_version"):
         if row[name] != request[name]:
-            yield (
-                f"{name} {row[name]!r} is recorded with the decision, {request[name]!r} with the "
-                "request"
-            )
+            yield f"{name} {row[name]!r} is recorded, the request has {request[name]!r}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -451,36 +404,32 @@ class Explanation:
         """
         import pandas as pd
 
-        names = ["gate", "rule", "value", "threshold", "margin", "passes", "text", "margin_anew"]
-        last = self.decisions[-1] if self.decisions else None
-        rows = (
-            []
-            if last is None
-            else [(*check, margin) for check, margin in zip(last.checks, last.margins, strict=True)]
-        )
-        return pd.DataFrame(rows, columns=names)
+        rows = [
+            (*check, margin)
+            for decision in self.decisions[-1:]
+            for check, margin in zip(decision.checks, decision.margins, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=[*Check._fields, "margin_anew"])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values; a number that is not finite is null."""
-        whole = {
-            "request_id": self.request_id,
-            "rebuilt": self.rebuilt,
-            "differences": list(self.differences),
-            "request": dict(self.request),
-            "clarification": None if self.clarification is None else dict(self.clarification),
-            "defaults": [default._asdict() for default in self.defaults],
-            "signals": [dict(signal) for signal in self.signals],
-            "became": [dict(evidence_row) for evidence_row in self.became],
-            "decisions": [
-                decision._asdict()
-                | {
-                    "derived": None if decision.derived is None else decision.derived._asdict(),
-                    "checks": [check._asdict() for check in decision.checks],
-                }
-                for decision in self.decisions
-            ],
-        }
-        return json_value(whole)
+        return json_value(
+            {
+                "request_id": self.request_id,
+                "rebuilt": self.rebuilt,
+                "differences": self.differences,
+                **vars(self),
+                "defaults": [default._asdict() for default in self.defaults],
+                "decisions": [
+                    decision._asdict()
+                    | {
+                        "derived": decision.derived and decision.derived._asdict(),
+                        "checks": [check._asdict() for check in decision.checks],
+                    }
+                    for decision in self.decisions
+                ],
+            }
+        )
 
     def json(self) -> str:
         """Everything as JSON."""
@@ -488,27 +437,22 @@ class Explanation:
 
     def lines(self) -> list[tuple[str, str]]:
         """What happened, a line a thing: a head and its words."""
-        lines = [
+        signals = (signal for signal in self.signals if signal["kind"] == "signal")
+        clarification = self.clarification
+        return [
             *_request_lines(self.request),
             *(("default", default.text) for default in self.defaults),
             *(
                 [("clarification", "none")]
-                if self.clarification is None
-                else _clarification_lines(self.clarification)
+                if clarification is None
+                else _clarification_lines(clarification)
             ),
-            *(
-                ("signal", _signal_words(signal))
-                for signal in self.signals
-                if signal["kind"] == "signal"
-            ),
-            *(line for evidence_row in self.became for line in _narrowed_lines(evidence_row)),
+            *(("signal", _signal_words(signal)) for signal in signals),
+            *(line for row in self.became for line in _narrowed_lines(row)),
+            *(line for decision in self.decisions for line in _decision_lines(decision)),
+            ("rebuilt", "yes: everything follows from the log" if self.rebuilt else "NO"),
+            *(("difference", difference) for difference in self.differences),
         ]
-        for decision in self.decisions:
-            lines += _decision_lines(decision)
-        lines.append(
-            ("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO")
-        )
-        return lines + [("difference", difference) for difference in self.differences]
 
     def __str__(self) -> str:
         return "\n".join(f"{head:<14}{visible(words, lines=True)}" for head, words in self.lines())
@@ -521,14 +465,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from people, documents or models is escaped."""
-        cell_style = "text-align: left; vertical-align: top"
-        text = f"{cell_style}; white-space: pre-wrap"
-        rows = "".join(
-            f'<tr><th style="{cell_style}">{html_text(head)}</th><td '
-            f'style="{text}">{html_text(words)}</td></tr>'
-            for head, words in self.lines()
-        )
-        return f'<table class="{NO_MATH}">{rows}</table>'
+        return display(f"Request {self.request_id}", self.lines())
 
 
 def explain_request(request_id: str, log: AuditLog) -> Explanation:
@@ -558,18 +495,17 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         "",
         digest(request["question"]),
     }:
-        differences.append(
-            f"question {request['question']!r:.80} is recorded, its hash is that of another"
-        )
+        differences.append(f"question {request['question']!r:.80} is recorded, its hash differs")
     events = RequestEvents(log, request)
     learner, mismatches = recorded_learner(log, request["learner"])
     differences += mismatches
-    clarification = _clarification(events.of(CLARIFICATIONS), events.of(REPLIES))
+    clarification = None
+    for asked in events.of(CLARIFICATIONS)[-1:]:
+        replies = [row["reply"] for row in events.of(REPLIES) if row["seq"] > asked["seq"]]
+        clarification = {**asked, "replies": replies}
     uses = ReplayedUses()
     if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
-        uses = default_table("explain of a request that used the default table").replay(
-            events, learner
-        )
+        uses = default_table().replay(events, learner)
     differences += uses.differences
     decisions, mismatches = replay_decisions(
         events, thresholds, clarified=clarification is not None
@@ -585,44 +521,28 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     )
 
 
-def _clarification(
-    clarifications: list[dict[str, Any]], replies: list[dict[str, Any]]
-) -> dict[str, Any] | None:
-    if not clarifications:
-        return None
-    row = clarifications[-1]
-    return dict(row) | {
-        "replies": [reply["reply"] for reply in replies if reply["seq"] > row["seq"]]
-    }
-
-
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Who asked what, as it was read, and the system that answered."""
     session = f", session {request['session']}" if request["session"] else ""
-    lines = [
+    question, hashed = request["question"], request["question_hash"]
+    parsed = request["parsed"] if isinstance(request["parsed"], Mapping) else {}
+    parts = {"policy": request["policy_id"], "index": request["fingerprint"], **request["models"]}
+    return [
         ("request", f"{request['request_id']} at {request['at']}{session}"),
-        ("question", request["question"] or _unkept(request["question_hash"])),
+        ("question", question or (f"not kept; SHA-256 {hashed[:16]}…" if hashed else "not kept")),
+        *(("document", name) for name in request["documents"]),
+        *(
+            ("parsed", f"{name}: {value or 'none'} ({confidence:.2f})")
+            for name, value, confidence in parsed_fields(parsed)
+        ),
+        *(("group", f"{name} {value}") for name, value in request_groups(request)),
+        (
+            "system",
+            ", ".join(
+                f"{name} {value}" for name, value in parts.items() if not name.startswith(GROUP)
+            ),
+        ),
     ]
-    if request["documents"]:
-        lines.append(("documents", ", ".join(request["documents"])))
-    fields = parsed_fields(request["parsed"]) if isinstance(request["parsed"], Mapping) else ()
-    lines += [
-        ("parsed", f"{name}: {value or 'none'} ({confidence:.2f})")
-        for name, value, confidence in fields
-    ]
-    lines += [("group", f"{name} {value}") for name, value in request_groups(request)]
-    models = ", ".join(
-        f"{name} {value}" for name, value in request["models"].items() if not name.startswith(GROUP)
-    )
-    system = (
-        f"policy {request['policy_id']}, index "
-        f"{request['fingerprint']}{f', {models}' if models else ''}"
-    )
-    return [*lines, ("system", system)]
-
-
-def _unkept(question_hash: str) -> str:
-    return f"not kept; SHA-256 {question_hash[:16]}…" if question_hash else "not kept"
 
 
 def _signal_words(signal: Mapping[str, Any]) -> str:
@@ -632,21 +552,18 @@ def _signal_words(signal: Mapping[str, Any]) -> str:
 
 
 def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    worth = (
-        ""
-        if row["gain"] is None
-        else f"; expected gain {decimals(row['gain'])}, cost {decimals(row['cost'] or 0.0)}"
-    )
-    proposed = f"; proposed {row['proposed']}" if row["proposed"] else ""
-    lines = [
+    gain = row["gain"]
+    details = {
+        "values": ", ".join(row["candidates"]),
+        "proposed": row["proposed"],
+        "because": row["why"],
+        "gain": gain is not None and f"{decimals(gain)}, cost {decimals(row['cost'] or 0.0)}",
+        "failed before": ", ".join(row["tried"]),
+    }
+    return [
         ("clarification", f"{row['kind']}: {row['question_to_user'] or 'text not kept'}"),
-        ("", f"one of {', '.join(row['candidates'])}{proposed}"),
-        ("", f"because {row['why']}{worth}"),
-    ]
-    if row["tried"]:
-        lines.append(("", f"after {', '.join(row['tried'])} failed"))
-    return lines + [
-        ("reply", reply if reply is not None else "not kept") for reply in row["replies"]
+        *(("", f"{name} {value}") for name, value in details.items() if value),
+        *(("reply", "not kept" if reply is None else reply) for reply in row["replies"]),
     ]
 
 
@@ -663,31 +580,21 @@ def _narrowed_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+_CHECK = "{0:<6}  {1:<12} margin {5:+.4g}  {7}"  # verdict, then the fields of a check
+
+
 def _decision_lines(decision: ReplayedDecision) -> list[tuple[str, str]]:
-    confidence = (
-        "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
-    )
+    sure = "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
     reason = f": {decision.reason}" if decision.reason else ""
-    lines = [("decision", f"{decision.status}{confidence}{reason}")]
-    if decision.answer is not None:
-        lines.append(("answer", decision.answer))
-    if decision.sources:
-        lines.append(("sources", ", ".join(decision.sources)))
-    lines += [("warning", warning) for warning in decision.warnings]
-    lines += [
-        (
-            "check",
-            (
-                f"{'passes' if check.passes else 'FAILS '}  {check.gate:<12} margin "
-                f"{check.margin:+.4g}  {check.text}"
-            ),
-        )
-        for check in decision.checks
-    ]
+    details = {"answer": decision.answer, "sources": ", ".join(decision.sources)}
     derived = decision.derived
-    verdict = (
-        "no checks are recorded"
-        if derived is None
-        else derived.status + (f" by {derived.gate}" if derived.gate else "")
-    )
-    return [*lines, ("decided anew", verdict)]
+    return [
+        ("decision", f"{decision.status}{sure}{reason}"),
+        *((name, text) for name, text in details.items() if text),
+        *(("warning", warning) for warning in decision.warnings),
+        *(
+            ("check", _CHECK.format("passes" if check.passes else "FAILS", *check))
+            for check in decision.checks
+        ),
+        ("decided anew", "no checks are recorded" if derived is None else derived.verdict),
+    ]

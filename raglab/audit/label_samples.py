@@ -9,9 +9,10 @@ out of how many, so that what the labels say of the drawn ones holds for all of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import starmap
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,7 +20,8 @@ import numpy as np
 
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
-from raglab.decision.checks import ERROR_GATE, Check
+from raglab.bandit.learner import refuse
+from raglab.decision.checks import ERROR_GATE
 from raglab.store.csv_tables import check_heads, csv_records, table_text
 from raglab.store.files import (
     Where,
@@ -105,19 +107,19 @@ def first_decisions(
       days: only of so many days before the latest request.
     """
     columns = ("seq", "at", "request_id")
-    rows = list(log.rows(REQUESTS, columns=columns, most=last))
-    requests = rows if last is None else rows[::-1]
+    rows = log.rows(REQUESTS, columns=columns, most=last)
+    requests = sorted(rows, key=itemgetter("seq"))
     if days is not None and requests:
         requests = requests[first_within([row["at"] for row in requests], days) :]
     by_id = {row["request_id"]: row for row in requests}
-    decisions: dict[str, FirstDecision] = {}
-    wanted = ("seq", "request_id", "status", "reason", "clarified", "checks")
+    decisions = []
+    wanted = ("seq", "request_id", "status", "clarified", "checks")
     for row in log.rows(DECISIONS, columns=wanted, after=requests[0]["seq"] if requests else 0):
-        request = by_id.get(row["request_id"])
-        if request is not None and row["request_id"] not in decisions:
+        request = by_id.pop(row["request_id"], None)
+        if request is not None:
             about = (request["seq"], row["seq"], request["at"], row["request_id"], row["status"])
-            decisions[row["request_id"]] = FirstDecision(*about, _deciding_gate(row))
-    return [decisions[row["request_id"]] for row in requests if row["request_id"] in decisions]
+            decisions.append(FirstDecision(*about, _deciding_gate(row)))
+    return sorted(decisions)
 
 
 def first_within(moments: Sequence[str], days: float) -> int:
@@ -132,8 +134,7 @@ def _deciding_gate(row: Mapping[str, Any]) -> str:
         return "clarification"
     if row["status"] == "ok":
         return ""
-    checks: Iterable[Check] = map(check_from_json, row["checks"])
-    derived = decide_by_checks(tuple(checks))
+    derived = decide_by_checks(tuple(map(check_from_json, row["checks"])))
     return derived.gate if derived is not None and derived.gate else "selection"
 
 
@@ -171,8 +172,7 @@ def draw_sample(
     import pandas as pd
 
     if n < 1:
-        msg = f"n must be at least 1, got {n}; it is how many requests are drawn."
-        raise ValueError(msg)
+        refuse("n must be at least 1", n, "draw more")
     at = utc_text(NOW() if now is None else now)
     # One turn of a writer, so that no request is decided between the draw and its event.
     with log.log.writing() as entries, as_written():
@@ -180,11 +180,8 @@ def draw_sample(
         decisions = first_decisions(entries, last=last, days=days)
         population = [decision for decision in decisions if not decision.failed]
         if not population:
-            msg = (
-                "a sample must be drawn from requests with a decision, got none; ask first, or "
-                "take a longer window."
-            )
-            raise ValueError(msg)
+            rule = "a sample must be drawn from requests with a decision"
+            refuse(rule, "none", "ask first, or take a longer window")
         strata: dict[str, list[FirstDecision]] = {}
         for decision in population:
             strata.setdefault(decision.stratum, []).append(decision)
@@ -192,10 +189,7 @@ def draw_sample(
         # begins with.
         sizes = {name: len(strata[name]) for name in sorted(strata)}
         shares = even_shares(sizes, n)
-        drawn = sorted(
-            draw_strata(strata, shares, np.random.default_rng(seed)),
-            key=lambda decision: decision.request,
-        )
+        drawn = sorted(draw_strata(strata, shares, np.random.default_rng(seed)))
         ends = {"first": population[0].request, "last": population[-1].request}
         ids = sorted(decision.request_id for decision in drawn)
         # The id is made of the draw, so that the same draw again is the same sample and adds no
@@ -254,18 +248,12 @@ def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any
 
     What was put to the user stands for the answer.
     """
-    request = next(
-        log.rows(REQUESTS, after=first_decision.request - 1, until=first_decision.request)
-    )
-    decided = next(
-        log.rows(DECISIONS, after=first_decision.decision - 1, until=first_decision.decision)
-    )
-    question = (
-        log.row(CLARIFICATIONS, request_id=first_decision.request_id)
-        if decided["clarified"]
-        else None
-    )
-    answer = decided["answer"] if question is None else question["question_to_user"]
+    request = log.row(REQUESTS, seq=first_decision.request) or {}
+    decided = log.row(DECISIONS, seq=first_decision.decision) or {}
+    answer = decided["answer"]
+    if decided["clarified"]:
+        asked_back = log.row(CLARIFICATIONS, request_id=first_decision.request_id)
+        answer = answer if asked_back is None else asked_back["question_to_user"]
     texts = {
         "question": request["question"],
         "decision": first_decision.status,
@@ -285,45 +273,10 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        write_lines(
-            (
-                {str(name): value for name, value in row.items()}
-                for row in sample.to_dict("records")
-            ),
-            path,
-        )
+        rows = sample.to_dict("records")
+        write_lines(({str(name): cell for name, cell in row.items()} for row in rows), path)
     else:
         write_text(csv_text(sample), path)
-
-
-class LabelledRow(NamedTuple):
-    """A row of a labelled file: its line, counted from 1, and the columns that are read back."""
-
-    line: int
-    sample: str
-    request_id: str
-    label: str
-
-
-def read_labels(path: Path) -> list[LabelledRow]:
-    """Rows of a labelled file that have a label; the other columns are not read.
-
-    Raises:
-      InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none,
-        a request twice in one sample; names file, line, column, rule and remedy.
-    """
-    labelled_rows: dict[tuple[str, str], LabelledRow] = {}
-    for row in sample_rows(path):
-        if not row.label:
-            continue
-        labelled_row, where = LabelledRow(*row[:4]), Where(str(path), row.line)
-        key = labelled_row.sample, labelled_row.request_id
-        if key in labelled_rows:
-            rule = "column request_id must name a request once in a sample"
-            value = f"{shown_value(labelled_row.request_id)} as in line {labelled_rows[key].line}"
-            raise input_error(where, rule, "keep one of the two rows", value)
-        labelled_rows[key] = labelled_row
-    return list(labelled_rows.values())
 
 
 class SampleRow(NamedTuple):
@@ -339,6 +292,25 @@ class SampleRow(NamedTuple):
     request_id: str
     label: str
     record: Mapping[str, Any]
+
+
+def read_labels(path: Path) -> list[SampleRow]:
+    """Rows of a labelled file that have a label.
+
+    Raises:
+      InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none,
+        a request twice in one sample; names file, line, column, rule and remedy.
+    """
+    rows: dict[tuple[str, str], SampleRow] = {}
+    for row in sample_rows(path):
+        if row.label:
+            before = rows.setdefault((row.sample, row.request_id), row)
+            if before is not row:
+                rule = "column request_id must name a request once in a sample"
+                value = f"{shown_value(row.request_id)} as in line {before.line}"
+                where = Where(str(path), row.line)
+                raise input_error(where, rule, "keep one of the two rows", value)
+    return list(rows.values())
 
 
 def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
@@ -378,17 +350,14 @@ def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:
     for name in _CHECKED:
         if not isinstance(row.get(name), str):
             value = "no such column" if name not in row else shown_value(row[name])
-            rule = f"column {name} must be a text"
-            raise input_error(
-                where, rule, "keep the columns that the sample was written with", value
-            )
+            rule, remedy = f"column {name} must be a text", "keep the columns of the sample"
+            raise input_error(where, rule, remedy, value)
     sample, request_id, label = (row[name].strip() for name in _CHECKED)
-    sample_row = SampleRow(where.line or 1, sample, request_id, label, row)
-    if sample_row.label and sample_row.label not in LABEL_NAMES:
+    if label not in {*LABEL_NAMES, ""}:
         rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
-        remedy = "say what the request should have got, or leave it empty"
+        remedy = "say what the request should have got"
         raise input_error(where, rule, remedy, shown_value(row["label"]))
-    return sample_row
+    return SampleRow(where.line or 1, sample, request_id, label, row)
 
 
 def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str) -> None:
@@ -420,9 +389,8 @@ def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
 
     A spreadsheet's CSV has an apostrophe before an id that it would run as a formula.
     """
-    return next(
-        (name for name in (request_id, request_id.removeprefix("'")) if name in drawn), None
-    )
+    names = (request_id, request_id.removeprefix("'"))
+    return next((name for name in names if name in drawn), None)
 
 
 def file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -476,21 +444,15 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
             for row in entries.rows(SAMPLES, columns=("sample", "drawn"))
         }
         for row in rows:
-            where = Where(str(path), row.line)
-            if row.sample not in known:
-                rule = "column sample must name a draw of this log"
-                raise input_error(
-                    where,
-                    rule,
-                    "give the log that the sample was drawn from",
-                    shown_value(row.sample),
-                )
-            request = drawn_id(row.request_id, known[row.sample])
+            request = drawn_id(row.request_id, known.get(row.sample, ()))
             if request is None:
-                rule = f"column request_id must be one that sample {row.sample} drew"
-                raise input_error(
-                    where, rule, "keep the ids as they were written", shown_value(row.request_id)
-                )
+                rule, value = "column sample must name a draw of this log", row.sample
+                if row.sample in known:
+                    rule = f"column request_id must be one that sample {row.sample} drew"
+                    value = row.request_id
+                remedy = "give the log and the ids that the sample was written with"
+                where = Where(str(path), row.line)
+                raise input_error(where, rule, remedy, shown_value(value))
             before = entries.row(LABELS, sample=row.sample, request_id=request)
             if before is not None and before["label"] == row.label:
                 counts["known"] += 1

@@ -11,11 +11,12 @@ confirmed, corrected, replied to nor rephrased is unknown, and is counted as tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import isnan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from math import isnan, nan
+from typing import TYPE_CHECKING, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
+from raglab.bandit.learner import refuse
 from raglab.metrics.intervals import (
     Interval,
     Stratum,
@@ -65,30 +66,35 @@ LIVE_RATES = (
 CORRECTIONS = "correction_rate"
 
 
-class Feedback(NamedTuple):
-    """What the user's next steps say of a request.
+class RateRow(NamedTuple):
+    """A rate of a window by one source; see `live_rates`."""
 
-    label: that it should have got, '' where they tell none. corrected: whether they correct or
-    rephrase an answer.
-    """
+    rate: str
+    source: str
+    estimate: float
+    low: float
+    high: float
+    known: int
+    covered: int
+    unknown: int
 
-    label: str
-    corrected: bool
+
+CORRECTED = "corrected"  # feedback: an answer was corrected or asked again in other words
 
 
 class KnownRequest(NamedTuple):
     """A request with what is known of it.
 
     sample: latest draw with labels that could have taken it, '' where none could. drawn: whether
-    that did. label: what a person says, '' where nobody did. feedback: what its user's next steps
-    say, None where there were none.
+    that did. label: what a person says, '' where nobody did. feedback: the label that its user's
+    next steps tell, or `CORRECTED`; '' where there were none.
     """
 
     first: FirstDecision
     sample: str
     drawn: bool
     label: str
-    feedback: Feedback | None
+    feedback: str
 
 
 def live_rates(
@@ -126,19 +132,15 @@ def live_rates(
     import pandas as pd
 
     check_level(level)
-    if (last is None) == (days is None):
-        msg = (
-            f"a window must be of last requests or of days, got last {last} and days {days}; give "
-            "one of the two."
-        )
-        raise ValueError(msg)
-    for name, value, least in (("last", last, 1), ("days", days, 0), ("every", every, 1)):
-        if value is not None and not value >= least:
-            msg = (
-                f"{name} must be at least {least}, got {value}; it is the length of a window or "
-                "of a step."
-            )
-            raise ValueError(msg)
+    rules = (
+        ((last is None) != (days is None), "a window must be either of last requests or of days"),
+        (last is None or last >= 1, "last must be at least 1"),
+        (days is None or days >= 0, "days must be at least 0"),
+        (every is None or every >= 1, "every must be at least 1"),
+    )
+    for holds, rule in rules:
+        if not holds:
+            refuse(rule, f"last {last}, days {days}, every {every}", "correct it")
     with log.log.reading() as entries, as_written():
         # For one window the requests before it need not be read; feedback on a request comes after
         # it.
@@ -148,13 +150,18 @@ def live_rates(
         )
     rows = []
     for part in _windows(requests, last, days, every):
-        decided = [
-            request for request in part if not request.first.failed
-        ]  # a model that fails has decided nothing (rule S0.1)
-        about = {"until": part[-1].first.at, "since": part[0].first.at, "level": level}
-        about |= {"requests": len(decided), "errors": len(part) - len(decided)}
-        rows += [{**about, **row} for row in window_rates(decided, level)]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+        # a model that fails has decided nothing (rule S0.1)
+        decided = [request for request in part if not request.first.failed]
+        window = (
+            len(decided),
+            len(part) - len(decided),
+            level,
+            part[-1].first.at,
+            part[0].first.at,
+        )
+        rows += [(*row, *window) for row in window_rates(decided, level)]
+    window_columns = ("requests", "errors", "level", "until", "since")
+    frame = pd.DataFrame(rows, columns=[*RateRow._fields, *window_columns])[list(COLUMNS)]
     moments = {
         name: pd.to_datetime(frame[name], utc=True, format="ISO8601") for name in ("until", "since")
     }
@@ -171,46 +178,39 @@ def _windows(
     ends = [count] if every is None else [*range(count, 0, -every)][::-1]
     times = [request.first.at for request in requests]
     for end in ends:
-        start = max(0, end - last) if last is not None else 0
-        if days is not None:
-            start = first_within(times[:end], days)
+        start = first_within(times[:end], days or 0.0) if last is None else max(0, end - last)
         yield requests[start:end]
 
 
-def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[dict[str, Any]]:
+def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[RateRow]:
     """Estimate and interval of each rate over some requests, from labels and from feedback."""
     covered = [request for request in requests if request.sample]
     labelled = sum(request.drawn and bool(request.label) for request in covered)
     feedback = [
-        (request.first.status, request.feedback)
-        for request in requests
-        if request.feedback is not None
+        (request.first.status, request.feedback) for request in requests if request.feedback
     ]
+    silent = len(requests) - len(feedback)
     for rate in LIVE_RATES:
-        share, bounds = _from_labels(covered, rate, level) if labelled else (float("nan"), _NOTHING)
-        counts = {"known": labelled, "covered": len(covered), "unknown": len(requests) - labelled}
-        yield {"rate": rate.name, "source": "labels", **_estimate(share, bounds), **counts}
-        wanted = [status for status, entry in feedback if entry.label in rate.labels]
-        yield _feedback_row(
-            rate.name, wanted.count(rate.status), len(wanted), len(requests) - len(feedback), level
-        )
-    answers = [entry.corrected for status, entry in feedback if status == "ok"]
+        share, (low, high) = nan, _NOTHING
+        if labelled:
+            share, (low, high) = _from_labels(covered, rate, level)
+        counts = (labelled, len(covered), len(requests) - labelled)
+        yield RateRow(rate.name, "labels", share, float(low), float(high), *counts)
+        wanted = [status for status, label in feedback if label in rate.labels]
+        yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), silent, level)
+    answers = [label == CORRECTED for status, label in feedback if status == "ok"]
     silent = sum(request.first.status == "ok" for request in requests) - len(answers)
     yield _feedback_row(CORRECTIONS, sum(answers), len(answers), silent, level)
 
 
-_NOTHING = Interval(float("nan"), float("nan"))
+_NOTHING = Interval(nan, nan)
 
 
-def _estimate(share: float, bounds: Interval) -> dict[str, float]:
-    return {"estimate": share, "low": float(bounds.low), "high": float(bounds.high)}
-
-
-def _feedback_row(name: str, hits: int, known: int, unknown: int, level: float) -> dict[str, Any]:
+def _feedback_row(name: str, hits: int, known: int, unknown: int, level: float) -> RateRow:
     """Row of a rate of k in n requests with feedback; unknown: requests without any."""
-    shown = _estimate(hits / known if known else float("nan"), clopper_pearson(hits, known, level))
-    counts = {"known": known, "covered": known, "unknown": unknown}
-    return {"rate": name, "source": "feedback", **shown, **counts}
+    low, high = map(float, clopper_pearson(hits, known, level))
+    share = hits / known if known else nan
+    return RateRow(name, "feedback", share, low, high, known, known, unknown)
 
 
 def _from_labels(
@@ -248,7 +248,7 @@ def known_requests(
     # a draw that nobody labels yet takes the place of none
     begun = {sample for sample, _ in labels}
     samples = [
-        (row["seq"], row["first"], row["last"], row["sample"], frozenset(row["drawn"]))
+        row | {"drawn": frozenset(row["drawn"])}
         for row in log.rows(SAMPLES)
         if row["sample"] in begun
     ]
@@ -256,17 +256,19 @@ def known_requests(
     for entry in first:
         # It could be drawn where it was decided by then; of several draws the latest speaks for it.
         could = [
-            each
-            for each in samples
-            if each[1] <= entry.request <= each[2] and entry.decision < each[0]
+            row
+            for row in samples
+            if row["first"] <= entry.request <= row["last"] and entry.decision < row["seq"]
         ]
-        sample, drawn = (could[-1][3], entry.request_id in could[-1][4]) if could else ("", False)
+        sample, drawn = "", False
+        if could:
+            sample, drawn = could[-1]["sample"], entry.request_id in could[-1]["drawn"]
         label = labels.get((sample, entry.request_id), "") if drawn else ""
-        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id)))
+        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id, "")))
     return known
 
 
-def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, Feedback]:
+def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, str]:
     """What users' next steps say of a request, by its id.
 
     Silence says nothing, so such a request has no entry.
@@ -275,34 +277,31 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     took what was proposed was needless; any other reply says that it was not. An answer that was
     confirmed was right; one that was corrected or asked again in other words was not.
     """
-    rows = list(log.rows(REQUESTS, columns=("seq", "request_id", "rephrases"), after=after))
-    rephrased = {row["rephrases"]: row["request_id"] for row in rows if row["rephrases"]}
+    requests = log.rows(REQUESTS, columns=("request_id", "rephrases"), after=after)
+    rephrased = {row["rephrases"]: row["request_id"] for row in requests if row["rephrases"]}
     status = {entry.request_id: entry.status for entry in first}
     proposed = {row["request_id"]: row["proposed"] for row in log.rows(CLARIFICATIONS, after=after)}
     columns = ("request_id", "signal", "value")
-    signals = list(log.rows(CHANGES, columns=columns, after=after))
-    agreed = {row["request_id"] for row in signals if _agrees(row, proposed)}
-    confirmed = {row["request_id"] for row in signals if row["signal"] == "explicit_yes"}
-    corrected = {row["request_id"] for row in signals if row["signal"] == "explicit_no"}
+    signals = [
+        (row["request_id"], row["signal"], row["value"])
+        for row in log.rows(CHANGES, columns=columns, after=after)
+    ]
+    accepted = {(name, value) for name, signal, value in signals if signal == "explicit_yes"}
+    confirmed = {name for name, _ in accepted}
+    corrected = {name for name, signal, _ in signals if signal == "explicit_no"}
     # A reply that names nothing leaves no signal, and says nothing of the question.
     replied = {
         row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)
     } & (confirmed | corrected)
-    feedback: dict[str, Feedback] = {}
+    feedback = {}
     for entry in first:
         name = entry.request_id
         if entry.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
-            feedback[name] = Feedback("ok", corrected=False)
+            feedback[name] = "ok"
         elif name in proposed and name in replied:
-            feedback[name] = Feedback("ok" if name in agreed else "ambiguous", corrected=False)
+            feedback[name] = "ok" if (name, proposed[name]) in accepted else "ambiguous"
         elif entry.status == "ok" and (name in corrected or name in rephrased):
-            feedback[name] = Feedback("", corrected=True)
+            feedback[name] = CORRECTED
         elif entry.status == "ok" and name in confirmed:
-            feedback[name] = Feedback("ok", corrected=False)
+            feedback[name] = "ok"
     return feedback
-
-
-def _agrees(change: Mapping[str, Any], proposed: Mapping[str, str | None]) -> bool:
-    return change["signal"] == "explicit_yes" and change["value"] == proposed.get(
-        change["request_id"]
-    )

@@ -28,6 +28,7 @@ from raglab.audit.default_table import (
 )
 from raglab.audit.log_export import export_tables
 from raglab.audit.sessions import SilenceRule, close_previous
+from raglab.bandit.learner import refuse
 from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
@@ -40,7 +41,7 @@ from raglab.extension_points import extensions
 from raglab.policy import PolicyData
 from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError
-from raglab.store.log_rows import Entries, as_written
+from raglab.store.log_rows import REMEDY, Entries, as_written
 from raglab.store.log_tables import (
     AUDIT_LOG,
     CHOICE_TABLES,
@@ -66,22 +67,15 @@ from raglab.values import Status
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.html_display import Fold, display, short
 
-_ENDLESS = {"inf": math.inf, "-inf": -math.inf}
 
-
-def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
-    """Keep a policy's body where it is new, and give its id."""
-    if log.row(POLICIES, policy_id=policy.policy_id) is None:
-        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": _body(policy)})
-    return policy.policy_id
-
-
-def _body(policy: PolicyData) -> dict[str, Any]:
-    """A policy as the log keeps it.
+def record_policy(log: Entries, policy: PolicyData, at: str) -> None:
+    """Keep a policy's body where it is new.
 
     Its pack by the hash, whatever folder that lay in, and no cases it learned from.
     """
-    return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+    if log.row(POLICIES, policy_id=policy.policy_id) is None:
+        body = policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": body})
 
 
 def digest_of(learner: DefaultLearner) -> str:
@@ -107,11 +101,7 @@ def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> De
 def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
     row = log.row(LEARNERS, digest=named)
     if row is None:
-        msg = (
-            f"a log must hold the learner settings that it names, got {named!r}; its tables were "
-            "altered."
-        )
-        raise ValueError(msg)
+        refuse("a log must hold the learner settings that it names", repr(named), REMEDY)
     body: Mapping[str, Any] = row["body"]
     return body
 
@@ -141,13 +131,11 @@ def row_columns(
     row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: DefaultLearner
 ) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
-    state = {
+    return {
         "row_id": row.row_id,
         "version": row.version,
         "confidence": row.confidence,
         "gate": row_gate(row, learner),
-    }
-    return state | {
         "votes": dict(row.candidate_votes),
         "kind": kind,
         "conditions": dict(conditions),
@@ -171,58 +159,43 @@ def decision_row(
       ValueError: a status that is none (rule S0.1).
     """
     if response.get("status") not in Status.__members__:
-        status = f"{response.get('status')!r:.80}"
-        msg = (
-            f"status must be one of {', '.join(Status.__members__)}, got {status}; a broken input "
-            "raises."
-        )
-        raise ValueError(msg)
+        rule = f"status must be one of {', '.join(Status.__members__)}"
+        refuse(rule, f"{response.get('status')!r:.80}", "correct it")
     spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
-    stated = {
-        "status": response["status"],
+    stated = ("status", "answer", "route", "arm", "default_applied")
+    lists = ("sources", "options", "warnings")
+    shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
+    return {
+        **{name: json_value(response.get(name)) for name in stated},
+        **{name: json_value(list(response.get(name) or ())) for name in lists},
+        **{name: of[name] for name in shared},
         "reason": response.get("refusal_reason"),
-        "answer": response.get("answer"),
-        "sources": list(response.get("sources") or ()),
-        "options": json_value(list(response.get("options") or ())),
-        "warnings": list(response.get("warnings") or ()),
         "confidence": finite_or_none(response.get("confidence")),
-        "route": response.get("route"),
-        "arm": response.get("arm"),
         "clarified": int(response.get("clarification") is not None),
-        "default_applied": json_value(response.get("default_applied")),
-    }
-    details = {
         "checks": [check_to_json(check) for check in checks],
         "ms": {name: finite_or_none(value) for name, value in spent.items()},
     }
-    shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
-    return stated | details | {name: of[name] for name in shared}
+
+
+_NUMBERS = ("value", "threshold", "margin")  # of a check
 
 
 def check_to_json(check: Check) -> dict[str, Any]:
     """Check as JSON values: null for NaN, a text for an infinity."""
-    numbers = {name: _out(getattr(check, name)) for name in ("value", "threshold", "margin")}
-    return {
-        "gate": check.gate,
-        "rule": check.rule,
-        **numbers,
-        "passes": bool(check.passes),
-        "text": check.text,
-    }
+    row = check._asdict() | {"passes": bool(check.passes)}
+    for name in _NUMBERS:
+        number = float(row[name])
+        if not math.isfinite(number):
+            row[name] = None if math.isnan(number) else str(number)
+        else:
+            row[name] = number
+    return row
 
 
 def check_from_json(row: Mapping[str, Any]) -> Check:
     """Check of JSON values."""
-    value, threshold, margin = (_in(row[name]) for name in ("value", "threshold", "margin"))
-    return Check(
-        gate=row["gate"],
-        rule=row["rule"],
-        value=value,
-        threshold=threshold,
-        margin=margin,
-        passes=row["passes"],
-        text=row["text"],
-    )
+    numbers = {name: math.nan if row[name] is None else float(row[name]) for name in _NUMBERS}
+    return Check(**{**row, **numbers})
 
 
 def finite_or_none(value: object) -> float | None:
@@ -248,69 +221,17 @@ def json_value(value: Any) -> Any:  # noqa: ANN401 - JSON values
     return value.item() if hasattr(value, "item") else value
 
 
-def _out(value: float) -> float | str | None:
-    if math.isfinite(value):
-        return float(value)
-    return None if math.isnan(value) else str(float(value))
-
-
-def _in(value: float | str | None) -> float:
-    if value is None:
-        return math.nan
-    return _ENDLESS[value] if isinstance(value, str) else float(value)
-
-
 Redaction = Literal["text", "hash", "none"]
 
 
 _WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
 
 
-def check_retention(query: str, keep_days: float) -> None:
-    """Raise ValueError for an invalid setting of retention."""
-    if query not in get_args(Redaction):
-        msg = (
-            f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose "
-            "what is kept."
-        )
-        raise ValueError(msg)
-    if not 0.0 <= keep_days < float("inf"):
-        msg = f"keep_days must be at least 0, got {keep_days!r:.80}; 0 keeps texts for ever."
-        raise ValueError(msg)
-
-
-def check_silence(rule: SilenceRule) -> None:
-    """Refuse a rule of silence that could confirm nothing, or everything."""
-    if not 0.0 < rule.hours < float("inf"):
-        msg = (
-            f"silence.hours must be above 0, got {rule.hours!r:.80}; at once, nobody can have "
-            "corrected an answer."
-        )
-        raise ValueError(msg)
-    if not 0.0 <= rule.near_same <= 1.0:
-        msg = (
-            f"silence.near_same must be in [0, 1], got {rule.near_same!r:.80}; it is a share of "
-            "words."
-        )
-        raise ValueError(msg)
-
-
 def check_texts(**texts: object) -> None:
     """Refuse what is no text, by name."""
     for name, text in texts.items():
         if not isinstance(text, str):
-            msg = f"{name} must be a text, got {type(text).__name__}; pass a str."
-            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-
-
-def question_columns(question: str, parsed: object, query: Redaction) -> dict[str, Any]:
-    """Columns of a question's words, as far as they are kept."""
-    fields, whole = json_value(parsed), query == "text"
-    return {
-        "question": question if whole else None,
-        "question_hash": "" if query == "none" else digest(question),
-        "parsed": fields if whole else without_values(fields),
-    }
+            refuse(f"{name} must be a text", type(text).__name__, "pass a str")
 
 
 def blank_texts(log: Entries, before: str) -> int:
@@ -387,8 +308,17 @@ class AuditLog:
             confirm nothing.
         """
         check_no_folder(log, AUDIT_LOG)
-        check_retention(query, keep_days)
-        check_silence(silence)
+        redactions = get_args(Redaction)
+        hours, near = silence.hours, silence.near_same
+        rules = (
+            (query in redactions, f"query must be one of {', '.join(redactions)}", query),
+            (0.0 <= keep_days < math.inf, "keep_days must be at least 0", keep_days),
+            (0.0 < hours < math.inf, "silence.hours must be above 0", hours),
+            (0.0 <= near <= 1.0, "silence.near_same must be in [0, 1]", near),
+        )
+        for holds, rule, value in rules:
+            if not holds:
+                refuse(rule, f"{value!r:.80}", "correct it")
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
         self.log = Database(
@@ -444,30 +374,27 @@ class AuditLog:
         check_id(request_id)
         check_texts(question=question, session=session)
         at = self._at(now)
+        fields, whole = json_value(parsed), self.query == "text"
+        request = {
+            "session": session,
+            "documents": list(documents),
+            "question": question if whole else None,
+            "question_hash": "" if self.query == "none" else digest(question),
+            "parsed": fields if whole else without_values(fields),
+            "policy_id": policy.policy_id,
+            "fingerprint": fingerprint,
+            "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
+            "prompt_version": models.get("prompt_version", ""),
+            "learner": self.digest,
+        }
         with self.log.writing() as log:
-            request_fields = {"session": session, "documents": list(documents)} | question_columns(
-                question, parsed, self.query
-            )
-            made_by = {
-                "policy_id": policy.policy_id,
-                "fingerprint": fingerprint,
-                "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
-                "prompt_version": models.get("prompt_version", ""),
-                "learner": self.digest,
-            }
             stopped = log.row(REQUESTS, request_id=request_id)
             if stopped is not None:
                 ended = any(
                     log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS)
                 )
-                if ended or any(
-                    stopped[name] != value for name, value in (request_fields | made_by).items()
-                ):
-                    msg = (
-                        f"request_id must be new, got {request_id!r}, which is in the log; give "
-                        "another or none."
-                    )
-                    raise ValueError(msg)
+                if ended or not request.items() <= stopped.items():
+                    refuse("request_id must be new", repr(request_id), "give another or none")
                 return True
             before = session and close_previous(
                 log,
@@ -481,12 +408,8 @@ class AuditLog:
             )
             record_policy(log, policy, at)
             record_learner(log, self.learner, at)
-            log.add(
-                REQUESTS,
-                {"at": at, "request_id": request_id, "rephrases": before}
-                | request_fields
-                | made_by,
-            )
+            row = {"at": at, "request_id": request_id, "rephrases": before}
+            log.add(REQUESTS, row | request)
         return False
 
     @contextmanager
@@ -585,16 +508,15 @@ class AuditLog:
           ValueError: request or row is not in the log, or the request was asked about already.
         """
         with self._writing() as log:
-            about = {
+            columns = {
                 "at": self._at(now),
                 "request_id": request_id,
                 "why": why,
                 "gain": gain,
                 "cost": cost,
+                "tried": list(tried),
+                **row_columns(row, kind, conditions, self.learner),
             }
-            columns = (
-                about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner)
-            )
             default_table().clarify(log, columns, request)
 
     def applied(
@@ -771,9 +693,9 @@ class AuditLog:
         with self.log.reading() as log:
             if log.row(OPEN) is None:
                 return 0
-        tables: list[DefaultTable] = list(extensions("audit_table").values())
+        tables: Iterable[DefaultTable] = extensions("audit_table").values()
         with self.log.writing() as log, as_written():
-            settled = 0
+            settled = 0  # a loop, so that what a table raises leaves it as it is
             for table in tables:
                 settled += table.settle(log, at, session, self.learner, self.silence)
             return settled
@@ -806,8 +728,7 @@ class AuditLog:
             blanked.
         """
         if before is None and not self.keep_days:
-            msg = "forget needs a moment, got none and keep_days 0; give `before` or set keep_days."
-            raise ValueError(msg)
+            refuse("forget needs a moment", "none and keep_days 0", "give one")
         now = self._at(None)
         until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
         with self.log.writing() as log:
@@ -847,13 +768,9 @@ class AuditLog:
             ("texts are kept for", f"{self.keep_days:g} days" if self.keep_days else "ever"),
             ("learner", self.digest),
         ]
-        settings = [(name, str(value)) for name, value in self.learner._asdict().items()]
-        silence = [(name, str(value)) for name, value in self.silence._asdict().items()]
-        return display(
-            "Audit log",
-            facts,
-            [Fold("learner's settings", settings), Fold("what silence confirms", silence)],
-        )
+        settings = self.learner._asdict() | self.silence._asdict()
+        rows = [(name, str(value)) for name, value in settings.items()]
+        return display("Audit log", facts, [Fold("learner and silence", rows)])
 
     def _at(self, now: datetime | None) -> str:
         return utc_text(self._clock() if now is None else now)

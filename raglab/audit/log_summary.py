@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raglab.audit.log import row_gate
 from raglab.decision.checks import ERROR_GATE
@@ -44,9 +43,12 @@ def days(log: AuditLog) -> pd.DataFrame:
 
     with log.log.reading() as entries, as_written():
         day = {row["request_id"]: row["at"][:10] for row in entries.rows(REQUESTS)}
-        # A later decision of a request takes the place of an earlier one.
+        # A later decision of a request takes the place of an earlier one; a model that failed has
+        # decided nothing (rule S0.1).
         outcomes = {
-            row["request_id"]: "errors" if _is_failed(row) else row["status"]
+            row["request_id"]: "errors"
+            if any(check["gate"] == ERROR_GATE for check in row["checks"])
+            else row["status"]
             for row in entries.rows(DECISIONS)
         }
         events = list(outcomes.items())
@@ -62,11 +64,6 @@ def days(log: AuditLog) -> pd.DataFrame:
         counts.update((day[request_id], name) for request_id, name in events)
     rows = [(at, *(counts[at, name] for name in COUNTS)) for at in sorted(set(day.values()))]
     return pd.DataFrame(rows, columns=["day", *COUNTS])
-
-
-def _is_failed(row: Mapping[str, Any]) -> bool:
-    """Whether the row of a decision says that the model failed (rule S0.1)."""
-    return any(check["gate"] == ERROR_GATE for check in row["checks"])
 
 
 def defaults(log: AuditLog) -> pd.DataFrame:

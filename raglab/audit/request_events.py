@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.store.log_rows import Entries
-from raglab.store.log_tables import CHANGES, REQUESTS, VERSIONS
+from raglab.store.log_tables import VERSIONS
 
 
 class RequestEvents:
@@ -14,8 +14,7 @@ class RequestEvents:
 
     def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
         self.log, self.request = log, request
-        self._tables: dict[str, list[dict[str, Any]]] = {REQUESTS: [dict(request)]}
-        self._versions: dict[int, list[dict[str, Any]]] = {}
+        self._tables: dict[str, list[dict[str, Any]]] = {}
 
     def of(self, table: str) -> list[dict[str, Any]]:
         """Events of a table, in order."""
@@ -25,12 +24,8 @@ class RequestEvents:
 
     def versions(self, cause: int) -> list[dict[str, Any]]:
         """Versions of rows that a change made."""
-        if cause not in self._versions:
-            self._versions[cause] = list(self.log.rows(VERSIONS, cause=cause))
-        return self._versions[cause]
+        return list(self.log.rows(VERSIONS, cause=cause))
 
     def version(self, row_id: str, version: int) -> Mapping[str, Any] | None:
         """A version of a row, None where the log has none."""
-        rows = (row for change in self.of(CHANGES) for row in self.versions(int(change["seq"])))
-        known = (row for row in rows if (row["row_id"], row["version"]) == (row_id, version))
-        return next(known, None) or self.log.row(VERSIONS, of=f"{row_id}.{version}")
+        return self.log.row(VERSIONS, of=f"{row_id}.{version}")

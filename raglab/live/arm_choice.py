@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.bandit.environments import Table
+from raglab.bandit.learner import refuse
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import policy_pattern_hits
 from raglab.decision.signal_values import Intent, intent
@@ -76,23 +77,25 @@ def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[s
     """The source's router over the arms that there are (rule S4.7), and why."""
     question_intent, margins = _question_intent(question, policy)
     # An intent that reaches its threshold has an arm of its own; of two the one further above it.
-    offered = zip(arms, available(question, policy, arms), strict=True)
     flags = {
-        arm: ARMS[arm].intent for arm, on in offered if on and arm in ARMS and ARMS[arm].intent
+        arm: flag
+        for arm in arms
+        if (flag := _own_intent(arm)) and gates.meets_threshold(getattr(margins, flag))
     }
+
+    def reasons(score: str) -> str:
+        return ", ".join(question_intent.reasons.get(score, ()))
+
     if flags:
         name = min(flags, key=lambda arm: (-float(getattr(margins, flags[arm])), arm))
-        score, reasons = (
-            getattr(question_intent, flags[name]),
-            ", ".join(question_intent.reasons.get(flags[name], ())),
-        )
-        return name, f"router: {flags[name]} intent {score:.2f} ({reasons})"
+        flag = flags[name]
+        score = getattr(question_intent, flag)
+        return name, f"router: {flag} intent {score:.2f} ({reasons(flag)})"
+    complexity = question_intent.complexity
     if gates.meets_threshold(margins.complexity) and "iterative" in arms:
-        reasons = ", ".join(question_intent.reasons.get("complexity", ()))
-        return "iterative", f"router: complexity {question_intent.complexity:.2f} ({reasons})"
-    return (
-        "hybrid" if "hybrid" in arms else arms[0]
-    ), f"router: simple question, complexity {question_intent.complexity:.2f}"
+        return "iterative", f"router: complexity {complexity:.2f} ({reasons('complexity')})"
+    arm = "hybrid" if "hybrid" in arms else arms[0]
+    return arm, f"router: simple question, complexity {complexity:.2f}"
 
 
 def _question_intent(question: str, policy: PolicyData) -> tuple[Intent, gates.IntentMargins]:
@@ -132,8 +135,7 @@ def components(
     import pandas as pd
 
     if not budget_ms > 0.0:
-        msg = f"budget_ms must be above 0, got {budget_ms:g}; the source's is 8000."
-        raise ValueError(msg)
+        refuse("budget_ms must be above 0", f"{budget_ms:g}", "correct it")
     # Each arm is decided as if it alone answered: full information, from which any learner can be
     # replayed.
     parts, held = [], Measured(trace)
@@ -178,11 +180,7 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     Source: rule S4.3.
     """
     if trace.vectors is None:
-        msg = (
-            "reward components need the embeddings of the chunks, this trace has none; build it "
-            "again."
-        )
-        raise ValueError(msg)
+        refuse("components need the embeddings of the chunks", "none", "build the trace again")
     cases, number = np.arange(len(trace)), trace.arm(arm)
     hits = type(trace.hits)(
         *[field[cases, number, decisions.outcome.depth] for field in trace.hits]
@@ -216,11 +214,7 @@ def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np
       ValueError: the trace lacks latencies.
     """
     if trace.latency is None:
-        msg = (
-            "latency_ratio needs the latencies of retrieval, this trace has none; keep the file "
-            "beside it, or rebuild."
-        )
-        raise ValueError(msg)
+        refuse("latency_ratio needs the latencies of retrieval", "none", "build the trace again")
     stages = [
         place
         for place, name in enumerate(trace.latency.stages)
@@ -267,9 +261,8 @@ def table(
     shape = (len(trace), len(trace.arms))
     rows = [(case.id, arm) for case in trace.cases for arm in trace.arms]
     if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != rows:
-        rule = f"measured must be components of this trace, {len(rows)} rows"
-        msg = f"{rule}, got {len(component_frame)} of another; measure again."
-        raise ValueError(msg)
+        rule = f"measured must be {len(rows)} components of this trace"
+        refuse(rule, f"{len(component_frame)} of another", "measure again")
     return Table(
         arms=trace.arms,
         value=component_frame["right"].to_numpy(np.float64).reshape(shape),
@@ -289,11 +282,16 @@ def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray
     One with an intent, as `graph`, only where that reaches (rule S4.1).
     """
     _, margins = _question_intent(question, policy)
-    flags = [ARMS[arm].intent if arm in ARMS else "" for arm in arms]
+    flags = map(_own_intent, arms)
     return np.array(
         [not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags],
         dtype=bool,
     )
+
+
+def _own_intent(arm: str) -> str:
+    """Intent of a question that an arm needs, '' where it needs none."""
+    return ARMS[arm].intent if arm in ARMS else ""
 
 
 def context(
@@ -411,11 +409,11 @@ def offer(
     }
     question_intent, margins = _question_intent(question, policy)
     words = "high complexity" if gates.meets_threshold(margins.complexity) else "simple question"
-    flags = {name: arm.intent for name, arm in ARMS.items() if arm.intent}
     why = {
-        name: f"{flag} intent {getattr(question_intent, flag):.2f}" for name, flag in flags.items()
+        arm: f"{flag} intent {getattr(question_intent, flag):.2f}" if flag else words
+        for arm, flag in zip(arms, map(_own_intent, arms), strict=True)
     }
-    return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
+    return Offer(mask, features, why)
 
 
 def select_arm(
@@ -447,15 +445,16 @@ def select_arm(
                 return ArmChoice(before, f"selected {before}: it offered the options", None)
     # What is cached costs no time, so it is a feature that the bandit chooses by.
     caches = system.caches
-    answered: list[str] = []
-    retrieved: list[str] = []
-    if caches is not None:
-        answered = [
-            arm for arm, key in ways.items() if key.digest("answer", *made_by) in caches.answers
-        ]
-        retrieved = [
-            arm for arm, key in ways.items() if key.digest("strategy") in caches.strategies
-        ]
+    answered = [
+        arm
+        for arm, key in ways.items()
+        if caches is not None and key.digest("answer", *made_by) in caches.answers
+    ]
+    retrieved = [
+        arm
+        for arm, key in ways.items()
+        if caches is not None and key.digest("strategy") in caches.strategies
+    ]
     known = offer(
         text,
         system.policy,
@@ -486,17 +485,13 @@ def _cached_list_features(text: str, key: Key, system: System) -> Features:
 
     Kept with its retrievals, so that one asked again is not embedded again.
     """
-    name, caches = key._replace(arm="").digest("lists"), system.caches
-    cached_features = (
-        None
-        if caches is None
-        else caches.strategies.get(
+    name, caches, ready = key._replace(arm="").digest("lists"), system.caches, system.retriever
+    if caches is not None:
+        known = caches.strategies.get(
             name, lambda row: {feature: float(row[feature]) for feature in LATER}
         )
-    )
-    if cached_features is not None:
-        return cached_features
-    ready = system.retriever
+        if known is not None:
+            return known
     features = list_features(
         text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents)
     )
@@ -517,18 +512,15 @@ def record_outcome(response: Response, system: System) -> None:
         or any(record.measures.get(name, 0.0) is None for name in COMPONENTS)
     ):
         return
-    cached = float(record.answer_cache_hit)
     measured = {name: value for name, value in record.measures.items() if value is not None}
     components = {
         **measured,
         "latency_ratio": record.ms["total"] / online.budget_ms,
-        "cache_hit": cached,
+        "cache_hit": float(record.answer_cache_hit),
     }
-    outcome = (
-        {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
-        if record.queries
-        else {}
-    )
+    outcome = {}
+    if record.queries:
+        outcome = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
     outcome |= {
         "answered": float(response["status"] == "ok"),
         "strategy_cache_hit": float(record.strategy_cache_hit),
@@ -555,13 +547,6 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        rule = "feedback needs a system whose bandit chooses the arm and logs it"
-        remedy = (
-            "unset RAGLAB_BANDIT_ENABLED where it is false, and open the system over a writable "
-            "index by "
-            'raglab.System.open(folder, arm="bandit"), or with a policy whose strategy.arm is '
-            "bandit"
-        )
-        msg = f"{rule}, got a system without a bandit; {remedy}."
-        raise ValueError(msg)
+        remedy = 'unset RAGLAB_BANDIT_ENABLED where it is false, and open it with arm="bandit"'
+        refuse("feedback needs a system with a bandit", "one without", remedy)
     system.online.thumbs(request_id, up)

@@ -7,8 +7,9 @@ reward, the log rebuilds the state that there was, to the byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,10 +23,9 @@ from raglab.bandit.learner import (
     CHOSEN,
     REVISED,
     REWARDED,
-    Stats,
     Steps,
-    bandit_of,
     is_success,
+    refuse,
     stored_settings,
 )
 from raglab.bandit.persistence import CENTRED
@@ -68,7 +68,7 @@ FEATURES = (
     "list_overlap",
 )  # known of a question before an arm retrieves (rule S4.2): what `context` and `list_features` of
 # `raglab.live.arm_choice` measure, and both caches
-# came after logs were written: a row without them is one of 0
+# may be missing from a row, which then counts as one of 0
 LATER = ("bm25_hits", "list_overlap")
 Features = Mapping[str, float | None]
 _BATCH = 4096  # events that are folded at once
@@ -80,36 +80,18 @@ class Setup(NamedTuple):
 
     Another setup folds the same log into another state.
 
-    arms: their names in order; events of an arm that is not among them are passed over. features:
-    of a question, in the order of the context; a log of before has fewer. initial: a linear
-    learner's state before the first event; None: it knows nothing. unread_mean: prior_mean that a
-    setup of a linear learner of before states and its learner did not read, so that `bandit` has 0
-    there; None in all other setups.
+    arms: their names in order; events of an arm that is not among them are passed over. initial: a
+    linear learner's state before the first event; None: it knows nothing.
     """
 
     arms: tuple[str, ...]
     bandit: Bandit
     weights: RewardWeights
-    features: tuple[str, ...] = FEATURES
     initial: State | None = None
-    unread_mean: float | None = None
-
-    @property
-    def stated_bandit(self) -> Bandit:
-        """Settings as the log and its snapshots state them."""
-        return (
-            self.bandit
-            if self.unread_mean is None
-            else self.bandit._replace(prior_mean=self.unread_mean)
-        )
 
     @property
     def body(self) -> dict[str, Any]:
-        """The setup as JSON holds it.
-
-        What is new is there only where it is used, so that the digests of setups in logs of before
-        stay as they are.
-        """
+        """The setup as JSON holds it; what only some learners have is there only for them."""
         history = self.bandit.history
         stated = (
             None
@@ -118,15 +100,20 @@ class Setup(NamedTuple):
         )
         body: dict[str, Any] = {
             "arms": list(self.arms),
-            "bandit": stored_settings(self.stated_bandit) | {"history": stated},
+            "bandit": stored_settings(self.bandit) | {"history": stated},
             "weights": self.weights._asdict(),
-            "context": [INTERCEPT, *self.features, *(p95_name(arm) for arm in self.arms)],
+            "context": [INTERCEPT, *FEATURES, *map(p95_name, self.arms)],
         }
-        if self.bandit.linear and self.unread_mean is None:
+        if self.bandit.linear:
             body[CENTRED] = True
         if self.initial is not None:
             body["initial"] = bandits.dumps(self.initial, self.bandit)
         return body
+
+    @property
+    def width(self) -> int:
+        """Numbers of a context; 0 for a learner that reads none."""
+        return 1 + len(FEATURES) + len(self.arms) if self.bandit.linear else 0
 
     @property
     def digest(self) -> str:
@@ -150,25 +137,20 @@ def p95_name(arm: str) -> str:
 def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
-    The intercept 1; each of the setup's features, near [0, 1]; for each arm its recent P95 over the
-    budget. An arm that never answered has no P95 yet: it stands in the log as null and enters here
-    as 0, as do those of `LATER`.
+    The intercept 1; each of `FEATURES`, near [0, 1]; for each arm its recent P95 over the budget.
+    An arm that never answered has no P95 yet: it stands in the log as null and enters here as 0, as
+    do those of `LATER`.
 
     Raises:
       ValueError: a feature of `FEATURES` is missing.
     """
     if not setup.bandit.linear:
         return None
-    missing = [name for name in setup.features if name not in LATER and features.get(name) is None]
-    if missing:
-        msg = (
-            f"features of a linear policy must name {', '.join(FEATURES)}; {missing[0]} is "
-            "missing: measure it."
-        )
-        raise ValueError(msg)
-    known = [float(features.get(name) or 0.0) for name in setup.features]
-    recent = [float(features.get(p95_name(arm)) or 0.0) for arm in setup.arms]
-    return np.array([1.0, *known, *recent])
+    for name in FEATURES:
+        if name not in LATER and features.get(name) is None:
+            refuse(f"features must hold {', '.join(FEATURES)}", f"no {name}", "measure it")
+    names = (*FEATURES, *map(p95_name, setup.arms))
+    return np.array([1.0, *(float(features.get(name) or 0.0) for name in names)])
 
 
 def initial_state(setup: Setup) -> OnlineState:
@@ -180,24 +162,22 @@ def initial_state(setup: Setup) -> OnlineState:
       ValueError: settings out of range; a first state of other arms or features, or of a learner
         without a context.
     """
-    n_arms = len(setup.arms)
-    width = 1 + len(setup.features) + n_arms if setup.bandit.linear else 0
+    n_arms, first = len(setup.arms), setup.initial
+    state = bandits.init(n_arms, bandit=setup.bandit, n_features=setup.width)
     none = np.zeros(n_arms)
-    state, first = bandits.init(n_arms, bandit=setup.bandit, n_features=width), setup.initial
     if first is None:
         return OnlineState(state, none, none)
+    _check_linear(setup)
+    if [part.shape for part in first] != [part.shape for part in state]:
+        rule = f"a first state must be of {n_arms} arms and {setup.width} features"
+        refuse(rule, first.moment.shape, "use logged_state")
+    return OnlineState(first, first.n, first.total)
+
+
+def _check_linear(setup: Setup) -> None:
     if not setup.bandit.linear:
         rule = "a first state must be of a linear learner"
-        msg = f"{rule}, got {setup.bandit.algorithm}; give it a Bandit.history instead."
-        raise ValueError(msg)
-    if [part.shape for part in first] != [part.shape for part in state]:
-        msg = (
-            f"a first state must be of {n_arms} arms and {width} features, got "
-            f"{first.moment.shape}; "
-            "make it with logged_state for these arms."
-        )
-        raise ValueError(msg)
-    return OnlineState(first, first.n, first.total)
+        refuse(rule, setup.bandit.algorithm, "use Bandit.history")
 
 
 def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
@@ -214,19 +194,14 @@ def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) ->
       ValueError: a learner without a context, an arm that the setup does not know, a feature that
         is missing.
     """
-    if not setup.bandit.linear:
-        msg = (
-            f"a first state must be of a linear learner, got {setup.bandit.algorithm}; history_of "
-            "makes its history."
-        )
-        raise ValueError(msg)
-    width = 1 + len(setup.features) + len(setup.arms)
-    context = np.array([linear_context(row, setup) for row in choices["features"]]).reshape(
-        len(choices), width
-    )
-    rows = choices[["arm", "reward"]]
+    _check_linear(setup)
+    context = np.array([linear_context(row, setup) for row in choices["features"]])
     return bandits.learned_state(
-        rows, setup.bandit, arms=setup.arms, features=context, weight=weight
+        choices[["arm", "reward"]],
+        setup.bandit,
+        arms=setup.arms,
+        features=context.reshape(-1, setup.width),
+        weight=weight,
     )
 
 
@@ -235,118 +210,64 @@ def replay_events(before: OnlineState, events: Iterable[Event], setup: Setup) ->
 
     A choice counts the round, a reward its arm, a thumb what it makes of it.
     """
-    for batch in _batches(events):
-        before = apply_events(before, batch, setup)
+    waiting = iter(events)
+    while batch := list(islice(waiting, _BATCH)):
+        before = _replay_batch(before, batch, setup)
     return before
 
 
-def _batches(events: Iterable[Event]) -> Iterator[list[Event]]:
-    waiting = iter(events)
-    while batch := list(islice(waiting, _BATCH)):
-        yield batch
-
-
-def apply_events(before: OnlineState, events: Sequence[Event], setup: Setup) -> OnlineState:
-    """State after some events that are at hand, whose rewards are made all at once."""
+def _replay_batch(before: OnlineState, events: Sequence[Event], setup: Setup) -> OnlineState:
+    """State after some events, whose rewards are computed all at once."""
     counted = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
+    # A thumb changes a reward where the weights count it; before the reward it waits for it.
     mine = [
         event
         for event in events
         if event.arm in setup.arms
-        and (
-            event.kind == "choice"
-            or (event.components is not None and (counted or event.kind == "reward"))
-        )
+        and (event.kind != "thumb" or (counted and event.components is not None))
     ]
     if not mine:
         return before
     kind = np.array([_STEPS[event.kind] for event in mine])
     arm = np.array([setup.arms.index(event.arm) for event in mine])
-    has_reward, changed = kind != CHOSEN, kind == REVISED
-    reward_rows = [
-        (event.components or {}, event.thumb) for event in mine if event.kind != "choice"
-    ]
-    reward_rows += [
-        (event.components or {}, event.before) for event in mine if event.kind == "thumb"
-    ]
-    new, old, rewards = (
-        np.zeros(len(mine)),
-        np.zeros(len(mine)),
-        rewards_with_thumbs(reward_rows, setup.weights),
-    )
-    new[has_reward], old[changed] = np.split(rewards, [int(has_reward.sum())])
-    context = np.zeros((len(mine), before.state.moment.shape[-1]))
+    age = np.array([event.age for event in mine])
+    rows = [(event.components, event.thumb) for event in mine]
+    rows += [(event.components, event.before) for event in mine]
+    new, old = np.split(rewards(rows, setup.weights), 2)
+    new[kind == CHOSEN], old[kind != REVISED] = 0.0, 0.0
+    context = np.zeros((len(mine), setup.width))
     if setup.bandit.linear:
         context[:] = [linear_context(event.features, setup) for event in mine]
-    age = np.array([event.age for event in mine])
     state = bandits.fold(before.state, Steps(kind, arm, old, new, age, context), setup.bandit)
     n, total = before.n.copy(), before.total.copy()
     np.add.at(n, arm[kind == REWARDED], 1.0)
-    np.add.at(total, arm[has_reward], (new - old)[has_reward])
+    np.add.at(total, arm, new - old)
     return OnlineState(state, n, total)
 
 
-def reward_with_thumb(components: Features, thumb: int | None, weights: RewardWeights) -> float:
-    """Reward of raw components with a thumb, in [0, 1]."""
-    row = {name: np.nan if value is None else value for name, value in components.items()}
-    return float(reward(row | {"thumbs": np.nan if thumb is None else float(thumb)}, weights))
-
-
-def rewards_with_thumbs(
-    rows: Sequence[tuple[Features, int | None]], weights: RewardWeights
+def rewards(
+    rows: Sequence[tuple[Features | None, float | None]], weights: RewardWeights
 ) -> NDArray[np.float64]:
-    """Rewards [N] of raw components, each with a thumb or none.
+    """Rewards in [0, 1], [N]; NaN where a component is missing.
 
-    NaN where a component is missing.
+    The one way from what a log holds to a reward, live and whenever the log is read.
+
+    Args:
+      rows: raw components, None before they came, each with its thumb, 1 up, 0 down, None none.
+      weights: of the components.
     """
-    columns = component_columns([components for components, _ in rows])
-    columns["thumbs"] = np.array([np.nan if thumb is None else float(thumb) for _, thumb in rows])
-    return np.asarray(reward(columns, weights), np.float64)
-
-
-def component_columns(rows: Sequence[Features]) -> dict[str, NDArray[np.float64]]:
-    """Raw components as arrays [N] by name, NaN where a row has none."""
-    return {
-        name: np.array(
-            [np.nan if (value := row.get(name)) is None else value for row in rows],
-            dtype=np.float64,
-        )
-        for name in (*COMPONENTS, *OPTIONAL)
+    names = [name for name in (*COMPONENTS, *OPTIONAL) if name != "thumbs"]
+    columns = {
+        name: np.array([(parts or {}).get(name) for parts, _ in rows], np.float64) for name in names
     }
+    columns["thumbs"] = np.array([thumb for _, thumb in rows], np.float64)
+    return np.asarray(reward(columns, weights), np.float64)
 
 
 def pack_snapshot(now: OnlineState, setup: Setup) -> dict[str, str]:
     """State and sums as a snapshot keeps them."""
     sums = json.dumps({"n": now.n.tolist(), "total": now.total.tolist()})
-    state = bandits.dumps(now.state, setup.stated_bandit, centred=setup.unread_mean is None)
-    return {"state": state, "sums": sums}
-
-
-def unpack_snapshot(row: Mapping[str, str]) -> OnlineState:
-    """State and sums of a snapshot."""
-    sums = json.loads(row["sums"])
-    return OnlineState(
-        bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"])
-    )
-
-
-def setup_of(body: Mapping[str, Any]) -> Setup:
-    """Setup of the JSON that `Setup.body` gives.
-
-    Of a linear learner of before with the prior_mean of 0 that it had.
-    """
-    stated = body["bandit"]["history"]
-    history = (
-        None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
-    )
-    bandit, unread = bandit_of({**body["bandit"], "history": history}), None
-    if bandit.linear and CENTRED not in body:
-        bandit, unread = bandit._replace(prior_mean=0.0), bandit.prior_mean
-    arms, context = tuple(body["arms"]), body["context"]
-    # between the intercept and the arms' P95
-    features = tuple(context[1 : len(context) - len(arms)])
-    initial = bandits.loads(body["initial"]).state if "initial" in body else None
-    return Setup(arms, bandit, RewardWeights(**body["weights"]), features, initial, unread)
+    return {"state": bandits.dumps(now.state, setup.bandit), "sums": sums}
 
 
 def p95(ms: Sequence[float]) -> float:
@@ -366,43 +287,32 @@ def arm_reason(
         none.
     """
     stated = why if isinstance(why, str) else why.get(name, "")
-    pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
+    pulls, n = int(now.state.pulls[arm]), float(now.n[arm])
     pull_text = f"{pulls} pull{'' if pulls == 1 else 's'}"
-    lead = "" if margin is None else f", margin {decimals(margin)}"
-    mean = (
-        f"reward {decimals(float(now.total[arm]) / rewards)}{lead} over {pull_text}"
-        if rewards
-        else f"no reward in {pull_text}"
-    )
-    mean = mean if pulls else "not pulled yet"
-    return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
+    if not pulls:
+        learned = "not pulled yet"
+    elif not n:
+        learned = f"no reward in {pull_text}"
+    else:
+        lead = "" if margin is None else f", margin {decimals(margin)}"
+        learned = f"reward {decimals(float(now.total[arm]) / n)}{lead} over {pull_text}"
+    return f"selected {name}: " + ", ".join(part for part in (stated, learned) if part)
 
 
 def check_number(name: str, value: object) -> float | None:
     """A finite number, or None for one that is missing."""
     if value is None:
         return None
-    if not isinstance(value, int | float | np.integer | np.floating | np.bool_) or np.isinf(value):
-        msg = f"{name} must be a finite number, got {value!r}; None says that it is missing."
-        raise ValueError(msg)
+    if not isinstance(value, float | int | np.number | np.bool_) or np.isinf(value):
+        refuse(f"{name} must be a finite number or None", repr(value), "correct it")
     return None if np.isnan(value) else float(value)
-
-
-def milliseconds(value: float) -> float:
-    """A time, finite and at least 0."""
-    spent = check_number("ms", value)
-    if spent is None or spent < 0.0:
-        msg = f"ms must be at least 0, got {value}; it is what the answer took."
-        raise ValueError(msg)
-    return spent
 
 
 def _recent_margin(log: Entries, arm: str, last: int) -> float | None:
     """Mean margin of an arm's latest rewards, [0, 1]; None where none has come."""
-    rows = log.rows(
-        REWARDS, columns=("components",), after=max(0, last - HORIZON), most=MARGINS, arm=arm
-    )
-    margins = [float(row["components"]["margin"]) for row in rows if "margin" in row["components"]]
+    latest = log.rows(REWARDS, columns=("components",), after=last - HORIZON, most=MARGINS, arm=arm)
+    parts = [row["components"] for row in latest]
+    margins = [float(components["margin"]) for components in parts if "margin" in components]
     return sum(margins) / len(margins) if margins else None
 
 
@@ -411,42 +321,19 @@ def question_digest(question: str) -> str:
     return digest(question, 16) if question else ""
 
 
-def arm_mask(mask: object, n_arms: int) -> NDArray[np.bool_]:
-    """Mask as bool [A].
-
-    Raises:
-      ValueError: it is none, or leaves no arm.
-    """
-    offered = np.asarray(mask)
-    if offered.shape != (n_arms,) or offered.dtype != np.bool_ or not offered.any():
-        msg = (
-            f"mask must be {n_arms} booleans, one of them true, got {offered}; make an arm "
-            "available."
-        )
-        raise ValueError(msg)
-    return offered
-
-
 def raw_components(components: Features) -> dict[str, float | None]:
     """Reward components as the log keeps them: none of `reward.COMPONENTS` missing.
 
     Raises:
-      ValueError: a component is NaN or infinite, or a thumb is among them.
+      ValueError: a component is missing, NaN or infinite, or a thumb is among them.
     """
     raw = {name: check_number(name, value) for name, value in components.items()}
     for name in COMPONENTS:
-        if raw.get(name, 0.0) is None:
-            msg = (
-                f"{name} must be a number, got NaN; where it cannot be measured, leave the choice "
-                "without reward."
-            )
-            raise ValueError(msg)
+        if raw.get(name) is None:
+            rule = f"components must hold {', '.join(COMPONENTS)}"
+            refuse(rule, f"no {name}", "measure it, or leave the choice without a reward")
     if "thumbs" in raw:
-        msg = (
-            "components must not hold thumbs, got one; a thumb comes by `thumbs`, whenever it "
-            "comes."
-        )
-        raise ValueError(msg)
+        refuse("components must not hold thumbs", "them", "call `thumbs`")
     return raw
 
 
@@ -467,8 +354,7 @@ class ArmChoice(NamedTuple):
     rewarded: bool = False
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+NOW = partial(datetime.now, UTC)
 
 
 class Online:
@@ -492,7 +378,7 @@ class Online:
         *,
         initial: State | None = None,
         create: bool = True,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = NOW,
         patience_s: float | None = None,
     ) -> None:
         """Name the log; it is opened on first use.
@@ -517,29 +403,27 @@ class Online:
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
         """
         check_no_folder(log, BANDIT_LOG)
-        if not arms or len(set(arms)) < len(arms):
-            msg = (
-                f"arms must be different and at least one, got {', '.join(arms) or 'none'}; name "
-                "each once."
-            )
-            raise ValueError(msg)
-        if not (np.isfinite(budget_ms) and budget_ms > 0.0):
-            msg = (
-                f"budget_ms must be above 0, got {budget_ms:g}; it is the milliseconds a question "
-                "may take."
-            )
-            raise ValueError(msg)
-        if seed < 0:
-            msg = f"seed must be at least 0, got {seed}; choose another."
-            raise ValueError(msg)
-        self.setup = Setup(tuple(arms), bandit, weights, initial=initial)
+        rules = (
+            (
+                len(set(arms)) == len(arms) > 0,
+                "arms must be different and at least one",
+                ", ".join(arms) or "none",
+            ),
+            (0.0 < budget_ms < np.inf, "budget_ms must be above 0", f"{budget_ms:g}"),
+            (seed >= 0, "seed must be at least 0", f"{seed}"),
+        )
+        for holds, rule, value in rules:
+            if not holds:
+                refuse(rule, value, "correct it")
+        self.setup = Setup(tuple(arms), bandit, weights, initial)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
         self.log = Database(
             log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create, patience_s=patience_s
         )
-        self._clock, self._ready = clock, False
-        initial_state(self.setup)  # settings out of range stop here
-        reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
+        # settings out of range stop here
+        initial_state(self.setup)
+        rewards([], weights)
+        self._clock, self._ready, self._digest = clock, False, self.setup.digest
 
     def __repr__(self) -> str:
         arms = ", ".join(self.arms)
@@ -587,35 +471,41 @@ class Online:
             feature is no number, no arm is available.
         """
         check_id(request_id)
-        offered = arm_mask(mask, len(self.arms))
+        offered = np.asarray(mask)
+        if offered.shape != (len(self.arms),) or offered.dtype != np.bool_ or not offered.any():
+            rule = f"mask must be {len(self.arms)} booleans, one of them true"
+            refuse(rule, offered, "correct it")
         known = {name: check_number(name, value) for name, value in features.items()}
+        about = {
+            "policy_id": policy_id,
+            "fingerprint": fingerprint,
+            "question": question_digest(question),
+        }
         # The state is folded from the log outside the transaction, so that nobody waits while it is
         # caught up.
         self._catch_up()
         with self.log.writing() as log:
-            about = {
-                "policy_id": policy_id,
-                "fingerprint": fingerprint,
-                "question": question_digest(question),
-            }
-            known_choice = log.row(CHOICES, request_id=request_id)
-            if known_choice is not None:
-                return self._earlier_choice(log, known_choice, about, why, resumed=resumed)
-            self._noted(log)
+            earlier = log.row(CHOICES, request_id=request_id)
+            if earlier is not None:
+                return self._earlier_choice(log, earlier, about, why, resumed=resumed)
             # From here to the choice all read the same state, so that the logged probabilities are
             # those it had.
-            now, last = self._now(log)
-            latest: dict[str, Any] = {"columns": ("ms",), "after": last - HORIZON, "most": RECENT}
+            now, last = self._begin(log)
+            latest: dict[str, Any] = {
+                "columns": ("ms",),
+                "after": last - HORIZON,
+                "most": RECENT,
+            }
             recent = np.array(
                 [
                     p95([row["ms"] for row in log.rows(REWARDS, arm=arm, **latest)])
                     for arm in self.arms
                 ]
             )
-            ratios = dict(
-                zip(map(p95_name, self.arms), (recent / self.budget_ms).tolist(), strict=True)
-            )
-            known |= {name: None if np.isnan(ratio) else ratio for name, ratio in ratios.items()}
+            known |= {
+                p95_name(arm): None if np.isnan(ms) else float(ms / self.budget_ms)
+                for arm, ms in zip(self.arms, recent, strict=True)
+            }
             # What an arm took of late is known before retrieval, so it may choose; and a slow one
             # is left out.
             guarded_mask = bandits.guarded(offered, recent, self.budget_ms)
@@ -625,15 +515,14 @@ class Online:
                 mask=guarded_mask,
                 context=linear_context(known, self.setup),
             )
-            # The draw hangs on seed and state alone: whoever replays the log draws the same arm.
+            # The draw depends on seed and state alone: whoever replays the log draws the same arm.
             uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
             arm = int(bandits.sample(share, uniform))
             row = {
-                "at": self._at(),
                 "request_id": request_id,
                 "round": rounds(log) + 1,
                 **about,
-                "setup": self.setup.digest,
+                "setup": self._digest,
                 "arm": self.arms[arm],
                 "arms": list(self.arms),
                 "mask": guarded_mask.tolist(),
@@ -644,12 +533,24 @@ class Online:
                 "state_hash": digest(pack_snapshot(now, self.setup)["state"], 16),
                 "seed": self.seed,
             }
-            log.add(CHOICES, row)
-            self._write_snapshot(log, now, last)
-            margin = _recent_margin(log, self.arms[arm], last)
-        return ArmChoice(
-            self.arms[arm], arm_reason(self.arms[arm], arm, now, why, margin), float(share[arm])
-        )
+            self._add(log, CHOICES, row, now, last)
+            return self._arm_choice(log, arm, float(share[arm]), why, now, last)
+
+    def _arm_choice(
+        self,
+        log: Entries,
+        arm: int,
+        propensity: float,
+        why: str | Mapping[str, str],
+        now: OnlineState,
+        last: int,
+        *,
+        rewarded: bool = False,
+    ) -> ArmChoice:
+        """Choice of an arm with its reason, as of the state `now` after event `last`."""
+        name = self.arms[arm]
+        reason = arm_reason(name, arm, now, why, _recent_margin(log, name, last))
+        return ArmChoice(name, reason, propensity, rewarded)
 
     def _earlier_choice(
         self,
@@ -669,14 +570,9 @@ class Online:
         rewarded = log.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         same = arm in self.arms and all(row[name] == value for name, value in about.items())
         if not same or (rewarded and not resumed):
-            msg = (
-                f"request_id must be new, got {request_id!r}, which has its choice; give another "
-                "or none."
-            )
-            raise ValueError(msg)
-        now, last = self._now(log)
-        reason = arm_reason(arm, self.arms.index(arm), now, why, _recent_margin(log, arm, last))
-        return ArmChoice(arm, reason, float(row["propensity"]), rewarded)
+            refuse("request_id must be new", repr(request_id), "give another or none")
+        number, propensity = self.arms.index(arm), float(row["propensity"])
+        return self._arm_choice(log, number, propensity, why, *self._now(log), rewarded=rewarded)
 
     def update(
         self,
@@ -700,42 +596,34 @@ class Online:
         """
         raw = raw_components(components)
         numbers = {name: check_number(name, value) for name, value in (measured or {}).items()}
-        reward_with_thumb(raw, None, self.setup.weights)
-        spent = (
-            float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
-        )
+        # of a request that has none yet; a component out of range stops here
+        rewards([(raw, None)], self.setup.weights)
+        if ms is None:
+            ms = float(raw["latency_ratio"] or 0.0) * self.budget_ms
+        spent = check_number("ms", ms)
+        if spent is None or spent < 0.0:
+            refuse("ms must be at least 0", ms, "correct it")
         self._catch_up()
         with self.log.writing() as log:
             choice = request_row(log, request_id, CHOICES, "choice")
             if log.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
-                msg = (
-                    f"request {request_id!r} has its reward, and a second would count twice; "
-                    "change it by a thumb."
-                )
-                raise ValueError(msg)
-            self._noted(log)
-            now, last = self._now(log)
+                rule = "a request must have one reward"
+                refuse(rule, f"another of {request_id!r}", "change it by a thumb")
+            now, last = self._begin(log)
             thumb = log.row(THUMBS, request_id=request_id)
             up = None if thumb is None else int(thumb["up"])
-            value = reward_with_thumb(raw, up, self.setup.weights)
+            value = float(rewards([(raw, up)], self.setup.weights)[0])
             row = {
-                "at": self._at(),
                 "request_id": request_id,
                 "arm": choice["arm"],
                 "age": rounds(log) - choice["round"],
+                "components": raw,
+                "thumb": up,
+                "reward": value,
+                "ms": spent,
+                "measured": numbers,
             }
-            log.add(
-                REWARDS,
-                row
-                | {
-                    "components": raw,
-                    "thumb": up,
-                    "reward": value,
-                    "ms": spent,
-                    "measured": numbers,
-                },
-            )
-            self._write_snapshot(log, now, last)
+            self._add(log, REWARDS, row, now, last)
         return value
 
     def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
@@ -753,32 +641,26 @@ class Online:
           ValueError: a request without a choice, a thumb that is no boolean.
         """
         if not isinstance(up, bool | np.bool_):
-            msg = f"up must be true or false, got {up!r}; a thumb is up or down."
-            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+            refuse("up must be true or false", repr(up), "correct it")
         self._catch_up()
         with self.log.writing() as log:
             choice = log.row(CHOICES, request_id=request_id)
             if choice is None:
-                rule = (
-                    "request_id must be that of a choice in the log, of an arm that the bandit "
-                    "chose"
-                )
-                remedy = (
-                    "copy it from the response, and open the system by raglab.System.open(folder, "
-                    'arm="bandit")'
-                )
-                msg = f"{rule}, got {request_id!r:.80}; {remedy}."
-                raise ValueError(msg)
-            self._noted(log)
-            now, last = self._now(log)
+                rule = "request_id must be that of an arm that the bandit chose"
+                refuse(rule, f"{request_id!r:.80}", 'open the system with arm="bandit"')
+            now, last = self._begin(log)
             known = log.row(THUMBS, request_id=request_id)
-            row = {"at": self._at(), "request_id": request_id, "age": rounds(log) - choice["round"]}
-            log.add(THUMBS, row | {"before": None if known is None else known["up"], "up": int(up)})
-            self._write_snapshot(log, now, last)
+            row = {
+                "request_id": request_id,
+                "age": rounds(log) - choice["round"],
+                "before": None if known is None else known["up"],
+                "up": int(up),
+            }
+            self._add(log, THUMBS, row, now, last)
 
     def state(self) -> State:
         """State after the last event."""
-        with self.log.reading() as log, as_written():
+        with self.log.reading() as log:
             return self._now(log)[0].state
 
     def rebuild(self) -> State:
@@ -805,74 +687,107 @@ class Online:
         return None if row is None or row["arm"] not in self.arms else str(row["arm"])
 
     def frame(self) -> pd.DataFrame:
-        """The log, a row a choice, as `off_policy.estimate` takes it; see `choice_frame`."""
+        """The log, a row a choice of the setup's arms, as `off_policy.estimate` takes it.
+
+        Rewards are scored by the weights of today.
+
+        Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the
+          arm), `reward` (NaN where none has come: drop such rows for `off_policy.estimate`),
+          `propensity`, `p_<arm>`, `mask` (a boolean an arm), `features`, `components` (None without
+          a reward), `measured`, `ms`, `thumb`, `age`.
+        """
+        import pandas as pd
+
+        arms = self.arms
+        columns = ["seq", "request_id", "at", "policy_id", "question", "arm", "action", "reward"]
+        columns += ["propensity", *(f"p_{arm}" for arm in arms), "mask", "features", "components"]
+        columns += ["measured", "ms", "thumb", "age"]
         with self.log.reading() as log, as_written():
-            return choice_frame(log, self.setup)
+            outcomes = {row["request_id"]: row for row in log.rows(REWARDS)}
+            thumbs = {row["request_id"]: row["up"] for row in log.rows(THUMBS)}
+            # The log may be older than the setup: an arm that is gone has no columns here.
+            choices = [row for row in log.rows(CHOICES) if row["arm"] in arms]
+            rows = []
+            for choice in choices:
+                # By name: arms on offer then may be other arms than today's, in another order.
+                share = dict(zip(choice["arms"], choice["propensities"], strict=True))
+                offered = dict(zip(choice["arms"], choice["mask"], strict=True))
+                row = dict.fromkeys(columns) | outcomes.get(choice["request_id"], {}) | choice
+                row |= {f"p_{arm}": share.get(arm, 0.0) for arm in arms}
+                row["mask"] = tuple(bool(offered.get(arm, False)) for arm in arms)
+                row["action"] = arms.index(choice["arm"])
+                row["thumb"] = thumbs.get(choice["request_id"])
+                rows.append(row)
+            scored = rewards(
+                [(row["components"], row["thumb"]) for row in rows], self.setup.weights
+            )
+        numbers = dict.fromkeys(("reward", "ms", "thumb", "age"), np.float64)
+        frame = pd.DataFrame(rows, columns=columns).assign(reward=scored)
+        return frame.astype(numbers)
 
     def arms_frame(self) -> pd.DataFrame:
-        """Metrics of each arm (rule S4.6); see `arms_frame`."""
-        return arms_frame(self.frame(), self.setup)
+        """Metrics of each arm; NaN where there is nothing to say.
+
+        Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold),
+          `win_rate` (of the rewards), `mean_reward`, `mean_ms`, `p95_ms`.
+
+        Source: rule S4.6.
+        """
+        import pandas as pd
+
+        choices, rows = self.frame(), []
+        for arm in self.arms:
+            pulls = choices[choices["arm"] == arm]
+            values, ms = pulls["reward"].dropna(), pulls["ms"].dropna()
+            wins = is_success(values.to_numpy(), self.setup.bandit)
+            rows.append(
+                {
+                    "arm": arm,
+                    "pulls": len(pulls),
+                    "rewards": len(values),
+                    "wins": int(wins.sum()),
+                    "win_rate": wins.mean() if len(values) else np.nan,
+                    "mean_reward": values.mean(),
+                    "mean_ms": ms.mean(),
+                    "p95_ms": p95(ms.tolist()),
+                }
+            )
+        return pd.DataFrame(rows)
 
     def close(self) -> None:
         """Close the log's files."""
         self.log.close()
 
-    def _at(self) -> str:
-        return utc_text(self._clock())
-
-    def _noted(self, log: Entries) -> None:
-        """Note the setup in the log where it is new."""
-        if log.row(SETUPS, columns=("seq",), digest=self.setup.digest) is None:
-            log.add(
-                SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body}
-            )
+    def _begin(self, log: Entries) -> tuple[OnlineState, int]:
+        """State before an event is added, with the setup noted where it is new; see `_now`."""
+        if log.row(SETUPS, columns=("seq",), digest=self._digest) is None:
+            at = utc_text(self._clock())
+            log.add(SETUPS, {"at": at, "digest": self._digest, "body": self.setup.body})
+        return self._now(log)
 
     def _now(self, log: Entries) -> tuple[OnlineState, int]:
         """State after the last event, from the snapshot and what came since.
 
         And the number of that event.
-        """
-        last = log.last
-        with as_written():
-            snapshot = log.row(SNAPSHOTS, setup=self.setup.digest)
-            before, after = (
-                (initial_state(self.setup), 0)
-                if snapshot is None
-                else (self._snapshot(snapshot, last), snapshot["seq"])
-            )
-            return before if after == last else replay_events(
-                before, events(log, after), self.setup
-            ), last
-
-    def _snapshot(self, snapshot: Mapping[str, Any], last: int) -> OnlineState:
-        """State of a snapshot, which must be one of the setup, of an event that there is.
 
         Raises:
-          InputError: it is not.
+          InputError: a snapshot that is none of the setup, or of no event in the log.
         """
-        snapshot_state, begun = unpack_snapshot(snapshot), initial_state(self.setup)
-        pairs = list(
-            zip(
-                (*snapshot_state.state, snapshot_state.n, snapshot_state.total),
-                (*begun.state, begun.n, begun.total),
-                strict=True,
-            )
-        )
-        if not all(
-            array.shape == initial.shape and np.isfinite(array).all() for array, initial in pairs
-        ):
-            msg = (
-                "a snapshot must be a finite state of the setup, got another for "
-                f"{self.setup.digest}; delete its row."
-            )
-            raise InputError(msg)
-        if not 0 <= snapshot["seq"] <= last:
-            msg = (
-                f"a snapshot must be of an event in the log, got event {snapshot['seq']} of "
-                f"{last}; delete its row."
-            )
-            raise InputError(msg)
-        return snapshot_state
+        with as_written():
+            now, last = initial_state(self.setup), log.last
+            row = log.row(SNAPSHOTS, setup=self._digest)
+            if row is None:
+                return replay_events(now, events(log), self.setup), last
+            sums = {name: np.array(values) for name, values in json.loads(row["sums"]).items()}
+            before = OnlineState(bandits.loads(row["state"]).state, sums["n"], sums["total"])
+            parts = zip((*before.state, *before[1:]), (*now.state, *now[1:]), strict=True)
+            fits = all(part.shape == begun.shape for part, begun in parts)
+            if not (fits and np.isfinite(before[1:]).all() and 0 <= row["seq"] <= last):
+                rule = f"a snapshot must be a finite state of the setup up to event {last}"
+                msg = f"{rule}, got event {row['seq']}; delete the row {self._digest}."
+                raise InputError(msg)
+            since = () if row["seq"] == last else events(log, row["seq"])
+            return replay_events(before, since, self.setup), last
 
     def _catch_up(self) -> None:
         """Fold all earlier events outside the lock before turn one: long logs block no writer."""
@@ -881,107 +796,21 @@ class Online:
         with self.log.reading() as log:
             now, last = self._now(log)
         with self.log.writing() as log:
-            snapshot = log.row(SNAPSHOTS, setup=self.setup.digest)
-            if last > (0 if snapshot is None else int(snapshot["seq"])):
-                log.keep(
-                    SNAPSHOTS,
-                    {"setup": self.setup.digest, "seq": last, **pack_snapshot(now, self.setup)},
-                )
+            row = log.row(SNAPSHOTS, setup=self._digest)
+            if last > (0 if row is None else row["seq"]):
+                self._keep(log, now, last)
         self._ready = True
 
-    def _write_snapshot(self, log: Entries, now: OnlineState, after: int) -> None:
-        """Keep a snapshot of the state after the last event.
+    def _add(
+        self, log: Entries, table: str, row: Mapping[str, Any], now: OnlineState, last: int
+    ) -> None:
+        """Add an event, and keep a snapshot of the state after it.
 
-        `now` is the state after event `after`.
+        `now` is the state after event `last`.
         """
-        row = pack_snapshot(replay_events(now, events(log, after), self.setup), self.setup)
-        log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": log.last, **row})
+        log.add(table, {"at": utc_text(self._clock()), **row})
+        self._keep(log, replay_events(now, events(log, last), self.setup), log.last)
 
-
-ARM_COLUMNS = ("arm", "pulls", "rewards", "wins", "win_rate", "mean_reward", "mean_ms", "p95_ms")
-
-
-def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
-    """Choices in order, those of the setup's arms, rewards scored by its weights.
-
-    Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the arm),
-      `reward` (NaN where none has come: drop such rows for `off_policy.estimate`), `propensity`,
-      `p_<arm>`, `mask` (a boolean an arm), `features`, `components` (None without a reward),
-      `measured`, `ms`, `thumb`, `age`.
-    """
-    import pandas as pd
-
-    rewards = {row["request_id"]: row for row in log.rows(REWARDS)}
-    thumbs = {row["request_id"]: int(row["up"]) for row in log.rows(THUMBS)}
-    rows = []
-    for choice in log.rows(CHOICES):
-        # The log may be older than the setup: an arm that is gone has no columns here.
-        if choice["arm"] not in setup.arms:
-            continue
-        request = choice["request_id"]
-        outcome, thumb = rewards.get(request), thumbs.get(request)
-        # By name: arms on offer then may be other arms than today's, and in another order.
-        share = dict(zip(choice["arms"], choice["propensities"], strict=True))
-        there = dict(zip(choice["arms"], choice["mask"], strict=True))
-        rows.append(
-            {
-                name: choice[name]
-                for name in ("seq", "request_id", "at", "policy_id", "question", "arm")
-            }
-            | {
-                "action": setup.arms.index(choice["arm"]),
-                "reward": np.nan,  # of all rows at once, below
-                "propensity": choice["propensity"],
-            }
-            | {f"p_{arm}": share.get(arm, 0.0) for arm in setup.arms}
-            | {
-                "mask": tuple(bool(there.get(arm, False)) for arm in setup.arms),
-                "features": choice["features"],
-                "components": None if outcome is None else outcome["components"],
-                "measured": None if outcome is None else outcome["measured"],
-                "ms": np.nan if outcome is None else outcome["ms"],
-                "thumb": np.nan if thumb is None else float(thumb),
-                "age": np.nan if outcome is None else float(outcome["age"]),
-            }
-        )
-    # Named, so that a log without a choice has the same columns.
-    columns = [
-        "seq",
-        "request_id",
-        "at",
-        "policy_id",
-        "question",
-        "arm",
-        "action",
-        "reward",
-        "propensity",
-    ]
-    columns += [f"p_{arm}" for arm in setup.arms]
-    columns += ["mask", "features", "components", "measured", "ms", "thumb", "age"]
-    frame = pd.DataFrame(rows, columns=columns)
-    # Components are logged, not rewards: the weights of today score all rows alike.
-    parts = component_columns([row["components"] or {} for row in rows])
-    frame["reward"] = reward(parts | {"thumbs": frame["thumb"].to_numpy(np.float64)}, setup.weights)
-    return frame
-
-
-def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
-    """Metrics of each arm; NaN where there is nothing to say.
-
-    Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold),
-      `win_rate` (of the rewards), `mean_reward`, `mean_ms`, `p95_ms`.
-
-    Source: rule S4.6.
-    """
-    import pandas as pd
-
-    rows = []
-    for arm in setup.arms:
-        of = choices[choices["arm"] == arm]
-        rewards = of["reward"].dropna().to_numpy(np.float64)
-        ms = of["ms"].dropna().to_numpy(np.float64)
-        wins = int(is_success(rewards, setup.bandit).sum())
-        n, none = len(rewards), float("nan")
-        means = (wins / n, float(rewards.mean()), float(ms.mean())) if n else (none, none, none)
-        rows.append((arm, len(of), n, wins, *means, p95(ms.tolist())))
-    return pd.DataFrame(rows, columns=list(ARM_COLUMNS))
+    def _keep(self, log: Entries, now: OnlineState, last: int) -> None:
+        snapshot = pack_snapshot(now, self.setup)
+        log.keep(SNAPSHOTS, {"setup": self._digest, "seq": last, **snapshot})

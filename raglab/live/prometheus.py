@@ -16,40 +16,22 @@ if TYPE_CHECKING:
 
 LOCALHOST = "127.0.0.1"
 METRICS = (
-    ("raglab_bandit_pulls", "counter", "pulls", 1.0, "Questions that the arm was chosen for"),
-    ("raglab_bandit_rewards", "counter", "rewards", 1.0, "Pulls whose reward has come"),
-    (
-        "raglab_bandit_wins",
-        "gauge",
-        "wins",
-        1.0,
-        "Rewards above the threshold; a thumb may take one back",
-    ),
-    ("raglab_bandit_win_ratio", "gauge", "win_rate", 1.0, "Share of rewards above the threshold"),
+    ("raglab_bandit_pulls", "counter", "pulls", 1.0, "Choices of the arm"),
+    ("raglab_bandit_rewards", "counter", "rewards", 1.0, "Choices with a reward"),
+    ("raglab_bandit_wins", "gauge", "wins", 1.0, "Rewards above the threshold"),
+    ("raglab_bandit_win_ratio", "gauge", "win_rate", 1.0, "Share of wins"),
     ("raglab_bandit_reward_mean", "gauge", "mean_reward", 1.0, "Mean reward"),
-    ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to an answer"),
-    ("raglab_bandit_latency_p95_seconds", "gauge", "p95_ms", 1e-3, "P95 of the time to an answer"),
+    ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to answer"),
+    ("raglab_bandit_latency_p95_seconds", "gauge", "p95_ms", 1e-3, "P95 of that time"),
 )
 RATES = (
-    ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate of the latest requests, estimated"),
-    ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end of the live rate's interval"),
-    ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end of the live rate's interval"),
-    (
-        "raglab_live_rate_known",
-        "gauge",
-        "known",
-        1.0,
-        "Requests with a label or feedback that the live rate rests on",
-    ),
-    ("raglab_live_rate_unknown", "gauge", "unknown", 1.0, "Requests without a label or feedback"),
-    ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the live rate's window"),
-    (
-        "raglab_live_rate_errors",
-        "gauge",
-        "errors",
-        1.0,
-        "Requests of that window whose model failed, in no rate",
-    ),
+    ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate"),
+    ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end"),
+    ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end"),
+    ("raglab_live_rate_known", "gauge", "known", 1.0, "Requests with label or feedback"),
+    ("raglab_live_rate_unknown", "gauge", "unknown", 1.0, "Requests without"),
+    ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the window"),
+    ("raglab_live_rate_errors", "gauge", "errors", 1.0, "Requests whose model failed"),
 )
 Measured: TypeAlias = Callable[[], "pd.DataFrame"]
 MetricRow: TypeAlias = tuple[str, str, str, float, str]  # name, kind, column, unit, what it is
@@ -86,8 +68,11 @@ def metrics_text(arms: pd.DataFrame | None = None, rates: pd.DataFrame | None = 
 
     Source: rules S4.6, S6.4.
     """
-    measured = (None if table is None else lambda table=table: table for table in (arms, rates))
-    return tables_text(_live_tables(*measured))
+    return tables_text(
+        _live_tables(
+            None if arms is None else lambda: arms, None if rates is None else lambda: rates
+        )
+    )
 
 
 def tables_text(tables: Sequence[MetricTable]) -> str:
@@ -142,10 +127,8 @@ def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None
     try:
         server, thread = start_http_server(port, addr=LOCALHOST, registry=registry)
     except OSError as error:
-        msg = (
-            f"port must be free on {LOCALHOST}, got {port}, {error.strerror}; choose another, or "
-            "0 for any."
-        )
+        rule = f"port must be free on {LOCALHOST}, got {port}, {error.strerror}"
+        msg = f"{rule}; choose another, or 0."
         raise OSError(msg) from None
 
     def close() -> None:
@@ -161,10 +144,7 @@ def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a libr
         from prometheus_client import CollectorRegistry
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     except ImportError as error:
-        msg = (
-            "metrics need prometheus_client, which is not installed; pip install "
-            '"raglab-toolkit[prometheus]".'
-        )
+        msg = 'metrics need prometheus_client; pip install "raglab-toolkit[prometheus]".'
         raise ImportError(msg) from error
     kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 

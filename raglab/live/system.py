@@ -78,9 +78,8 @@ from raglab.words.text import word_set
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
-    from raglab.default_learner import DefaultLearner
     from raglab.live.online_bandit import Online
-    from raglab.live.settings import BanditSettings
+    from raglab.live.settings import Settings
 
 T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
@@ -460,11 +459,11 @@ class System:
           UserWarning: callables that nothing uses; or a policy that was certified on another arm or
             retrieval.
         """
-        from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
+        from raglab.live.settings import Settings
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is
         # loaded.
-        place, bandit = Path(folder), BanditSettings.read()
+        place, settings = Path(folder), Settings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
         measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
@@ -473,9 +472,8 @@ class System:
         check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
-        asking = ClarifySettings.read()
-        asks = asking.enabled is True if clarify is None else clarify
-        learns = asks or (asking.options and clarify is not False)
+        asks = settings.clarify_enabled is True if clarify is None else clarify
+        learns = asks or (settings.clarify_options and clarify is not False)
         own: dict[str, Any] = {
             "parser": parser,
             "gap_finder": gap_finder,
@@ -483,14 +481,14 @@ class System:
         }
         own["field_reader"] = field_reader
         how = own | {"timeout_s": reader_timeout_s, "asks": asks}
-        clarifier = partial(clarifier_maker(), asking, **how) if learns else None
+        clarifier = partial(clarifier_maker(), settings, **how) if learns else None
         idle = [name for name, call in own.items() if call is not None and not asks]
         if idle:
             warn_user(
                 f"{', '.join(idle)}: read nothing here, for clarification is off; open the system "
                 "with clarify=True."
             )
-        log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
+        log, required = _audit_log(place, settings, audit=audit, learns=learns)
         if log is not None and learns:
             remedy = "put that pack back, or move the log away and learn anew"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
@@ -501,13 +499,13 @@ class System:
         ready = _documents_fields(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the
         # policy.
-        stated = arm or ("bandit" if bandit.enabled else None)
+        stated = arm or ("bandit" if settings.bandit_enabled else None)
         wanted = stated or chosen.strategy.arm
         check_arm(wanted, ready["retriever"].strategies)
         warn_of_other_retrieval(
             chosen, index.settings.parameters(rewriter), arm=wanted, place=f"index {place}"
         )
-        online = _online(place, ready["retriever"], bandit, wanted=wanted == "bandit")
+        online = _online(place, ready["retriever"], settings, wanted=wanted == "bandit")
         return cls(
             policy=chosen,
             scorer=judge,
@@ -519,7 +517,7 @@ class System:
             audit_required=required,
             signals=measured,
             opening=opening,
-            on_error=check_on_error(on_error or AnswerSettings.read().on_error),
+            on_error=check_on_error(on_error or settings.answer_on_error),
             **ready,
         )
 
@@ -703,9 +701,7 @@ def _documents_fields(
     }
 
 
-def _online(
-    place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool
-) -> Online | None:
+def _online(place: Path, ready: Retriever, settings: Settings, *, wanted: bool) -> Online | None:
     """Bandit of an index.
 
     None where it is switched off, has no arm that answers live, or no log that it can write.
@@ -713,9 +709,10 @@ def _online(
     Args:
       wanted: whether it is to choose the arm.
     """
-    if settings.enabled is False or not set(ready.strategies) & set(LIVE_ARMS):
+    arms = tuple(arm for arm in ready.strategies if arm in LIVE_ARMS)
+    if settings.bandit_enabled is False or not arms:
         return None
-    online = settings.online(place, tuple(ready.strategies), patience_s=PATIENCE_S)
+    online = settings.online(settings.log_of("bandit", place), arms, patience_s=PATIENCE_S)
     if online.log.read_only:
         if wanted:
             warn_user(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.")
@@ -728,7 +725,7 @@ def _online(
 
 
 def _audit_log(
-    place: Path, learner: DefaultLearner, *, audit: bool | Literal["required"], learns: bool
+    place: Path, settings: Settings, *, audit: bool | Literal["required"], learns: bool
 ) -> tuple[AuditLog | None, bool]:
     """Audit log of an index, with what was to be forgotten forgotten.
 
@@ -739,11 +736,8 @@ def _audit_log(
         from it.
       ValueError: it is required and switched off.
     """
-    from raglab.live.settings import AuditSettings
-
-    logging = AuditSettings.read()
-    required = audit == "required" or logging.required
-    if not (audit and logging.enabled):
+    required = audit == "required" or settings.audit_required
+    if not (audit and settings.audit_enabled):
         if required:
             msg = (
                 "an audit log that is required must be on; set RAGLAB_AUDIT_ENABLED=true, and "
@@ -751,7 +745,7 @@ def _audit_log(
             )
             raise ValueError(msg)
         return None, False
-    log = logging.audit_log(place, learner)
+    log = settings.audit(settings.log_of("audit", place))
     if log.log.read_only:
         if required or learns:
             rule = (
@@ -780,7 +774,7 @@ def _audit_log(
     if required:
         return log, required
     log.close()
-    return logging.audit_log(place, learner, patience_s=PATIENCE_S), required
+    return settings.audit(settings.log_of("audit", place), patience_s=PATIENCE_S), required
 
 
 def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:

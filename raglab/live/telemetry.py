@@ -209,10 +209,11 @@ def _may_hold_texts(system: System) -> bool:
     """
     if os.environ.get(CAPTURE, "").strip().lower() not in _ON:
         return False
-    from raglab.live.settings import AuditSettings
+    from raglab.live.settings import Settings
 
     with _harmless():
-        return (AuditSettings.read() if system.audit is None else system.audit).query == "text"
+        query = Settings.read().audit_query if system.audit is None else system.audit.query
+        return query == "text"
     return False
 
 

@@ -18,7 +18,7 @@ import pytest
 from fuzz.mutation import VALUES, WORDS, mutated_bytes, mutated_text, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.live import settings as module
-from raglab.live.settings import AuditSettings, BanditSettings, ClarifySettings
+from raglab.live.settings import Settings
 
 SECRET = "s3cr3t" + "pass"
 STATED = {
@@ -37,16 +37,14 @@ def variables() -> dict[str, str]:
     return dict(lines) | STATED
 
 
-def read(env_file: Path | None) -> tuple[AuditSettings, BanditSettings, ClarifySettings]:
+def read(env_file: Path | None) -> Settings:
     """All settings, and what is made of them; an error that shows a password is one of its own."""
     try:
-        audit, bandit, clarify = (
-            one.read(env_file) for one in (AuditSettings, BanditSettings, ClarifySettings)
-        )
+        settings = Settings.read(env_file)
         for made in (
-            lambda: bandit.weights,
-            lambda: bandit.bandit(("a", "b")),
-            lambda: clarify.learner,
+            lambda: settings.weights,
+            lambda: settings.bandit(("a", "b")),
+            lambda: settings.learner,
         ):
             made()
     except Exception as error:
@@ -54,16 +52,15 @@ def read(env_file: Path | None) -> tuple[AuditSettings, BanditSettings, ClarifyS
             msg = f"a password is shown: {error}"
             raise AssertionError(msg) from error
         raise
-    return audit, bandit, clarify
+    return settings
 
 
-def lost(text: str, found: tuple[AuditSettings, BanditSettings, ClarifySettings]) -> str:
+def lost(text: str, found: Settings) -> str:
     """A statement that stands in the text, outside a comment, and does not hold."""
-    audit, bandit, clarify = found
     held = {
-        "RAGLAB_AUDIT_QUERY": audit.query,
-        "RAGLAB_CLARIFY_RULE": clarify.rule,
-        "RAGLAB_BANDIT_POLICY": bandit.policy,
+        "RAGLAB_AUDIT_QUERY": found.audit_query,
+        "RAGLAB_CLARIFY_RULE": found.clarify_rule,
+        "RAGLAB_BANDIT_POLICY": found.bandit_policy,
     }
     if SECRET in repr(found):
         return "a password is shown"
@@ -146,4 +143,4 @@ def test_what_is_stated_holds(tmp_path: Path) -> None:
     (tmp_path / "settings.env").write_text(whole)
     found = with_environment({}, lambda: read(tmp_path / "settings.env"))
     assert not lost(whole, found)
-    assert (found[0].query, found[0].required, found[1].policy) == ("none", True, "ucb1")
+    assert (found.audit_query, found.audit_required, found.bandit_policy) == ("none", True, "ucb1")

@@ -251,7 +251,9 @@ def _answer_turn(turn: Turn, parsed: ParsedQuestion | None) -> Response:
     is_plain = parsed is None or turn.request.selected is not None
     response = turn.answer() if is_plain or parsed is None else _clarify_gaps(turn, parsed)
     response = with_fallbacks(response, turn)
-    return learn_options(response, turn) if turn.clarification.costs.options else response
+    return (
+        learn_options(response, turn) if turn.clarification.settings.clarify_options else response
+    )
 
 
 def with_fallbacks(response: Response, turn: Turn) -> Response:
@@ -272,7 +274,7 @@ def _with_documents(request: Request, clarification: Clarification) -> Request:
     """The request with the only document that its words name, where the user pinned none."""
     if request.documents or request.selected is not None or not clarification.asks:
         return request
-    named = clarification.index.named(request.text, clarification.costs.max_documents)
+    named = clarification.index.named(request.text, clarification.settings.clarify_max_documents)
     return request._replace(documents=named) if len(named) == 1 else request
 
 
@@ -310,7 +312,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         return turn.answer()
     named = parsed.documents or request.documents
     pinned = index.pinned(
-        named or index.named(request.text, turn.clarification.costs.max_documents)
+        named or index.named(request.text, turn.clarification.settings.clarify_max_documents)
     )
     files = tuple(dict.fromkeys(chunk.document for chunk in pinned.chunks))
     if len(files) > 1:  # a question that names some of its documents is of these
@@ -466,7 +468,7 @@ def _document_gap(
     turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments
 ) -> tuple[QuestionGap | None, PinnedDocuments]:
     """Which of a few documents is meant, if none is named and they state the field differently."""
-    index, most = turn.clarification.index, turn.clarification.costs.max_documents
+    index, most = turn.clarification.index, turn.clarification.settings.clarify_max_documents
     hits = index.nearest(turn.request.text, index.chunks)
     files = tuple(dict.fromkeys(chunk.document for chunk in hits))
     if not 1 < len(files) <= most:
@@ -563,8 +565,10 @@ def prospect_of(waiting: Waiting) -> Prospect:
     readings = (first, *map(waiting.read, rest))
     # What a question is worth; an outcome that is not known before retrieval may be anything.
     ends = [f"?{each.value}" if each.outcome is None else f"={each.outcome}" for each in readings]
+    settings = turn.clarification.settings
     costs = {
-        name: getattr(turn.clarification.costs, name) for name in ("question_cost", "error_cost")
+        "question_cost": settings.clarify_question_cost,
+        "error_cost": settings.clarify_error_cost,
     }
     worth = worth_asking(shares(row, [each.value for each in readings]), outcomes=ends, **costs)
     return Prospect(

@@ -21,7 +21,7 @@ from raglab.values import Chunk
 from raglab.words.packs import Pack
 
 if TYPE_CHECKING:
-    from raglab.live.settings import ClarifySettings
+    from raglab.live.settings import Settings
     from raglab.live.system import System
 
 
@@ -45,7 +45,7 @@ class LiveClarifier:
 
 
 def make_clarifier(
-    settings: ClarifySettings,
+    settings: Settings,
     chunks: Sequence[Chunk],
     ready: Retriever,
     cache: EmbeddingCache,
@@ -77,7 +77,7 @@ def make_clarifier(
     del cache
     calls = ProtocolCalls(
         pack=pack,
-        least=settings.min_field_confidence,
+        least=settings.clarify_min_field_confidence,
         parser=parser,
         gap_finder=gap_finder,
         reply_reader=reply_reader,

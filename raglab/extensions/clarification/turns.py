@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from raglab.default_learner import DefaultLearner
 from raglab.extensions.clarification.pinned_documents import DocumentIndex
@@ -19,17 +19,8 @@ from raglab.words.packs import Pack
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
+    from raglab.live.settings import Settings
     from raglab.live.system import System
-
-
-class Costs(Protocol):
-    """What the settings say of asking; see `raglab.live.settings.ClarifySettings`."""
-
-    question_cost: float
-    error_cost: float
-    options: bool
-    min_field_confidence: float
-    max_documents: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,14 +28,14 @@ class Clarification:
     """What asks for what a question leaves out.
 
     Attributes:
-      costs: costs of a question and of an error.
+      settings: what the environment says of asking.
       index: the documents.
       calls: the four protocols.
       asks: whether it asks for what a question leaves out; else it only learns choices among the
         resolver's options.
     """
 
-    costs: Costs
+    settings: Settings
     learner: DefaultLearner
     index: DocumentIndex = field(repr=False)
     calls: ProtocolCalls = field(repr=False)
