@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from raglab.answering.client import (
     Capabilities,
     Completion,
     Message,
     ModelClient,
-    TokenScore,
     check_client,
     check_messages,
-    estimate_tokens,
 )
 from raglab.values import ModelUnavailableError
 
-T = TypeVar("T")
 PER_PRICE = 1000  # tokens that a price is for
 OVERHEAD = 64  # tokens that a template may put around the texts of a request
 SPENT = "budget spent"
@@ -92,9 +89,8 @@ class RequestCounts(NamedTuple):
     """What was asked so far.
 
     requests: sent. prompt_tokens, completion_tokens, cost: as the backend reports them; the most
-    that a request could take where it reports nothing and may have read it; of a text that is
-    scored, its tokens and about those before it. ms: of each request that was answered, in the
-    order they ended.
+    that a request could take where it reports nothing and may have read it. ms: of each request
+    that was answered, in the order they ended.
     """
 
     requests: int = 0
@@ -153,7 +149,6 @@ class MeteredClient:
         *,
         schema: Mapping[str, Any] | None = None,
         max_tokens: int = 256,
-        stop: Sequence[str] = (),
         seed: int = 0,
         top: int = 0,
     ) -> Completion:
@@ -163,29 +158,26 @@ class MeteredClient:
           BudgetSpentError: the budget does not bear the request.
           ModelUnavailableError: the model failed.
         """
-        most = TokenCount(_prompt_tokens(messages), max_tokens)
-        return self._metered(
-            most,
-            lambda: self.client.complete(
-                messages, schema=schema, max_tokens=max_tokens, stop=stop, seed=seed, top=top
-            ),
-            lambda reply: _stated(reply, most),
-        )
-
-    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply with their log-probabilities; see `ModelClient.scores`.
-
-        Raises:
-          BudgetSpentError: the budget does not bear the request.
-          ModelUnavailableError, ValueError: see `ModelClient.scores`.
-        """
-        most = TokenCount(_prompt_tokens(messages) + len(reply.encode("utf-8", "replace")), 1)
-        read = sum(estimate_tokens(message["content"]) for message in messages) + OVERHEAD
-        return self._metered(
-            most,
-            lambda: self.client.scores(messages, reply),
-            lambda tokens: TokenCount(read + len(tokens), 1),
-        )
+        # charged in full until its reply says less: no token is shorter than a byte
+        check_messages(messages)
+        size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
+        most = TokenCount(size + OVERHEAD, max_tokens)
+        self._reserve(most)
+        begin = time.monotonic()
+        try:
+            reply = self.client.complete(
+                messages, schema=schema, max_tokens=max_tokens, seed=seed, top=top
+            )
+        except (ModelUnavailableError, ValueError) as error:
+            # A status of HTTP was no reply: the server did not read the request, or did not charge
+            # it.
+            is_read = isinstance(error, ModelUnavailableError) and "HTTP " not in error.kind
+            self._charge(most, most if is_read else TokenCount(0, 0))
+            raise
+        stated = TokenCount(reply.prompt_tokens or 0, reply.completion_tokens or 0)
+        is_stated = None not in {reply.prompt_tokens, reply.completion_tokens}
+        self._charge(most, stated if is_stated else most, 1e3 * (time.monotonic() - begin))
+        return reply
 
     def capabilities(self) -> Capabilities:
         """What the backend can do.
@@ -206,25 +198,6 @@ class MeteredClient:
         """
         self._reserve(None)
         return self.client.probe()
-
-    def _metered(
-        self, most: TokenCount, request: Callable[[], T], used: Callable[[T], TokenCount]
-    ) -> T:
-        """Result of a request, charged in full until its reply says less."""
-        self._reserve(most)
-        begin = time.monotonic()
-        try:
-            result = request()
-        except ModelUnavailableError as error:
-            # A status of HTTP was no reply: the server did not read the request, or did not charge
-            # it.
-            self._charge(most, TokenCount(0, 0) if error.kind.startswith("HTTP ") else most)
-            raise
-        except ValueError:
-            self._charge(most, TokenCount(0, 0))
-            raise
-        self._charge(most, used(result), 1e3 * (time.monotonic() - begin))
-        return result
 
     def _reserve(self, most: TokenCount | None) -> None:
         """Charge the most that a request can take, or stop where the budget does not bear it.
@@ -269,18 +242,3 @@ class MeteredClient:
             )
             if ms is not None:
                 self._ms.append(ms)
-
-
-def _prompt_tokens(messages: Sequence[Message]) -> int:
-    """Most tokens that messages can be: no token is shorter than a byte."""
-    check_messages(messages)
-    return (
-        sum(len(message["content"].encode("utf-8", "replace")) for message in messages) + OVERHEAD
-    )
-
-
-def _stated(reply: Completion, most: TokenCount) -> TokenCount:
-    """Tokens of a request as its reply states them."""
-    if reply.prompt_tokens is None or reply.completion_tokens is None:
-        return most
-    return TokenCount(reply.prompt_tokens, reply.completion_tokens)

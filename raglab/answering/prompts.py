@@ -27,8 +27,6 @@ _MARKS = re.compile(
     r"|</?passage\b[^<>\n]{0,60}>",  # which models know from elsewhere
     re.MULTILINE,
 )
-# before the reply of models that reason
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _END = re.compile(r"(?<=[.!?…。！？।؟])\s+|\n+")
 
 
@@ -221,13 +219,13 @@ def quoted(text: str) -> str:
 
 
 def without_marks(text: str) -> str:
-    r"""Reply without a model's prior thoughts, and without passage marks and headings it repeats.
+    r"""Reply without the passage marks and headings that a model repeats.
 
     Example:
       >>> without_marks("Passage 1:\n> The excess is £250.")
       'The excess is £250.'
     """
-    return _MARKS.sub("", _THOUGHTS.sub("", text)).strip()
+    return _MARKS.sub("", text).strip()
 
 
 def messages(prompt: Prompt, data: str) -> tuple[Message, ...]:
