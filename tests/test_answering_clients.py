@@ -19,12 +19,12 @@ from judge_server import (
     completion,
     server,  # noqa: F401
 )
-from raglab.answering.client import Capabilities, Completion, TokenScore, call_begin, one_deadline
+from raglab.answering.client import Capabilities, Completion, TokenScore, one_deadline
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
-from raglab.answering.server_replies import ECHOED, UNLIKELY
+ECHOED, UNLIKELY = "one two three four zebra six seven eight", " zebra"
 from raglab.values import Chunk, ModelUnavailableError
 from tiny_models import save_causal, save_encoder
 

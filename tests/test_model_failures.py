@@ -35,7 +35,7 @@ from llama_server import (
     cut_off,
     server,  # noqa: F401
 )
-from raglab.answering.client import WRONG_SETTINGS, call_begin, json_object
+from raglab.answering.client import WRONG_SETTINGS, json_object
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.metered_client import OVERHEAD, RequestBudget
 from raglab.answering.openai_client import OpenAIClient

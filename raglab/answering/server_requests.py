@@ -42,7 +42,7 @@ class ServerRequest(NamedTuple):
 
 def import_libraries() -> None:
     """Import what a request needs, which is slow the first time."""
-    for name in ("anyio.from_thread", "httpx2", "openai.resources.chat.completions"):
+    for name in ("anyio.from_thread", "httpx2", "openai"):
         import_module(name)
 
 
@@ -103,7 +103,9 @@ def reply_body(request: ServerRequest) -> bytes:
                 max_retries=request.retries,
                 http_client=http_client,
             ) as client:
-                response = await client.chat.completions.with_raw_response.create(**request.body)
+                response = await client.post(
+                    "/chat/completions", cast_to=httpx2.Response, body=request.body
+                )
                 return response.content
 
     try:
