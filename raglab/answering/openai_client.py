@@ -352,15 +352,16 @@ class OpenAIClient:
                 self._fail(ServerError(why, TIMEOUT), 0.0, secrets)
             try:
                 with unlogged(secrets):
-                    sent = ServerRequest(address, authorization, body, deadline, tries)
-                    content = reply_body(sent)
+                    limits = (self.timeout, deadline, tries)
+                    content = reply_body(ServerRequest(address, authorization, body, *limits))
                 return masked(chat_reply(content, max_tokens), secrets)
             except ServerError as error:
                 failure = error
             #   (whatever a server sends must not end the session)
             except Exception as error:  # noqa: BLE001
                 failure = ServerError(f"could not be asked or read ({type(error).__name__})")
-            if not (name := refused_parameter(failure, body)):
+            name = refused_parameter(failure, body)
+            if not name or (name == "response_format" and schema is PROBED_SCHEMA):
                 self._fail(failure, time.monotonic() - begin, secrets)
             self._leave_out(name)
 

@@ -15,8 +15,8 @@ TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
 MAX_COUNT = 1_000_000_000  # tokens of one request that are believed
 # an error that speaks of a limit names a parameter that is taken
 _LIMIT = re.compile(
-    r"context|exceed|too (?:large|long|many)|(?:less|greater|more) than|at most|range|between"
-    r"|max allowed|<=",
+    r"context (?:length|size|window)|max_model_len|exceed|too (?:large|long|many)|at most|range"
+    r"|(?:less|greater|more) than|between|max allowed|<=",
     re.IGNORECASE,
 )
 _ROLE = re.compile(r"\broles?\b|system (?:prompt|message)|developer instruction", re.IGNORECASE)

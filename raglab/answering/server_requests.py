@@ -30,12 +30,13 @@ class ServerRequest(NamedTuple):
     """A request for a chat.
 
     base_url: without user and password. authorization: header, None for none. body: fields.
-    deadline: by `time.monotonic`. retries: further attempts.
+    timeout: seconds, as stated. deadline: by `time.monotonic`. retries: further attempts.
     """
 
     base_url: str
     authorization: str | None
     body: Mapping[str, Any]
+    timeout: float
     deadline: float
     retries: int
 
@@ -112,8 +113,8 @@ def reply_body(request: ServerRequest) -> bytes:
         with start_blocking_portal() as portal:
             return portal.call(post)
     except TimeoutError:
-        last = f", last with {statuses[-1]}" if statuses else ""
-        why, kind, said = f"did not answer in time{last}", TIMEOUT, None
+        last = f", but with {statuses[-1]}" if statuses and statuses[-1] >= 400 else ""
+        why, kind, said = f"did not answer within {request.timeout:g} s{last}", TIMEOUT, None
     except openai.APIConnectionError:
         why, kind, said = "could not be reached or broke off", NO_CONNECTION, None
     except openai.APIStatusError as error:
