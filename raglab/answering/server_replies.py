@@ -125,7 +125,8 @@ def _token_count(reply: Mapping[str, Any], name: str) -> int | None:
 
 def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     """What a server says of an error, after a colon; '' where it says nothing."""
-    error = body.get("error", body) if isinstance(body, dict) else body
+    first = body[0] if isinstance(body, list) and body else body  # as Gemini's
+    error = first.get("error", first) if isinstance(first, dict) else first
     text = error.get("message") if isinstance(error, dict) else error
     return f": {text}" if isinstance(text, str) and text.strip() else ""
 
