@@ -37,6 +37,7 @@ from raglab.live.system import System, build_index
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
+from raglab.store.traces import Trace
 from raglab.values import ModelUnavailableError
 from test_live_ask import OPEN
 from test_live_trace_building import CORPUS, SMALL, encoder  # noqa: F401
@@ -464,6 +465,55 @@ def test_names() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 55
 
 
+class Outcome(NamedTuple):
+    """What came of a kind: live and in which words, what is missing of a recorded trace, and it."""
+
+    ends: str
+    words: str
+    missing: dict[str, int]
+    trace: Trace | None
+    seconds: tuple[float, float]
+
+
+def asked(kind: Kind, client: OpenAIClient, index: Path) -> Outcome:
+    """One question live, three recorded."""
+    gates = {"confidence": {"enabled": False}, "generation": {"enabled": kind.gated}}
+    policy, generator = Policy.from_mapping(OPEN | gates), ModelGenerator(client)
+    system = System.open(index, policy=policy, generator=generator, cache=False)
+    if kind.ends == NO_CONFIDENCE:
+        assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
+    begin = time.perf_counter()
+    ends, words = outcome(lambda: ask(QUESTION, system=system))
+    live = time.perf_counter() - begin
+    if kind.ends == "ValueError":
+        with pytest.raises(ValueError, match="the gate generation needs"):
+            record_answers(world(3), policy, generator, Weighed())
+        return Outcome(ends, words, {"ValueError": 3}, None, (live, math.nan))
+    trace = record_answers(world(3), policy, generator, Weighed())
+    missing = trace.meta[ANSWER_REQUESTS]["missing"]
+    return Outcome(ends, words, missing, trace, (live, time.perf_counter() - begin - live))
+
+
+def check_study(kind: Kind, made: Outcome, trace: Trace) -> int:
+    """A failed call is missing in the trace, and no refusal in a study; the number of its cases."""
+    failed = kind.ends not in {"ok", "refuse"}
+    stops = kind.ends in {"HTTP 401", "HTTP 404", "HTTP 307"}  # the third question is not asked
+    assert made.missing == ({kind.ends: 1, **({"not asked": 1} if stops else {})} if failed else {})
+    answers = trace.answers
+    assert answers is not None
+    assert (1 in answers.row.tolist()) is not failed
+    policy = Policy.from_mapping(OPEN | {"generation": {"enabled": kind.gated}})
+    decisions = decide(trace, policy)
+    assert ("q1" in decisions.ids()) is not failed
+    assert sweep(trace, [policy]).iloc[0]["decided_by.generation"] == 0
+    if kind.ends == "ok":
+        assert made.words == answers.text[1] == ANSWER
+        confidence = answers.confidence[1]
+        assert confidence == pytest.approx(0.9) if kind.sure else math.isnan(confidence)
+    assert bool(kind.ends == "refuse") is (not failed and bool(answers.refused[1]))
+    return len(decisions)
+
+
 @pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=[kind.name for kind in KINDS])
 def test_a_kind_of_server(
@@ -483,62 +533,28 @@ def test_a_kind_of_server(
         build_index(CORPUS, index, cache=None, **SMALL)
     url = f"http://{server.host}/{number}/v1"
     client = OpenAIClient("tiny", url, timeout=kind.timeout, max_retries=1)
-    generator = ModelGenerator(client)
-    gates = {"confidence": {"enabled": False}, "generation": {"enabled": kind.gated}}
-    policy = Policy.from_mapping(OPEN | gates)
-    seconds = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        system = System.open(index, policy=policy, generator=generator, cache=False)
-        if kind.ends == NO_CONFIDENCE:
-            assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
-        begin = time.perf_counter()
-        ends, words = outcome(lambda: ask(QUESTION, system=system))
-        seconds.append(time.perf_counter() - begin)
-        if kind.ends == "ValueError":
-            with pytest.raises(ValueError, match="the gate generation needs"):
-                record_answers(world(3), policy, generator, Weighed())
-            missing, study = {"ValueError": 3}, "not begun"
-        else:
-            trace = record_answers(world(3), policy, generator, Weighed())
-            missing = trace.meta[ANSWER_REQUESTS]["missing"]
-            decisions = decide(trace, policy)
-            study = f"{len(decisions)} of 3 decided"
-    seconds.append(time.perf_counter() - begin - seconds[0])
+        made = asked(kind, client, index)
+        decided = check_study(kind, made, made.trace) if made.trace else 0
     told = [str(warning.message) for warning in caught]
-    assert ends == kind.ends
-    assert KEY not in f"{words} {told} {caplog.text}"
-    assert max(seconds) < 2.0 * kind.timeout + 2.0
-    failed = kind.ends not in {"ok", "refuse", "ValueError"}
-    if kind.ends != "ValueError":
-        assert trace.answers is not None
-        stops = kind.ends in {"HTTP 401", "HTTP 404", "HTTP 307"}  # the third question is not asked
-        assert missing == ({kind.ends: 1, **({"not asked": 1} if stops else {})} if failed else {})
-        rows = trace.answers.row.tolist()
-        assert (1 in rows) is not failed
-        assert ("q1" in decisions.ids()) is not failed
-        # a failed call is no refusal: neither of the case itself nor in a rate
-        assert sweep(trace, [policy]).iloc[0]["decided_by.generation"] == 0
-        if kind.ends == "ok":
-            assert words == trace.answers.text[1] == ANSWER
-            confidence = trace.answers.confidence[1]
-            assert confidence == pytest.approx(0.9) if kind.sure else math.isnan(confidence)
-        if kind.ends == "refuse":
-            assert trace.answers.refused[1]
+    assert made.ends == kind.ends
+    assert KEY not in f"{made.words} {told} {caplog.text}"
+    assert max(made.seconds) < 2.0 * kind.timeout + 2.0
     assert tuple(client._known.left_out) == kind.left_out
-    # each is said once
-    assert sum("which is left out" in text for text in told) == len(kind.left_out)
-    if (table := os.environ.get("RAGLAB_SERVER_KINDS")) is not None:
-        count = ", ".join(f"{n} {name}" for name, n in missing.items()) or "all there"
-        what = "" if kind.ends != "ok" else "confidence .9" if kind.sure else "no confidence"
-        if kind.left_out:
-            what += f", without {', '.join(kind.left_out)}"
-        row = (
-            kind.name,
-            f"{ends} {what}".strip(),
-            f"{count}",
-            study,
-            *(f"{s:.2f}" for s in seconds),
-        )
-        with Path(table).open("a", encoding="utf-8") as file:
-            file.write("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n")
+    assert sum("which is left out" in text for text in told) == len(kind.left_out)  # each once
+    if (table := os.environ.get("SERVER_KINDS")) is not None:
+        add_row(Path(table), kind, made, decided)
+
+
+def add_row(table: Path, kind: Kind, made: Outcome, decided: int) -> None:
+    """A row of the table of what came of each kind, in Markdown."""
+    what = "" if kind.ends != "ok" else ", confidence .9" if kind.sure else ", no confidence"
+    without = f", without {', '.join(kind.left_out)}" if kind.left_out else ""
+    missing = ", ".join(f"{n} missing: {name}" for name, n in made.missing.items())
+    study = f"{decided} of 3 cases decided" if made.trace else "not begun"
+    live, recorded = made.seconds
+    cells = (kind.name, f"{made.ends}{what}{without}", missing or "3 of 3", study)
+    row = (*(cell.replace("|", "\\|") for cell in cells), f"{live:.2f}", f"{recorded:.2f}")
+    with table.open("a", encoding="utf-8") as file:
+        file.write(f"| {' | '.join(row)} |\n")
