@@ -195,8 +195,8 @@ def check_client(client: object) -> None:
     Raises:
       TypeError: with the remedy for a path or an address.
     """
-    if not callable(getattr(client, "complete", None)) or isinstance(client, type):
-        kind = f"the class {client.__name__}" if isinstance(client, type) else type(client).__name__
+    if isinstance(client, type) or not callable(getattr(client, "complete", None)):
+        kind = getattr(client, "__name__", type(client).__name__)
         rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {kind}"
         msg = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
         raise TypeError(msg)
@@ -208,19 +208,11 @@ def check_messages(messages: object) -> None:
     Raises:
       TypeError: with the remedy for a text.
     """
-    some = messages if isinstance(messages, Sequence) and not isinstance(messages, str) else None
-    wrong = [
-        message
-        for message in some or ()
-        if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys()
-    ]
-    if not some or wrong:
-        kind = (
-            "none"
-            if some is not None and not some
-            else type(wrong[0] if wrong else messages).__name__
-        )
-        rule = f"messages must be mappings of role and content, got {kind}"
+    some = messages if isinstance(messages, list | tuple) else ()
+    if not some or not all(
+        isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in some
+    ):
+        rule = f"messages must be mappings of role and content, got {type(messages).__name__}"
         msg = f"{rule}; write [{{'role': 'user', 'content': 'Say hi'}}]."
         raise TypeError(msg)
 

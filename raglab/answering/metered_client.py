@@ -31,6 +31,12 @@ class TokenCount(NamedTuple):
     prompt: int
     completion: int
 
+    def plus(self, more: TokenCount, times: int = 1) -> TokenCount:
+        """These tokens and some more."""
+        return TokenCount(
+            self.prompt + times * more.prompt, self.completion + times * more.completion
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RequestBudget:
@@ -61,13 +67,10 @@ class RequestBudget:
             value = getattr(self, name)
             fits = isinstance(value, Real) and float(value) >= 0.0
             if not fits or (name.startswith("price") and value == math.inf):
-                msg = f"{name} of a budget must be 0 or more, got {value!r}; leave it out for none."
+                msg = f"{name} of a budget must be 0 or more, got {value!r}."
                 raise ValueError(msg)
         if self.cost < math.inf and not self.price_prompt + self.price_completion:
-            msg = (
-                f"a budget with a cost must have prices, got cost {self.cost:g} and none; state "
-                "what 1,000 tokens cost."
-            )
+            msg = f"a budget must have prices, got cost {self.cost:g} and none."
             raise ValueError(msg)
 
     def price(self, tokens: TokenCount) -> float:
@@ -118,10 +121,7 @@ class MeteredClient:
         """
         check_client(client)
         if budget is not None and not isinstance(budget, RequestBudget):
-            msg = (
-                f"budget must be a RequestBudget, got {type(budget).__name__}; write "
-                "RequestBudget(calls=100)."
-            )
+            msg = f"budget must be a RequestBudget, got {type(budget).__name__}."
             raise TypeError(msg)
         self.client, self.budget = client, RequestBudget() if budget is None else budget
         self._lock, self._begin = Lock(), math.nan
@@ -158,25 +158,28 @@ class MeteredClient:
           BudgetSpentError: the budget does not bear the request.
           ModelUnavailableError: the model failed.
         """
-        # charged in full until its reply says less: no token is shorter than a byte
         check_messages(messages)
         size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
-        most = TokenCount(size + OVERHEAD, max_tokens)
+        most = TokenCount(size + OVERHEAD, max_tokens)  # no token is shorter than a byte
         self._reserve(most)
-        begin = time.monotonic()
+        begin, used, ms = time.monotonic(), most, list[float]()
         try:
             reply = self.client.complete(
                 messages, schema=schema, max_tokens=max_tokens, seed=seed, top=top
             )
+            ms = [1e3 * (time.monotonic() - begin)]
+            if reply.prompt_tokens is not None and reply.completion_tokens is not None:
+                used = TokenCount(reply.prompt_tokens, reply.completion_tokens)
         except (ModelUnavailableError, ValueError) as error:
             # A status of HTTP was no reply: the server did not read the request, or did not charge
             # it.
             is_read = isinstance(error, ModelUnavailableError) and "HTTP " not in error.kind
-            self._charge(most, most if is_read else TokenCount(0, 0))
+            used = most if is_read else TokenCount(0, 0)
             raise
-        stated = TokenCount(reply.prompt_tokens or 0, reply.completion_tokens or 0)
-        is_stated = None not in {reply.prompt_tokens, reply.completion_tokens}
-        self._charge(most, stated if is_stated else most, 1e3 * (time.monotonic() - begin))
+        finally:
+            with self._lock:
+                self._tokens = self._tokens.plus(used).plus(most, -1)
+                self._ms += ms
         return reply
 
     def capabilities(self) -> Capabilities:
@@ -207,38 +210,20 @@ class MeteredClient:
         with self._lock:
             now = time.monotonic()
             begin = now if math.isnan(self._begin) else self._begin
-            least = TokenCount(1, 0) if most is None else most
-            after = TokenCount(
-                self._tokens.prompt + least.prompt, self._tokens.completion + least.completion
-            )
+            after = self._tokens.plus(most or TokenCount(1, 0))
             limits = {
                 "calls": self._requests + 1 > self.budget.calls,
                 "tokens": sum(after) > self.budget.tokens,
                 "cost": self.budget.price(after) > self.budget.cost,
                 "seconds": now - begin >= self.budget.seconds,
             }
-            over = [name for name, is_over in limits.items() if is_over]
-            if not over and most is None:
-                return
-            if not over:
-                self._begin = begin
-                self._requests, self._tokens = self._requests + 1, after
+            over = next((name for name, is_over in limits.items() if is_over), None)
+            if over is None and most is not None:
+                self._begin, self._requests, self._tokens = begin, self._requests + 1, after
+            if over is None:
                 return
             spent = f"{self._requests} requests, {sum(self._tokens)} tokens at a cost of"
             spent = f"{spent} {self.budget.price(self._tokens):.6g} in {now - begin:.0f} s"
-        reason = f"the {over[0]} of the budget do not bear the next request, after {spent}"
-        msg = (
-            f"a budget must bear the next request, got {reason}; raise it, and go on with the "
-            "same cache."
-        )
+        reason = f"the {over} of the budget do not bear the next request, after {spent}"
+        msg = f"{reason}; raise it, and go on with the same cache."
         raise BudgetSpentError(msg, kind=SPENT, reason=reason, seconds=0.0)
-
-    def _charge(self, reserved: TokenCount, used: TokenCount, ms: float | None = None) -> None:
-        with self._lock:
-            prompt, completion = self._tokens
-            self._tokens = TokenCount(
-                prompt - reserved.prompt + used.prompt,
-                completion - reserved.completion + used.completion,
-            )
-            if ms is not None:
-                self._ms.append(ms)

@@ -24,14 +24,12 @@ from raglab.answering.client import (
     Completion,
     Message,
     ModelClient,
-    check_client,
 )
 from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.prompts import (
     MOST_TOKENS,
     Prompt,
-    check_prompt,
-    check_sizes,
+    check_settings,
     data_prompt,
     fit_passages,
     messages,
@@ -279,7 +277,7 @@ def judge_scorer(
             "sufficiency."
         )
         raise ValueError(msg)
-    _check_door(client, prompt, max_prompt_tokens)
+    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     instructions = prompt._replace(text=prompt.text + rubric.strip())
 
     def request(
@@ -331,7 +329,7 @@ def yes_no_scorer(
             "sufficiency."
         )
         raise ValueError(msg)
-    _check_door(client, prompt, max_prompt_tokens)
+    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     closing = f"{question.strip()} Reply with yes or no."
     instructions = prompt._replace(
         text=f"{prompt.text}\nThe question about the case: {question.strip()}"
@@ -355,12 +353,6 @@ def yes_no_scorer(
         "yes-no", client, instructions, f"{prompt_shape(max_prompt_tokens)}.mass-{least_mass:g}"
     )
     return ModelScorer(name, needs, request, client, budget)
-
-
-def _check_door(client: ModelClient, prompt: Prompt, max_prompt_tokens: int) -> None:
-    check_client(client)
-    check_prompt(prompt)
-    check_sizes(max_prompt_tokens=max_prompt_tokens)
 
 
 def _name(kind: str, client: ModelClient, prompt: Prompt, shape: str) -> str:
