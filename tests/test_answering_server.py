@@ -4,13 +4,16 @@ import json
 import logging
 import math
 import pickle
+import re
 import socket
 import struct
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_server import LocalServer, serving
-from raglab.answering.client import estimate_tokens
+from raglab.answering.client import Completion, TokenScore, estimate_tokens, one_deadline
 from raglab.answering.generation import ModelGenerator, cited_passages
 from raglab.answering.hygiene import clean
 from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import ANSWER, LEAST_TOKENS, data_tokens, fit_passages
 from raglab.answering.server_requests import MAX_BYTES
+from raglab.answering.thoughts import without_thoughts
 from raglab.values import Chunk, Generation, ModelUnavailableError
 
 pytest.importorskip("openai")
@@ -323,7 +327,7 @@ def patience(mode: str) -> float:
     return 0.2 if mode in ENDLESS else 10.0
 
 
-OF_CLIENT = {"key_env", "timeout", "max_retries", "temperature"}
+OF_CLIENT = {"key_env", "timeout", "max_retries", "temperature", "leave_out"}
 
 
 def client(server: Server, mode: str, **changes: Any) -> OpenAIClient:
@@ -441,7 +445,7 @@ FAILURES = {
     "forbidden": "answered 403: key [hidden] has no access",
     "limited": "answered 429: slow down",
     "failing": "answered 500",
-    "teapot": "answered 418",
+    "teapot": "answered 418: [hidden]",
     "bad": "answered 400",
     "list": "answered without a choice",
     "string": "answered without a choice: hello",
@@ -890,3 +894,101 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ImportError, match=r"raglab-toolkit\[openai\]"):
         OpenAIClient("tiny", "http://host/v1")
+
+
+@pytest.mark.parametrize("place", ["text", "token", "alternative", "model", "refusal"])
+def test_the_key_stands_in_no_part_of_a_reply(
+    server: Server, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Wherever the server puts it."""
+    said = {name: KEY if name == place else "x" for name in ("text", "token", "alternative")}
+    top = [{"token": said["alternative"], "logprob": -1.0}]
+    rows = {"content": [{"token": said["token"], "logprob": -0.1, "top_logprobs": top}]}
+    content = json.loads(reply(f"It is {said['text']}.", rows))
+    content["model"] = KEY if place == "model" else "tiny"
+    if place == "refusal":
+        content["choices"][0]["message"]["refusal"] = f"No, Bearer {KEY}."
+    monkeypatch.setitem(BODIES, "keyed", json.dumps(content).encode())
+    made = client(server, "keyed")
+    with one_deadline():
+        assert KEY not in repr(made.complete([{"role": "user", "content": "?"}]))
+    monkeypatch.setenv("RAGLAB_CACHE", "/nonexistent")
+    assert KEY not in repr(made.probe())
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("It ends with `</think>`.", "It ends with `</think>`."),
+        (
+            "Write:\n```\n<think>\n</think>\n```\nDone.",
+            "Write:\n```\n<think>\n</think>\n```\nDone.",
+        ),
+        ("The tag </think> ends a thought.", "The tag </think> ends a thought."),
+        ("It is <think>250</think> pounds.", "It is <think>250</think> pounds."),
+        ("<think>I write ```</think>``` first.</think>\n£250", "£250"),
+        ("<think>a ``` b</think>£250", "£250"),
+        ("<think>outer <think>inner</think> more\n</think>\n£250", "£250"),
+        ("<|channel|>final<|message|>£250<|return|>", "£250"),
+        (
+            "<|channel|>analysis<|message|>a<|end|><|channel|>final <|constrain|>json<|message|>{}",
+            "{}",
+        ),
+        ("<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>£250<|END_RESPONSE|>", "£250"),
+        ("◁think▷a◁/think▷£250", "£250"),
+        ("Analysis of the excess: £250.", "Analysis of the excess: £250."),
+        ("<think>a", ""),
+        ("<think>a</think>", ""),
+    ],
+)
+def test_thoughts_that_stand_first_are_cut_and_no_other_words(text: str, answer: str) -> None:
+    """Of the tokens those of the answer stay, else none."""
+    parts = re.findall(r"<[^>]*>|[^<]+?(?=<|£|\Z)|£\d+", text)
+    tokens = tuple(TokenScore(part, -1.0 if part == "£250" else -9.0) for part in parts)
+    cut = without_thoughts(Completion(text, tokens))
+    assert cut.text == answer
+    assert (cut.finish == "length") is (answer == "")
+    if answer == "£250":
+        assert cut.mean_probability == pytest.approx(math.exp(-1.0))
+    odd = without_thoughts(Completion(text, (TokenScore("?", -1.0),)))
+    assert math.isnan(odd.mean_probability) or odd.text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["</think>\n", "<think></think>", " ", "`", "<", "<|channel|>", "analysis", ".  ", "```"],
+)
+def test_thoughts_are_cut_in_linear_time(text: str) -> None:
+    """Of as much as a reply may hold."""
+    long = text * (65_000 // len(text))
+    begin = time.perf_counter()
+    without_thoughts(Completion(f"{long}x", (TokenScore(long, -1.0),)))
+    assert time.perf_counter() - begin < 2.0
+
+
+def test_what_is_left_out_is_kept_on_the_disk_until_the_next_probe(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A new client sends the rest at once; nothing is said twice."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
+    refusal = {"error": {"message": "Unsupported parameter: 'seed'", "param": "seed"}}
+    monkeypatch.setitem(
+        ODD,
+        "seedless",
+        lambda handler: (
+            handler.say(400, json.dumps(refusal).encode())
+            if "seed" in server.seen[-1].body
+            else handler.say(200, GOOD)
+        ),
+    )
+    with pytest.warns(UserWarning, match="refuses seed, which is left out now: replies may vary"):
+        ask(server, "seedless")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ask(server, "seedless")
+        ask(server, "good", leave_out=("seed", "logprobs", "system"))
+    assert [("seed" in one.body) for one in server.seen] == [True, False, False, False]
+    assert {*server.seen[-1].body} == {"model", "messages", "temperature", "max_tokens"}
+    assert [message["role"] for message in server.seen[-1].body["messages"]] == ["user"]
+    with pytest.warns(UserWarning, match="refuses seed"):
+        client(server, "seedless").probe()

@@ -338,15 +338,31 @@ class OpenAIClient:
         url, deadline = urlsplit(self.base_url), self._deadline()
         address = urlunsplit((url.scheme, self.host, url.path, "", ""))
         tries = self.max_retries if retries is None else retries
+        held: dict[str, Any] = {"type": form, "schema": schema}
+        if form == "json_schema":
+            inner = {"name": "reply", "strict": True, "schema": schema}
+            held = {"type": form, "json_schema": inner}
+        fixed = {
+            "model": self.model,
+            "temperature": self.temperature,
+            "seed": seed,
+            "logprobs": True,
+            "top_logprobs": max(TOP_LOGPROBS, top),
+            **({} if schema is None or form == "text" else {"response_format": held}),
+        }
         try:
             authorization, secrets = credentials(url, self.key_env)
         except ValueError as error:
             raise ModelUnavailableError(str(error), kind=NO_KEY, seconds=0.0) from None
         while True:
-            body, begin = (
-                self._body(messages, max_tokens, seed, top, schema, form),
-                time.monotonic(),
-            )
+            left_out, sent = self._left_out, [dict(message) for message in messages]
+            if "system" in left_out and len(sent) > 1 and sent[0]["role"] == "system":
+                sent[1]["content"] = f"{sent[0]['content']}\n\n{sent[1]['content']}"
+                del sent[0]
+            tokens = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
+            fields = {**fixed, tokens: max_tokens, "messages": sent}
+            body = {name: value for name, value in fields.items() if name not in left_out}
+            begin = time.monotonic()
             if deadline <= begin:
                 why = f"is not asked: calls before took the {self.timeout:g} s of this request"
                 self._fail(ServerError(why, TIMEOUT), 0.0, secrets)
@@ -365,39 +381,6 @@ class OpenAIClient:
                 self._fail(failure, time.monotonic() - begin, secrets)
             self._leave_out(name)
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        seed: int,
-        top: int,
-        schema: Mapping[str, Any] | None,
-        form: SchemaForm,
-    ) -> dict[str, Any]:
-        """Fields of a request, the same each time."""
-        left_out = self._left_out
-        held: dict[str, Any] = {
-            "json_schema": {
-                "type": form,
-                "json_schema": {"name": "reply", "strict": True, "schema": schema},
-            },
-            "json_object": {"type": form, "schema": schema},
-        }
-        fields = {
-            "temperature": self.temperature,
-            "seed": seed,
-            "max_completion_tokens" if "max_tokens" in left_out else "max_tokens": max_tokens,
-            "logprobs": True,
-            **({} if "logprobs" in left_out else {"top_logprobs": max(TOP_LOGPROBS, top)}),
-            **({} if schema is None or form == "text" else {"response_format": held[form]}),
-        }
-        sent = [dict(message) for message in messages]
-        if "system" in left_out and len(sent) > 1 and sent[0]["role"] == "system":
-            sent[1]["content"] = f"{sent[0]['content']}\n\n{sent[1]['content']}"
-            del sent[0]
-        kept = {name: value for name, value in fields.items() if name not in left_out}
-        return {"model": self.model, "messages": sent, **kept}
-
     def _deadline(self) -> float:
         """When the calls of this question must have ended, by `time.monotonic`."""
         import_libraries()  # before the time begins: the first import takes a second
@@ -405,7 +388,9 @@ class OpenAIClient:
 
     @property
     def _left_out(self) -> frozenset[str]:
-        return frozenset({*self.leave_out, *self._known.left_out})
+        names = {*self.leave_out, *self._known.left_out}
+        # alternatives need log-probabilities
+        return frozenset(names | ({"top_logprobs"} if "logprobs" in names else set()))
 
     def _leave_out(self, name: str) -> None:
         """Leave a parameter out from now on, and say so, once for all threads."""
