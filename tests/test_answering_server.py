@@ -924,6 +924,7 @@ def test_the_key_stands_in_no_part_of_a_reply(
             "Write:\n```\n<think>\n</think>\n```\nDone.",
             "Write:\n```\n<think>\n</think>\n```\nDone.",
         ),
+        ("Write:\n```\n</think>\n```\nDone.", "Write:\n```\n</think>\n```\nDone."),
         ("The tag </think> ends a thought.", "The tag </think> ends a thought."),
         ("It is <think>250</think> pounds.", "It is <think>250</think> pounds."),
         ("<think>I write ```</think>``` first.</think>\n£250", "£250"),
@@ -952,6 +953,13 @@ def test_thoughts_that_stand_first_are_cut_and_no_other_words(text: str, answer:
         assert cut.mean_probability == pytest.approx(math.exp(-1.0))
     odd = without_thoughts(Completion(text, (TokenScore("?", -1.0),)))
     assert math.isnan(odd.mean_probability) or odd.text == text
+
+
+def test_words_of_the_answer_within_a_thought_are_not_its_tokens() -> None:
+    """The server took the thought out of the text, and its tokens are those of the thought."""
+    tokens = tuple(TokenScore(part, -9.0) for part in ("I think ", "£250", " is right."))
+    cut = without_thoughts(Completion("£250", tokens), reasoned=True)
+    assert (cut.text, cut.tokens) == ("£250", ())
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,10 @@ def reply_body(request: ServerRequest) -> bytes:
             return portal.call(post)
     except TimeoutError:
         last = f", but with {statuses[-1]}" if statuses and statuses[-1] >= 400 else ""
-        why, kind, said = f"did not answer within {request.timeout:g} s{last}", TIMEOUT, None
+        why, kind, content = f"did not answer within {request.timeout:g} s{last}", TIMEOUT, None
     except openai.APIConnectionError:
-        why, kind, said = "could not be reached or broke off", NO_CONNECTION, None
+        why, kind, content = "could not be reached or broke off", NO_CONNECTION, None
     except openai.APIStatusError as error:
-        said = error.body
-        why, kind = f"answered {error.status_code}{message_of(said)}", f"HTTP {error.status_code}"
-    raise ServerError(why, kind, said)
+        content = error.body
+        why, kind = f"answered {error.status_code}{message_of(content)}", f"HTTP {error.status_code}"
+    raise ServerError(why, kind, content)
