@@ -3,9 +3,8 @@
     # MODEL: as for LocalModel; what `make local-llm` fetched
     python experiments/local_llm.py [MODEL] [--port 8017]
 
-One request at a time. Chats with log-probabilities and alternatives, completions that echo their
-prompt, the list of models. A reply is not held to a schema: `response_format` is refused with 400,
-as some servers do.
+One request at a time: chats with log-probabilities and alternatives, and the list of models. A
+reply is not held to a schema: `response_format` is refused with 400, as some servers do.
 """
 
 from __future__ import annotations
@@ -52,11 +51,10 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, {"object": "list", "data": [row]})
 
     def do_POST(self) -> None:
-        """A chat, or a completion that echoes its prompt."""
+        """A chat."""
         try:
             body = json.loads(self.rfile.read(min(int(self.headers["Content-Length"]), LONGEST)))
-            reply = self.chat(body) if self.path.endswith("/chat/completions") else self.echo(body)
-            self.reply(200, reply)
+            self.reply(200, self.chat(body))
         except ModelUnavailableError as error:
             self.reply(400, {"error": {"message": str(error)}})
         except (KeyError, ValueError, TypeError) as error:
@@ -82,11 +80,9 @@ class Handler(BaseHTTPRequestHandler):
         # the same weights at another temperature
         model._loaded.extend(self.server.model._loaded)  # noqa: SLF001
         top = int(body.get("top_logprobs") or 0) if body.get("logprobs") else 0
-        stop = body.get("stop") or ()
         completion = model.complete(
             body["messages"],
             max_tokens=int(body.get("max_tokens", 256)),
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
             seed=int(body.get("seed", 0)),
             top=top,
         )
@@ -105,22 +101,6 @@ class Handler(BaseHTTPRequestHandler):
             "completion_tokens": completion.completion_tokens,
         }
         return {"object": "chat.completion", "model": "local", "choices": [choice], "usage": usage}
-
-    def echo(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Log-probabilities of a prompt's tokens, each at its own."""
-        if not body.get("echo"):
-            msg = "only completions with echo are supported"
-            raise ValueError(msg)
-        model = self.server.model.load()
-        ids = model.ids(body["prompt"])
-        tokens = [model.text([token]) for token in ids]
-        values = [None, *model.reply_log_probabilities(ids[:1], ids[1:]).tolist()]
-        offsets = [sum(map(len, tokens[:place])) for place in range(len(tokens))]
-        logprobs = {"tokens": tokens, "text_offset": offsets, "token_logprobs": values}
-        return {
-            "object": "text_completion",
-            "choices": [{"index": 0, "text": body["prompt"], "logprobs": logprobs}],
-        }
 
 
 def main() -> None:

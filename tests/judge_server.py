@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Note the request and reply."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+        text = body["messages"][-1]["content"]
         found = re.search(r"^(?:Question|Field):\n((?:> .*\n?)+)", text, re.MULTILINE)
         question = (
             "\n".join(line.removeprefix("> ") for line in found[1].splitlines()) if found else ""

@@ -517,6 +517,16 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_chain_decides_through_a_trace_as_resolve_does_alone",
         ),
         "test_retrieval_entity_names.py": ("TestMentions.test_long_lines_take_linear_time",),
+        "test_server_kinds.py": (
+            "test_a_kind_of_server[429 with Retry-After, then good]",
+            "test_a_kind_of_server[500 always]",
+            "test_a_kind_of_server[503 always]",
+            "test_a_kind_of_server[503, then good]",
+            "test_a_kind_of_server[a page of HTML with 502]",
+            "test_a_kind_of_server[closed]",
+            "test_a_kind_of_server[half a body]",
+            "test_a_kind_of_server[reset behind the headers]",
+        ),
         "test_service.py": (
             "TestAttacks.test_a_process_that_hangs_or_ends_is_replaced",
             "TestAttacks.test_many_at_once_are_answered_or_told_to_wait",

@@ -92,10 +92,9 @@ class LlamaServer(JudgeServer):
     @property
     def probes(self) -> int:
         """How often it was probed: of the requests of a probe the first is counted."""
-        whole = [body for body in self.bodies if "messages" in body and body["max_tokens"] == 8]
         return sum(
-            body["temperature"] == 0.0 and "single word yes" in str(body["messages"])
-            for body in whole
+            body.get("top_logprobs") == 20 and "single word yes" in str(body["messages"])
+            for body in self.bodies
         )
 
 

@@ -17,12 +17,10 @@ import pytest
 import raglab
 from generators import Weighed
 from llama_server import (
-    GONE,
     LlamaServer,
     error,
     server,  # noqa: F401
 )
-from raglab.answering import openai_client
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import MeteredClient
@@ -30,7 +28,6 @@ from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import Prompt
 from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
 from raglab.store.trace_merging import ANSWER_REQUESTS
-from raglab.values import ModelUnavailableError
 from test_model_requests import FREE, extension, generator, world
 from worlds import policy
 
@@ -90,14 +87,10 @@ class TestKeys:
             monkeypatch.setenv(name, "k")
         assert OpenAIClient("tiny", URL, key_env=name).key_env == name
 
-    @pytest.mark.parametrize(
-        "name", ["api_key", "apikey", "key", "token", "openai_api_key", "password"]
-    )
+    @pytest.mark.parametrize("name", ["api_key", "token", "password"])
     def test_a_key_as_an_argument(self, name: str) -> None:
-        """The remedy is the variable; the key is not shown."""
-        with pytest.raises(
-            TypeError, match=rf"takes no {name}, .* set the variable OPENAI_API_KEY"
-        ) as caught:
+        """There is none; the key is not shown."""
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'") as caught:
             OpenAIClient("tiny", URL, **{name: "sk-123"})
         assert "sk-123" not in str(caught.value)
 
@@ -183,39 +176,6 @@ class TestWrongSettings:
         assert len(server.questions) == asked
 
 
-class TestPause:
-    """A server that is left alone is so for a reason."""
-
-    @pytest.mark.parametrize(
-        ("reply", "cause"),
-        [
-            (GONE, "it last answered 502"),
-            (error(500, "CUDA: words of the server"), "it last answered 500"),
-            (error(429, "slow"), "it last answered 429"),
-            (None, "it last could not be reached or broke off"),
-        ],
-    )
-    def test_the_pause_names_its_cause(self, server: LlamaServer, reply: Any, cause: str) -> None:
-        """In raglab's own words; a reply forgets it."""
-        url = server.base_url if reply else URL
-        client = OpenAIClient("tiny", url, timeout=20.0, max_retries=0)
-        server.failing = {"question 0": reply}
-        ask = ModelGenerator(client).answer
-        kinds = []
-        for _ in range(openai_client.IN_A_ROW + 1):
-            with pytest.raises(ModelUnavailableError) as caught:
-                ask("question 0", world().chunks)
-            kinds.append(caught.value.kind)
-        assert kinds[-1] == "paused after failures"
-        assert "failures in a row, where" in str(caught.value)
-        assert cause in caught.value.reason
-        assert "words of the server" not in str(caught.value)
-        if reply:
-            client._state.until = 0.0
-            ask("question 1", world().chunks)
-            assert client._state.cause == ""
-
-
 class TestClients:
     """What takes a client takes nothing else."""
 
@@ -226,10 +186,7 @@ class TestClients:
             ModelGenerator,
             MeteredClient,
             "clarification.model_calls:ModelCalls",
-            *(
-                f"learned_signals.signal_models:{name}"
-                for name in ("judge", "yes_no", "is_true", "logprob")
-            ),
+            *(f"learned_signals.signal_models:{name}" for name in ("judge", "yes_no", "is_true")),
         ],
     )
     def test_what_is_no_client(self, make: Callable[..., Any] | str, wrong: Any) -> None:
@@ -253,8 +210,6 @@ class TestClients:
                     TypeError, match=r"messages must be .* write \[\{'role': 'user'"
                 ):
                     ask(wrong)
-            with pytest.raises(TypeError, match="messages must be"):
-                client.scores(wrong, "hi")
 
     def test_a_prompt_has_a_public_name(self) -> None:
         """As its error says."""

@@ -82,7 +82,7 @@ def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         raglab.OpenAIClient,
         "capabilities",
-        lambda _: Capabilities(True, 20, "text", "none", None, True),
+        lambda _: Capabilities(True, 20, "text"),
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from raglab.answering.client import Capabilities, Completion, Message, ModelClient, TokenScore
+from raglab.answering.client import Capabilities, Completion, Message, ModelClient
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import MeteredClient, RequestBudget
@@ -57,19 +57,14 @@ def lengths() -> Iterator[list[int]]:
     At the end of all tests at most twenty calls, each of 300 tokens.
     """
     read: list[int] = []
-    steps, scores = CausalModel.log_probabilities, CausalModel.reply_log_probabilities
+    steps = CausalModel.log_probabilities
 
     def counted_steps(model: CausalModel, ids: Sequence[int]) -> Any:
         read.append(len(ids))
         return steps(model, ids)
 
-    def counted_scores(model: CausalModel, ids: Sequence[int], reply: Sequence[int]) -> Any:
-        read.append(len(ids) + len(reply))
-        return scores(model, ids, reply)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CausalModel, "log_probabilities", counted_steps)
-        patch.setattr(CausalModel, "reply_log_probabilities", counted_scores)
         yield read
     assert len(read) <= 20
     assert max(read, default=0) <= 300
@@ -128,36 +123,20 @@ def test_it_answers_from_the_passage(reply: Completion) -> None:
     assert 0.0 < reply.mean_probability <= 1.0
 
 
-def test_scores_of_its_own_reply_are_those_it_wrote(model: LocalModel, reply: Completion) -> None:
-    """To three digits: one pass over all tokens sums in another order."""
-    scores = model.scores(ASK, reply.text)
-    assert [one.token for one in scores] == [one.token for one in reply.tokens]
-    assert [one.logprob for one in scores] == pytest.approx(
-        [one.logprob for one in reply.tokens], abs=1e-3
-    )
-
-
 def test_its_server_can_do_what_the_probe_finds(
     served: str,
-    model: LocalModel,
     reply: Completion,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """Log-probabilities, an exact echo, its context and its seed, and no schema.
+    """Log-probabilities with alternatives, and no schema.
 
     The reply is that of the process.
     """
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
     client = OpenAIClient("local", served, timeout=120.0)
     found = client.probe()
-    assert (found.logprobs, found.schema, found.echo, found.context) == (
-        True,
-        "text",
-        "exact",
-        model.load().context,
-    )
-    assert (found.top, found.seed) == (20, True)
+    assert (found.logprobs, found.schema, found.top) == (True, "text", 20)
     again = client.complete(ASK, max_tokens=24, top=5)
     assert again.text == reply.text
     assert [one.logprob for one in again.tokens] == pytest.approx(
@@ -173,13 +152,6 @@ def test_it_says_yes_and_no_with_a_probability(model: LocalModel) -> None:
         0.0 < made.score("How much is the storm excess?", [chunk.text for chunk in PASSAGES]) < 1.0
     )
     assert made.client.counts.completion_tokens == 1
-    right = judging.likelihood_scorer(model, RequestBudget())
-    texts = [chunk.text for chunk in PASSAGES]
-    scores = [
-        right.score("How much is the storm excess?", texts, answer)
-        for answer in ("It is £400.", "It is £970.")
-    ]
-    assert scores[0] > scores[1]
 
 
 def test_it_answers_as_a_generator(model: LocalModel) -> None:
@@ -210,14 +182,9 @@ class Written:
         self.sent.append(tuple(messages))
         return Completion("none")
 
-    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """One token."""
-        self.sent.append((*messages, {"role": "assistant", "content": reply}))
-        return (TokenScore(reply, -1.0),)
-
     def capabilities(self) -> Capabilities:
         """Everything."""
-        return Capabilities(True, 20, "text", "exact", None, seed=True)
+        return Capabilities(True, 20, "text")
 
     probe = capabilities
 
@@ -259,7 +226,6 @@ def test_every_default_prompt_has_fewer_than_1500_tokens(model: LocalModel) -> N
             task = sent[0]["content"][:60]
             longest[task] = max(longest[task], len(model.load().prompt_ids(sent)))
         written.sent.clear()
-    # the likelihood of an answer is scored under the prompt of answers
     assert len(longest) == 8, longest
     assert max(longest.values()) < 1500, longest
     with_passages = {task: count for task, count in longest.items() if "typed fields" not in task}
@@ -282,7 +248,7 @@ def core_adapters(client: ModelClient) -> list[Adapter]:
 
 
 def judges(client: ModelClient) -> list[Adapter]:
-    """Judges of passages, of answers, and the likelihood of one."""
+    """Judges of passages and of answers."""
     judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
     budget = RequestBudget()
     made = [
@@ -292,7 +258,6 @@ def judges(client: ModelClient) -> list[Adapter]:
         ),
         judging.yes_no_scorer(client, budget, judging.SUFFICES),
         judging.yes_no_scorer(client, budget, judging.IS_RIGHT, with_answer=True),
-        judging.likelihood_scorer(client, budget),
     ]
 
     def ask(scorer: Any, chunks: list[Chunk]) -> None:

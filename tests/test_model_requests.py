@@ -22,12 +22,13 @@ from llama_server import (
     server,  # noqa: F401
 )
 from raglab.answering import prompts
-from raglab.answering.client import Completion, TokenScore, estimate_tokens, one_deadline
+from raglab.answering.client import Completion, estimate_tokens, one_deadline
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
-from raglab.answering.metered_client import OVERHEAD, BudgetSpentError, MeteredClient, RequestBudget
+from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passages
+from raglab.answering.thoughts import without_thoughts
 from raglab.live.answer_recording import MissingAnswersWarning, record_answers
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.policies import Policy
@@ -233,9 +234,9 @@ class TestOddInput:
     )
     def test_thoughts_of_a_model_are_no_answer(self, reply: str, text: str) -> None:
         """Models that reason write them first where a server does not take them out."""
-        assert prompts.without_marks(reply) == text
+        assert without_thoughts(Completion(reply)).text == text
 
-    @pytest.mark.parametrize("reply", ["<think>Hm.</think>", "Passage 1:", "> \n> "])
+    @pytest.mark.parametrize("reply", ["Passage 1:", "> \n> "])
     def test_a_reply_of_marks_alone_is_malformed(self, server: LlamaServer, reply: str) -> None:
         """It is no answer, and no refusal (rule S0.1)."""
         server.failing = {"question 0": completion(reply)}
@@ -244,15 +245,10 @@ class TestOddInput:
         assert caught.value.kind == "malformed reply"
 
 
-class Scoring:
-    """A client whose given texts have two tokens."""
+class Brief:
+    """A client that says yes."""
 
-    name = "scoring"
-
-    def scores(self, messages: Any, reply: str) -> tuple[TokenScore, ...]:
-        """Two tokens."""
-        del messages, reply
-        return (TokenScore("a", -1.0), TokenScore("b", -1.0))
+    name = "brief"
 
     def complete(self, messages: Any, **_: Any) -> Completion:
         """One word."""
@@ -269,21 +265,12 @@ class Scoring:
 class TestMeter:
     """A budget is of tokens."""
 
-    def test_a_scored_text_is_charged_in_tokens(self) -> None:
-        """About those before it, and its own; not its bytes, which are three times as many."""
-        messages = [{"role": "user", "content": LONG}]
-        metered = MeteredClient(Scoring())
-        metered.scores(messages, "The motor excess is 250 pounds.")
-        counts = metered.counts
-        assert counts.prompt_tokens == estimate_tokens(LONG) + OVERHEAD + 2
-        assert counts.prompt_tokens < len(LONG) / 2
-
     @pytest.mark.parametrize(
         "limit", [{"calls": 0}, {"tokens": 0}, {"seconds": 0}, {"cost": 0, "price_prompt": 1.0}]
     )
     def test_a_budget_of_nothing_asks_nothing(self, limit: dict[str, float]) -> None:
         """Not even what the backend can do."""
-        metered = MeteredClient(Scoring(), RequestBudget(**limit))
+        metered = MeteredClient(Brief(), RequestBudget(**limit))
         messages = [{"role": "user", "content": "?"}]
         for call in (metered.capabilities, metered.probe, lambda: metered.complete(messages)):
             with pytest.raises(BudgetSpentError):
@@ -382,7 +369,7 @@ class TestDoor:
     )
     def test_settings_of_a_client(self, settings: dict[str, Any]) -> None:
         """Before any request."""
-        with pytest.raises(ValueError, match="max_retries a whole number"):
+        with pytest.raises(ValueError, match="must be"):
             OpenAIClient(**{"model": "tiny", "base_url": "http://host/v1", **settings})
 
     @pytest.mark.parametrize(
@@ -397,14 +384,14 @@ class TestDoor:
     def test_sizes(self, settings: dict[str, Any]) -> None:
         """Whole numbers from 1."""
         with pytest.raises(ValueError, match="must be a whole number from 1"):
-            ModelGenerator(Scoring(), **settings)
+            ModelGenerator(Brief(), **settings)
 
     def test_a_prompt_is_no_text(self) -> None:
         """The remedy is a `Prompt` of it."""
         scorer = extension("learned_signals.judging:yes_no_scorer")
         for make in (
-            lambda: ModelGenerator(Scoring(), prompt="Answer."),  # type: ignore[arg-type]
-            lambda: scorer(Scoring(), RequestBudget(), "Is it?", prompt="Say yes."),
+            lambda: ModelGenerator(Brief(), prompt="Answer."),  # type: ignore[arg-type]
+            lambda: scorer(Brief(), RequestBudget(), "Is it?", prompt="Say yes."),
         ):
             with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\('mine', 1"):
                 make()
@@ -482,7 +469,6 @@ class TestLocalModel:
         model = LocalModel(str(folder))
         asked = [{"role": "user", "content": "water \ud800"}]
         assert model.complete(asked, max_tokens=2).text
-        assert model.scores(asked, "fire \ud800")
 
     @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"max_tokens": -1}, {"seed": -1}])
     def test_numbers_that_mean_nothing_are_refused_at_once(
@@ -508,28 +494,17 @@ class TestLocalModel:
         assert cold.text == LocalModel(str(folder)).complete(asked, max_tokens=3).text
 
     def test_threads_share_it(self, folder: Path) -> None:
-        """Four requests at once get what each gets alone, of replies and of scores."""
-        model = LocalModel(str(folder))
+        """Four requests at once get what each gets alone."""
         asked = [
             [{"role": "user", "content": " ".join([*WORDS[5 : 5 + n], "."])}] for n in range(1, 9)
         ]
         alone = [
-            (
-                LocalModel(str(folder)).complete(one, max_tokens=6)._replace(ms=0.0),
-                model.scores(one, "fire"),
-            )
-            for one in asked
+            LocalModel(str(folder)).complete(one, max_tokens=6)._replace(ms=0.0) for one in asked
         ]
         shared = LocalModel(str(folder))
         with ThreadPoolExecutor(4) as pool:
             several = list(
-                pool.map(
-                    lambda one: (
-                        shared.complete(one, max_tokens=6)._replace(ms=0.0),
-                        shared.scores(one, "fire"),
-                    ),
-                    asked,
-                )
+                pool.map(lambda one: shared.complete(one, max_tokens=6)._replace(ms=0.0), asked)
             )
         assert several == alone
 

@@ -19,7 +19,6 @@ Message = Mapping[str, str]  # `role` (system, user or assistant) and `content`
 Finish = Literal["stop", "length", "declined"]
 # ways to hold a model to a schema, the surest first
 SchemaForm = Literal["json_schema", "json_object", "text"]
-Echo = Literal["exact", "shifted", "none"]
 
 TIMEOUT, NO_CONNECTION, CUT_OFF, MALFORMED = (
     "timeout",
@@ -27,7 +26,7 @@ TIMEOUT, NO_CONNECTION, CUT_OFF, MALFORMED = (
     "cut off",
     "malformed reply",
 )
-OVERLOADED, TOO_LONG = "paused after failures", "prompt too long"
+TOO_LONG = "prompt too long"
 NO_KEY, FORBIDDEN = "no key", "HTTP 403"
 # Failures of a wrong key, model or address: every further request would get the same.
 WRONG_SETTINGS = frozenset(
@@ -35,42 +34,24 @@ WRONG_SETTINGS = frozenset(
 )
 
 
-# When the first call of the request began that is being answered; empty before it.
+# When the first call of the question began that is being answered; empty before it.
 _begun: ContextVar[list[float] | None] = ContextVar("begun", default=None)
+# When all calls must have ended, since what called them waits no longer.
+_ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 
 @contextmanager
 def one_deadline() -> Iterator[None]:
-    """Let the time limits of all calls inside begin with the first, as those of one request."""
-    token = _begun.set([])
+    """Let the time limits of all calls inside begin with the first, as those of one question.
+
+    Inside of a question they began with its own first call.
+    """
+    begun = _begun.get()
+    token = _begun.set([] if begun is None else begun)
     try:
         yield
     finally:
         _begun.reset(token)
-
-
-def call_begin() -> float:
-    """When the time limit of a call begins, by `time.monotonic`.
-
-    Now, or with the first call of its request.
-    """
-    begin = request_begin()
-    return time.monotonic() if begin is None else begin
-
-
-def request_begin() -> float | None:
-    """When the first call of the request began, by `time.monotonic`, this one if none did.
-
-    None outside a request.
-    """
-    begun = _begun.get()
-    if begun is not None and not begun:
-        begun.append(time.monotonic())
-    return begun[0] if begun else None
-
-
-# When all calls must have ended, by `time.monotonic`, since what called them waits no longer.
-_ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 
 def end_calls_within(seconds: float) -> None:
@@ -78,12 +59,15 @@ def end_calls_within(seconds: float) -> None:
     _ends.set(min(_ends.get(), time.monotonic() + seconds))
 
 
-def calls_end() -> float:
-    """When the calls of this context must have ended, by `time.monotonic`.
+def call_deadline(timeout: float) -> float:
+    """When a call must have ended, by `time.monotonic`.
 
-    Infinite where nothing limits them.
+    Its time begins now, or with the first call of its question, this one if none did.
     """
-    return _ends.get()
+    begun, now = _begun.get(), time.monotonic()
+    if begun is not None and not begun:
+        begun.append(now)
+    return min((begun[0] if begun else now) + timeout, _ends.get())
 
 
 LOWEST = 1e300  # log-probabilities below its negative are it, so that their sum has no overflow
@@ -130,51 +114,30 @@ class Completion(NamedTuple):
             else math.nan
         )
 
-    @property
-    def least_probability(self) -> float:
-        """Probability of the least probable token; NaN without log-probabilities."""
-        return math.exp(min(token.logprob for token in self.tokens)) if self.tokens else math.nan
-
-    @property
-    def first_probability(self) -> float:
-        """Probability of the first token; NaN without log-probabilities."""
-        return math.exp(self.tokens[0].logprob) if self.tokens else math.nan
-
 
 class Capabilities(NamedTuple):
     """What a backend can do.
 
     logprobs: whether replies carry log-probabilities. top: alternatives a token that it gives at
-    most. schema: the surest way to hold it to a schema. echo: whether it scores a given text, and
-    at the right token. context: tokens of prompt and reply together, None where it does not tell.
-    seed: whether the same seed gives the same reply. served: name that replies state of the model,
-    where it is another than was asked for.
+    most. schema: the surest way to hold it to a schema. served: name that replies state of the
+    model, where it is another than was asked for.
     """
 
     logprobs: bool
     top: int
     schema: SchemaForm
-    echo: Echo
-    context: int | None
-    seed: bool
     served: str = ""
 
     def line(self, name: str) -> str:
         """One line for a person.
 
         Example:
-          >>> Capabilities(True, 5, "json_object", "shifted", 4096, True).line("tiny@127.0.0.1")
-          'tiny@127.0.0.1: log-probabilities yes (5 alternatives), schema by json_object, scores \
-of given text shifted, context 4096 tokens, seed kept'
+          >>> Capabilities(True, 5, "json_object").line("tiny@127.0.0.1")
+          'tiny@127.0.0.1: log-probabilities yes (5 alternatives), schema by json_object'
         """
         measured = f"yes ({self.top} alternatives)" if self.logprobs else "no"
-        context = "not stated" if self.context is None else f"{self.context} tokens"
-        return (
-            f"{name}: log-probabilities {measured}, schema by {self.schema}, scores of given text "
-            f"{self.echo}, "
-            f"context {context}, seed {'kept' if self.seed else 'not kept'}"
-            f"{f', replies as {self.served}' if self.served else ''}"
-        )
+        served = f", replies as {self.served}" if self.served else ""
+        return f"{name}: log-probabilities {measured}, schema by {self.schema}{served}"
 
 
 class ModelClient(Protocol):
@@ -193,7 +156,6 @@ class ModelClient(Protocol):
         *,
         schema: Mapping[str, Any] | None = None,
         max_tokens: int = 256,
-        stop: Sequence[str] = (),
         seed: int = 0,
         top: int = 0,
     ) -> Completion:
@@ -203,22 +165,11 @@ class ModelClient(Protocol):
           messages: the last one of the user.
           schema: JSON schema that the reply is held to, as surely as the backend can.
           max_tokens: of the reply.
-          stop: texts at which the reply ends; they are no part of it.
           seed: of what chance there is.
           top: alternatives that are wanted for each token.
 
         Raises:
           ModelUnavailableError: the model failed; never a refusal (rule S0.1).
-        """
-
-    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply to some messages with their log-probabilities.
-
-        Nothing is written.
-
-        Raises:
-          ModelUnavailableError: the model failed.
-          ValueError: this backend cannot score a given text, with the remedy.
         """
 
     def capabilities(self) -> Capabilities:
@@ -244,8 +195,8 @@ def check_client(client: object) -> None:
     Raises:
       TypeError: with the remedy for a path or an address.
     """
-    if not callable(getattr(client, "complete", None)) or isinstance(client, type):
-        kind = f"the class {client.__name__}" if isinstance(client, type) else type(client).__name__
+    if isinstance(client, type) or not callable(getattr(client, "complete", None)):
+        kind = getattr(client, "__name__", type(client).__name__)
         rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {kind}"
         msg = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
         raise TypeError(msg)
@@ -257,19 +208,11 @@ def check_messages(messages: object) -> None:
     Raises:
       TypeError: with the remedy for a text.
     """
-    some = messages if isinstance(messages, Sequence) and not isinstance(messages, str) else None
-    wrong = [
-        message
-        for message in some or ()
-        if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys()
-    ]
-    if not some or wrong:
-        kind = (
-            "none"
-            if some is not None and not some
-            else type(wrong[0] if wrong else messages).__name__
-        )
-        rule = f"messages must be mappings of role and content, got {kind}"
+    some = messages if isinstance(messages, list | tuple) else ()
+    if not some or not all(
+        isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in some
+    ):
+        rule = f"messages must be mappings of role and content, got {type(messages).__name__}"
         msg = f"{rule}; write [{{'role': 'user', 'content': 'Say hi'}}]."
         raise TypeError(msg)
 

@@ -28,6 +28,7 @@ from raglab.answering.prompts import (
     prompt_shape,
     without_marks,
 )
+from raglab.answering.thoughts import without_thoughts
 from raglab.values import Chunk, Generation, ModelUnavailableError
 from raglab.words.text import split_code
 
@@ -43,18 +44,16 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
     """
     if completion.finish == "declined":
         return ""
-    kind = (
-        CUT_OFF if completion.finish == "length" else "" if completion.text.strip() else MALFORMED
-    )
-    if not kind:
+    is_cut_off = completion.finish == "length"
+    if not is_cut_off and completion.text.strip():
         return completion.text
-    reason = f"{name} cut its answer off at max_tokens {max_tokens}"
-    reason, remedy = (
-        (reason, "raise max_tokens")
-        if kind == CUT_OFF
-        else (f"{name} replied without a text", "look at it")
-    )
-    seconds = completion.ms / 1e3
+    kind, what, remedy = MALFORMED, "replied without a text", "look at it"
+    if is_cut_off:
+        kind, what = CUT_OFF, f"cut its answer off at max_tokens {max_tokens}"
+        remedy = "raise max_tokens"
+    if completion.reason:  # thoughts took the tokens
+        what, remedy = completion.reason, f"{remedy}, or switch thinking off on the server"
+    reason, seconds = f"{name} {what}", completion.ms / 1e3
     msg = (
         f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; {remedy}, "
         "then ask again."
@@ -159,10 +158,10 @@ class ModelGenerator:
         if not passages:
             return _none("there are no passages to answer from")
         fitted = self._fitted(question, passages)
-        reply = self.client.complete(
-            messages(self.prompt, data_prompt(question, fitted.texts)),
-            max_tokens=self.max_tokens,
-            seed=self.seed,
+        sent = messages(self.prompt, data_prompt(question, fitted.texts))
+        # those of a client of the user's own, too
+        reply = without_thoughts(
+            self.client.complete(sent, max_tokens=self.max_tokens, seed=self.seed)
         )
         text = whole_text(
             reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,11 @@ from raglab.answering.client import (
     Finish,
     Message,
     TokenScore,
-    calls_end,
+    call_deadline,
     check_messages,
     json_object,
-    request_begin,
 )
+from raglab.answering.thoughts import without_thoughts
 from raglab.models.loaders import (
     CausalModel,
     causal_model_name,
@@ -35,17 +35,6 @@ from raglab.models.loaders import (
 from raglab.values import ModelUnavailableError
 
 TOP = 20  # alternatives a token that are given at most
-
-
-class _Step(NamedTuple):
-    """A token of a reply as it is chosen.
-
-    Its number, its log-probability, and the alternatives with theirs.
-    """
-
-    token: int
-    logprob: float
-    top: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -142,7 +131,6 @@ class LocalModel:
         *,
         schema: Mapping[str, Any] | None = None,
         max_tokens: int = 256,
-        stop: Sequence[str] = (),
         seed: int = 0,
         top: int = 0,
     ) -> Completion:
@@ -155,7 +143,6 @@ class LocalModel:
           messages: with `role` and `content`; the last one is the user's.
           schema: JSON schema of the reply; None for free text.
           max_tokens: most tokens of the reply, at least 1.
-          stop: texts at which the reply ends; they are no part of it.
           seed: of the draws, at least 0.
           top: alternatives that are returned for each token.
 
@@ -167,97 +154,48 @@ class LocalModel:
             msg = f"max_tokens must be 1 or more and seed 0 or more, got {max_tokens} and {seed}."
             raise ValueError(msg)
         check_messages(messages)
-        model, first = self.load(), request_begin()
-        written: list[_Step] = []
-        text = ""
+        model, rng = self.load(), np.random.default_rng(seed)
+        call_deadline(self.timeout)  # the time of a question begins before the turn of this call
+        ids, tokens = list[int](), list[TokenScore]()
         finish: Finish = "length"
-        rng = np.random.default_rng(seed)
         with self._lock:
-            # what waits for its turn has its whole time, and its prompt is read in it
-            begin = time.monotonic()
-            late = min((begin if first is None else first) + self.timeout, calls_end())
-            # whoever wanted the reply waited for another one to be written, and waits no longer
-            if begin > late:
-                self._late(0, 0.0)
-            ids = model.prompt_ids(messages)
-            self._check_room(model, len(ids), max_tokens)
-            for step in self._steps(model, ids, rng, top):
-                if time.monotonic() > late:
-                    self._late(len(written), time.monotonic() - begin)
-                if step.token in model.ends:
+            # what waits for its turn alone has its whole time, and its prompt is read in it
+            begin, late = time.monotonic(), call_deadline(self.timeout)
+            prompt = model.prompt_ids(messages)
+            if len(prompt) + max_tokens > model.context:
+                sizes = f"{len(prompt)} tokens and a reply of {max_tokens}"
+                reason = f"a prompt of {sizes} exceed the context of {model.context}"
+                msg = f"a prompt must leave room for the reply, got {reason}; send fewer passages."
+                raise ModelUnavailableError(msg, kind=TOO_LONG, reason=reason, seconds=0.0)
+            steps = model.log_probabilities(prompt)
+            while len(ids) < max_tokens and finish == "length":
+                self._check_time(begin, late, len(ids))
+                values = steps.send(ids[-1]) if ids else next(steps)
+                self._check_time(begin, late, len(ids))
+                chosen = self._choose(values, rng)
+                if chosen in model.ends:
                     finish = "stop"
                     break
-                written.append(step)
-                text = model.text([part.token for part in written])
-                ended = min(
-                    (at for at in (text.find(mark) for mark in stop) if at >= 0), default=-1
-                )
-                if ended >= 0:
-                    text, finish = text[:ended], "stop"
-                    break
+                best = np.argsort(-values, kind="stable")[: min(top, TOP)].tolist() if top else ()
+                alternatives = tuple((model.text([token]), float(values[token])) for token in best)
+                ids.append(chosen)
+                tokens.append(TokenScore(model.text([chosen]), float(values[chosen]), alternatives))
                 # What a model adds to its object would only cut the reply off.
-                if (
-                    schema is not None
-                    and "}" in model.text([step.token])
-                    and _is_object(json_object(text))
-                ):
-                    finish = "stop"
-                    break
-                if len(written) == max_tokens:
-                    break
-        tokens = tuple(_token_score(model, step, top) for step in written)
-        shown = json_object(text) if schema is not None else text
-        ms = 1e3 * (time.monotonic() - begin)
-        return Completion(shown.strip(), tokens, finish, len(ids), len(written), ms)
-
-    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply with their log-probabilities, in the model's own template.
-
-        See `ModelClient.scores`.
-
-        Args:
-          messages: with `role` and `content`; the last one is the user's.
-          reply: the text to score.
-
-        Raises:
-          ModelUnavailableError: a prompt that leaves no room for the reply.
-        """
-        check_messages(messages)
-        model = self.load()
-        with self._lock:
-            ids, written = model.prompt_ids(messages), model.ids(reply)
-            self._check_room(model, len(ids), len(written))
-            if not written:
-                return ()
-            values = model.reply_log_probabilities(ids, written)
-        return tuple(
-            TokenScore(model.text([token]), float(value))
-            for token, value in zip(written, values, strict=True)
-        )
+                if schema is not None and "}" in tokens[-1].token:
+                    answer = without_thoughts(Completion(model.text(ids))).text
+                    finish = "stop" if _is_object(json_object(answer)) else "length"
+            ms = 1e3 * (time.monotonic() - begin)
+        written = Completion(model.text(ids), tuple(tokens), finish, len(prompt), len(ids), ms)
+        reply = without_thoughts(written)
+        return reply if schema is None else reply._replace(text=json_object(reply.text).strip())
 
     def capabilities(self) -> Capabilities:
-        """Capabilities of the model; no request is made."""
-        return Capabilities(True, TOP, "text", "exact", self.load().context, seed=True)
+        """Capabilities of the model; nothing is asked or loaded."""
+        return Capabilities(True, TOP, "text")
 
     def probe(self) -> Capabilities:
         """Capabilities of the model; no request is made."""
         return self.capabilities()
-
-    def _steps(
-        self, model: CausalModel, ids: Sequence[int], rng: np.random.Generator, top: int
-    ) -> Iterator[_Step]:
-        """Tokens as the model writes them, without end."""
-        steps = model.log_probabilities(ids)
-        values = next(steps)
-        while True:
-            chosen = self._choose(values, rng)
-            best = np.argsort(-values, kind="stable")[: min(top, TOP)] if top else ()
-            yield _Step(
-                chosen,
-                float(values[chosen]),
-                tuple((int(token), float(values[token])) for token in best),
-            )
-            values = steps.send(chosen)
 
     def _choose(self, values: NDArray[np.float64], rng: np.random.Generator) -> int:
         """The most probable token, or one that is drawn at the temperature."""
@@ -267,27 +205,14 @@ class LocalModel:
         noise = rng.gumbel(size=len(values))
         return int((values + self.temperature * noise).argmax())
 
-    def _check_room(self, model: CausalModel, prompt: int, reply: int) -> None:
-        """Stop where prompt and reply do not fit the context."""
-        if prompt + reply > model.context:
-            reason = (
-                f"a prompt of {prompt} tokens and a reply of {reply} exceed the context of "
-                f"{model.context}"
-            )
-            msg = (
-                f"a language model must have room for prompt and reply, got {reason}; send fewer "
-                "or shorter passages."
-            )
-            raise ModelUnavailableError(msg, kind=TOO_LONG, reason=reason, seconds=0.0)
-
-    def _late(self, written: int, seconds: float) -> None:
+    def _check_time(self, begin: float, late: float, n_written: int) -> None:
         """Stop a reply that takes too long."""
-        reason = f"{written} tokens were written in {seconds:.1f} s"
-        msg = (
-            f"a language model must answer, got {TIMEOUT}: {reason}; raise timeout, or lower "
-            "max_tokens."
-        )
-        raise ModelUnavailableError(msg, kind=TIMEOUT, reason=reason, seconds=seconds)
+        seconds = time.monotonic() - begin
+        if begin + seconds > late:
+            reason = f"{n_written} tokens were written in {seconds:.1f} s"
+            remedy = "raise timeout, or lower max_tokens"
+            msg = f"a language model must answer, got {TIMEOUT}: {reason}; {remedy}."
+            raise ModelUnavailableError(msg, kind=TIMEOUT, reason=reason, seconds=seconds)
 
 
 def _is_object(text: str) -> bool:
@@ -295,8 +220,3 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _token_score(model: CausalModel, step: _Step, top: int) -> TokenScore:
-    alternatives = tuple((model.text([token]), logprob) for token, logprob in step.top[:top])
-    return TokenScore(model.text([step.token]), step.logprob, alternatives)

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from raglab.answering.client import (
     Capabilities,
     Completion,
     Message,
     ModelClient,
-    TokenScore,
     check_client,
     check_messages,
-    estimate_tokens,
 )
 from raglab.values import ModelUnavailableError
 
-T = TypeVar("T")
 PER_PRICE = 1000  # tokens that a price is for
 OVERHEAD = 64  # tokens that a template may put around the texts of a request
 SPENT = "budget spent"
@@ -33,6 +30,12 @@ class TokenCount(NamedTuple):
 
     prompt: int
     completion: int
+
+    def plus(self, more: TokenCount, times: int = 1) -> TokenCount:
+        """These tokens and some more."""
+        return TokenCount(
+            self.prompt + times * more.prompt, self.completion + times * more.completion
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,10 @@ class RequestBudget:
             value = getattr(self, name)
             fits = isinstance(value, Real) and float(value) >= 0.0
             if not fits or (name.startswith("price") and value == math.inf):
-                msg = f"{name} of a budget must be 0 or more, got {value!r}; leave it out for none."
+                msg = f"{name} of a budget must be 0 or more, got {value!r}."
                 raise ValueError(msg)
         if self.cost < math.inf and not self.price_prompt + self.price_completion:
-            msg = (
-                f"a budget with a cost must have prices, got cost {self.cost:g} and none; state "
-                "what 1,000 tokens cost."
-            )
+            msg = f"a budget must have prices, got cost {self.cost:g} and none."
             raise ValueError(msg)
 
     def price(self, tokens: TokenCount) -> float:
@@ -92,9 +92,8 @@ class RequestCounts(NamedTuple):
     """What was asked so far.
 
     requests: sent. prompt_tokens, completion_tokens, cost: as the backend reports them; the most
-    that a request could take where it reports nothing and may have read it; of a text that is
-    scored, its tokens and about those before it. ms: of each request that was answered, in the
-    order they ended.
+    that a request could take where it reports nothing and may have read it. ms: of each request
+    that was answered, in the order they ended.
     """
 
     requests: int = 0
@@ -122,10 +121,7 @@ class MeteredClient:
         """
         check_client(client)
         if budget is not None and not isinstance(budget, RequestBudget):
-            msg = (
-                f"budget must be a RequestBudget, got {type(budget).__name__}; write "
-                "RequestBudget(calls=100)."
-            )
+            msg = f"budget must be a RequestBudget, got {type(budget).__name__}."
             raise TypeError(msg)
         self.client, self.budget = client, RequestBudget() if budget is None else budget
         self._lock, self._begin = Lock(), math.nan
@@ -153,7 +149,6 @@ class MeteredClient:
         *,
         schema: Mapping[str, Any] | None = None,
         max_tokens: int = 256,
-        stop: Sequence[str] = (),
         seed: int = 0,
         top: int = 0,
     ) -> Completion:
@@ -163,29 +158,29 @@ class MeteredClient:
           BudgetSpentError: the budget does not bear the request.
           ModelUnavailableError: the model failed.
         """
-        most = TokenCount(_prompt_tokens(messages), max_tokens)
-        return self._metered(
-            most,
-            lambda: self.client.complete(
-                messages, schema=schema, max_tokens=max_tokens, stop=stop, seed=seed, top=top
-            ),
-            lambda reply: _stated(reply, most),
-        )
-
-    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply with their log-probabilities; see `ModelClient.scores`.
-
-        Raises:
-          BudgetSpentError: the budget does not bear the request.
-          ModelUnavailableError, ValueError: see `ModelClient.scores`.
-        """
-        most = TokenCount(_prompt_tokens(messages) + len(reply.encode("utf-8", "replace")), 1)
-        read = sum(estimate_tokens(message["content"]) for message in messages) + OVERHEAD
-        return self._metered(
-            most,
-            lambda: self.client.scores(messages, reply),
-            lambda tokens: TokenCount(read + len(tokens), 1),
-        )
+        check_messages(messages)
+        size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
+        most = TokenCount(size + OVERHEAD, max_tokens)  # no token is shorter than a byte
+        self._reserve(most)
+        begin, used, ms = time.monotonic(), most, list[float]()
+        try:
+            reply = self.client.complete(
+                messages, schema=schema, max_tokens=max_tokens, seed=seed, top=top
+            )
+            ms = [1e3 * (time.monotonic() - begin)]
+            if reply.prompt_tokens is not None and reply.completion_tokens is not None:
+                used = TokenCount(reply.prompt_tokens, reply.completion_tokens)
+        except (ModelUnavailableError, ValueError) as error:
+            # A status of HTTP was no reply: the server did not read the request, or did not charge
+            # it.
+            is_read = isinstance(error, ModelUnavailableError) and "HTTP " not in error.kind
+            used = most if is_read else TokenCount(0, 0)
+            raise
+        finally:
+            with self._lock:
+                self._tokens = self._tokens.plus(used).plus(most, -1)
+                self._ms += ms
+        return reply
 
     def capabilities(self) -> Capabilities:
         """What the backend can do.
@@ -207,25 +202,6 @@ class MeteredClient:
         self._reserve(None)
         return self.client.probe()
 
-    def _metered(
-        self, most: TokenCount, request: Callable[[], T], used: Callable[[T], TokenCount]
-    ) -> T:
-        """Result of a request, charged in full until its reply says less."""
-        self._reserve(most)
-        begin = time.monotonic()
-        try:
-            result = request()
-        except ModelUnavailableError as error:
-            # A status of HTTP was no reply: the server did not read the request, or did not charge
-            # it.
-            self._charge(most, TokenCount(0, 0) if error.kind.startswith("HTTP ") else most)
-            raise
-        except ValueError:
-            self._charge(most, TokenCount(0, 0))
-            raise
-        self._charge(most, used(result), 1e3 * (time.monotonic() - begin))
-        return result
-
     def _reserve(self, most: TokenCount | None) -> None:
         """Charge the most that a request can take, or stop where the budget does not bear it.
 
@@ -234,53 +210,20 @@ class MeteredClient:
         with self._lock:
             now = time.monotonic()
             begin = now if math.isnan(self._begin) else self._begin
-            least = TokenCount(1, 0) if most is None else most
-            after = TokenCount(
-                self._tokens.prompt + least.prompt, self._tokens.completion + least.completion
-            )
+            after = self._tokens.plus(most or TokenCount(1, 0))
             limits = {
                 "calls": self._requests + 1 > self.budget.calls,
                 "tokens": sum(after) > self.budget.tokens,
                 "cost": self.budget.price(after) > self.budget.cost,
                 "seconds": now - begin >= self.budget.seconds,
             }
-            over = [name for name, is_over in limits.items() if is_over]
-            if not over and most is None:
-                return
-            if not over:
-                self._begin = begin
-                self._requests, self._tokens = self._requests + 1, after
+            over = next((name for name, is_over in limits.items() if is_over), None)
+            if over is None and most is not None:
+                self._begin, self._requests, self._tokens = begin, self._requests + 1, after
+            if over is None:
                 return
             spent = f"{self._requests} requests, {sum(self._tokens)} tokens at a cost of"
             spent = f"{spent} {self.budget.price(self._tokens):.6g} in {now - begin:.0f} s"
-        reason = f"the {over[0]} of the budget do not bear the next request, after {spent}"
-        msg = (
-            f"a budget must bear the next request, got {reason}; raise it, and go on with the "
-            "same cache."
-        )
+        reason = f"the {over} of the budget do not bear the next request, after {spent}"
+        msg = f"{reason}; raise it, and go on with the same cache."
         raise BudgetSpentError(msg, kind=SPENT, reason=reason, seconds=0.0)
-
-    def _charge(self, reserved: TokenCount, used: TokenCount, ms: float | None = None) -> None:
-        with self._lock:
-            prompt, completion = self._tokens
-            self._tokens = TokenCount(
-                prompt - reserved.prompt + used.prompt,
-                completion - reserved.completion + used.completion,
-            )
-            if ms is not None:
-                self._ms.append(ms)
-
-
-def _prompt_tokens(messages: Sequence[Message]) -> int:
-    """Most tokens that messages can be: no token is shorter than a byte."""
-    check_messages(messages)
-    return (
-        sum(len(message["content"].encode("utf-8", "replace")) for message in messages) + OVERHEAD
-    )
-
-
-def _stated(reply: Completion, most: TokenCount) -> TokenCount:
-    """Tokens of a request as its reply states them."""
-    if reply.prompt_tokens is None or reply.completion_tokens is None:
-        return most
-    return TokenCount(reply.prompt_tokens, reply.completion_tokens)

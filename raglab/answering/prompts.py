@@ -27,8 +27,6 @@ _MARKS = re.compile(
     r"|</?passage\b[^<>\n]{0,60}>",  # which models know from elsewhere
     re.MULTILINE,
 )
-# before the reply of models that reason
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _END = re.compile(r"(?<=[.!?…。！？।؟])\s+|\n+")
 
 
@@ -77,51 +75,28 @@ def passage_room(limit: int, prompt: Prompt, *texts: str, needed: bool = True) -
     taken = TEMPLATE_TOKENS + estimate_tokens(prompt.text) + sum(map(data_tokens, texts))
     if needed and limit - taken < LEAST_TOKENS:
         reason = f"instructions and question take about {taken} of {limit} tokens"
-        msg = (
-            f"a prompt must have room for a passage, got {reason}; raise max_prompt_tokens, or "
-            "ask in fewer words."
-        )
+        remedy = "raise max_prompt_tokens, or ask in fewer words"
+        msg = f"a prompt must have room for a passage, got {reason}; {remedy}."
         raise ModelUnavailableError(msg, kind=TOO_LONG, reason=reason, seconds=0.0)
     return limit - taken
-
-
-def check_sizes(**sizes: int) -> None:
-    """Stop where a number of tokens is no whole number from 1.
-
-    Raises:
-      ValueError: the name and the value.
-    """
-    for name, value in sizes.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            msg = f"{name} must be a whole number from 1, got {value!r}; it counts tokens."
-            raise ValueError(msg)
-
-
-def check_prompt(prompt: object) -> None:
-    """Stop where instructions are no `Prompt`.
-
-    Raises:
-      TypeError: with the remedy for a text.
-    """
-    if not isinstance(prompt, Prompt):
-        name = type(prompt).__name__
-        msg = (
-            f"prompt must be a Prompt, got {name}; write raglab.live.Prompt('mine', 1, 'the "
-            "instructions')."
-        )
-        raise TypeError(msg)
 
 
 def check_settings(client: object, prompt: object, **sizes: int) -> None:
     """Stop where what asks a model has no client, no `Prompt`, or a number of tokens that is none.
 
     Raises:
-      TypeError: see `check_client` and `check_prompt`.
-      ValueError: see `check_sizes`.
+      TypeError: no client, or with the remedy for a text as a prompt.
+      ValueError: name and value of a number.
     """
     check_client(client)
-    check_prompt(prompt)
-    check_sizes(**sizes)
+    if not isinstance(prompt, Prompt):
+        rule = f"prompt must be a Prompt, got {type(prompt).__name__}"
+        msg = f"{rule}; write raglab.live.Prompt('mine', 1, 'the instructions')."
+        raise TypeError(msg)
+    for name, value in sizes.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            msg = f"{name} must be a whole number from 1, got {value!r}."
+            raise ValueError(msg)
 
 
 def prompt_shape(limit: int) -> str:
@@ -221,13 +196,13 @@ def quoted(text: str) -> str:
 
 
 def without_marks(text: str) -> str:
-    r"""Reply without a model's prior thoughts, and without passage marks and headings it repeats.
+    r"""Reply without the passage marks and headings that a model repeats.
 
     Example:
       >>> without_marks("Passage 1:\n> The excess is £250.")
       'The excess is £250.'
     """
-    return _MARKS.sub("", _THOUGHTS.sub("", text)).strip()
+    return _MARKS.sub("", text).strip()
 
 
 def messages(prompt: Prompt, data: str) -> tuple[Message, ...]:

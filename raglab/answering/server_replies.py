@@ -3,178 +3,159 @@
 from __future__ import annotations
 
 import json
-import math
+import re
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from raglab.answering.client import Completion, Echo, TokenScore
+from raglab.answering.client import MALFORMED, Completion, TokenScore
 from raglab.answering.hygiene import visible
 
 TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
 MAX_COUNT = 1_000_000_000  # tokens of one request that are believed
-ECHOED = "one two three four zebra six seven eight"
-UNLIKELY = " zebra"  # the word of it that no model expects
+# an error that speaks of a limit names a parameter that is taken
+_LIMIT = re.compile(
+    r"context (?:length|size|window)|max_model_len|exceed|too (?:large|long|many)|at most|range"
+    r"|(?:less|greater|more) than|between|max allowed|<=",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(r"\broles?\b|system (?:prompt|message)|developer instruction", re.IGNORECASE)
 
 
-class ReplyError(Exception):
-    """A reply that cannot be read, for the reason that stands in the message."""
+class ServerError(Exception):
+    """What went wrong with a request, in the message; its kind, and the body of an error."""
+
+    def __init__(self, why: str, kind: str = MALFORMED, body: object = None) -> None:
+        super().__init__(why)
+        self.kind, self.body = kind, body
 
 
-def chat_completion(body: bytes, max_tokens: int) -> Completion:
+class ServerReply(NamedTuple):
+    """A reply of a chat.
+
+    completion: with the thoughts in its text. reasoned: whether the server took thoughts out of it.
+    model: name of the model that it states, '' for none.
+    """
+
+    completion: Completion
+    reasoned: bool
+    model: str
+
+
+def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
     """Reply of a chat.
 
     Raises:
-      ReplyError: it cannot be read, or is longer than its tokens hold.
+      ServerError: it cannot be read, or is longer than its tokens hold.
     """
-    reply = read_json(body)
-    choices = reply.get("choices") if isinstance(reply, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not choice or not isinstance(choice, dict):
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        what = "a page of HTML" if body.lstrip().startswith(b"<") else "what is not JSON"
+        msg = f"answered with {what}"
+        raise ServerError(msg) from None
+    try:
+        choice = reply["choices"][0]
+        message, end = choice.get("message") or {}, choice.get("finish_reason")
+        text, refusal = message.get("content"), message.get("refusal")
+        reasoned = bool(message.get("reasoning_content") or message.get("reasoning"))
+    except (LookupError, TypeError, AttributeError):
         msg = f"answered without a choice{message_of(reply)}"
-        raise ReplyError(msg)
-    message = choice["message"] if isinstance(choice.get("message"), dict) else {}
-    text, refusal, end = message.get("content"), message.get("refusal"), choice.get("finish_reason")
+        raise ServerError(msg) from None
     empty = Completion(
         "",
+        finish="length" if end == "length" else "stop",
         prompt_tokens=_token_count(reply, "prompt_tokens"),
         completion_tokens=_token_count(reply, "completion_tokens"),
     )
     if end == "content_filter":
-        return empty._replace(finish="declined", reason="withheld its answer (content_filter)")
-    if refusal and isinstance(refusal, str):
-        return empty._replace(finish="declined", reason=f"declined to answer: {refusal}")
+        empty = empty._replace(finish="declined", reason="withheld its answer (content_filter)")
+    elif refusal and isinstance(refusal, str):
+        empty = empty._replace(finish="declined", reason=f"declined to answer: {refusal}")
+    if isinstance(text, list):  # of parts, some of them thoughts
+        parts = [part for part in text if isinstance(part, dict)]
+        reasoned = reasoned or any(part.get("type") == "thinking" for part in parts)
+        text = "".join(str(part.get("text")) for part in parts if part.get("type") == "text")
+    if empty.finish == "declined" or (text is None and (reasoned or empty.finish == "length")):
+        text = ""
     if not isinstance(text, str):
         msg = "answered without a text"
-        raise ReplyError(msg)
+        raise ServerError(msg)
     # it did not heed max_tokens, and what reads the answer takes time
     if len(text) > TOKEN_CHARS * max_tokens:
         msg = f"answered with {len(text)} characters, more than {max_tokens} tokens hold"
-        raise ReplyError(msg)
-    tokens = _token_scores(choice.get("logprobs"))
-    return empty._replace(
-        text=visible(text).strip(), tokens=tokens, finish="length" if end == "length" else "stop"
-    )
-
-
-def model_of(body: bytes) -> str:
-    """Name of the model that a reply states; '' where it states none."""
-    reply = read_json(body)
-    name = reply.get("model") if isinstance(reply, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def read_json(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
-    """A body as JSON.
-
-    Raises:
-      ReplyError: it is none.
-    """
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        msg = (
-            "answered with "
-            f"{'a page of HTML' if body.lstrip().startswith(b'<') else 'what is not JSON'}"
-        )
-        raise ReplyError(msg) from None
+        raise ServerError(msg)
+    if empty.finish != "declined":
+        empty = empty._replace(text=visible(text), tokens=_token_scores(choice.get("logprobs")))
+    model = reply.get("model")
+    return ServerReply(empty, reasoned, model if isinstance(model, str) else "")
 
 
 def _token_scores(logprobs: Any) -> tuple[TokenScore, ...]:  # noqa: ANN401  (any JSON)
     """Tokens with their log-probabilities; none unless all are measured."""
     rows = logprobs.get("content") if isinstance(logprobs, dict) else None
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        return ()
-    if not all(_is_logprob(row.get("logprob")) for row in rows):
+    tokens = _measured(rows)
+    if not isinstance(rows, list) or len(tokens) < len(rows):
         return ()
     return tuple(
-        TokenScore(str(row.get("token", "")), float(row["logprob"]), _alternatives(row))
-        for row in rows
+        TokenScore(
+            *token, tuple(sorted(_measured(row.get("top_logprobs")), key=lambda top: -top[1]))
+        )
+        for token, row in zip(tokens, rows, strict=True)
     )
 
 
-def _alternatives(row: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Alternatives of a token, the most probable first."""
-    rows = row.get("top_logprobs")
-    measured = [
-        (str(alternative.get("token", "")), float(alternative["logprob"]))
-        for alternative in (rows if isinstance(rows, list) else [])
-        if isinstance(alternative, dict) and _is_logprob(alternative.get("logprob"))
+def _measured(rows: Any) -> list[tuple[str, float]]:  # noqa: ANN401  (any JSON)
+    """Texts and log-probabilities of the rows that have one."""
+    return [
+        (visible(str(row.get("token", ""))), float(row["logprob"]))
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, dict)
+        and type(row.get("logprob")) in {int, float}
+        and -sys.float_info.max <= row["logprob"] <= 0
     ]
-    return tuple(sorted(measured, key=lambda pair: -pair[1]))
 
 
-def _is_logprob(value: Any) -> bool:  # noqa: ANN401  (any JSON)
-    return type(value) in {int, float} and -math.inf < value <= 0
-
-
-def _token_count(reply: Any, name: str) -> int | None:  # noqa: ANN401  (any JSON)
+def _token_count(reply: Mapping[str, Any], name: str) -> int | None:
     """Tokens that a reply reports under a name; None where it reports none that can be."""
-    usage = reply.get("usage") if isinstance(reply, dict) else None
+    usage = reply.get("usage")
     count = usage.get(name) if isinstance(usage, dict) else None
     return count if type(count) is int and 0 <= count <= MAX_COUNT else None
 
 
 def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     """What a server says of an error, after a colon; '' where it says nothing."""
-    error = body.get("error", body) if isinstance(body, dict) else body
+    first = body[0] if isinstance(body, list) and body else body  # as Gemini's
+    error = first.get("error", first) if isinstance(first, dict) else first
     text = error.get("message") if isinstance(error, dict) else error
     return f": {text}" if isinstance(text, str) and text.strip() else ""
 
 
-class _EchoedToken(NamedTuple):
-    """A token of an echoed prompt.
+def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
+    """Name of the parameter that a server refuses, `system` for a role; '' where it names none.
 
-    First character, text, log-probability, NaN where it is not measured.
+    Args:
+      sent: fields of the request.
+
+    Example:
+      >>> refused = ServerError("", "HTTP 400", {"message": "Unsupported parameter: 'seed'"})
+      >>> refused_parameter(refused, {"seed": 0, "messages": []})
+      'seed'
     """
-
-    at: int
-    token: str
-    logprob: float
-
-
-def _echo_rows(body: bytes) -> list[_EchoedToken]:
-    """Tokens of an echoed prompt; none where the reply has no such list."""
-    reply = read_json(body)
-    try:
-        logprobs = reply["choices"][0]["logprobs"]
-        rows = list(
-            zip(
-                logprobs["text_offset"], logprobs["tokens"], logprobs["token_logprobs"], strict=True
-            )
-        )
-    except (LookupError, TypeError, ValueError):
-        return []
-    if not all(type(at) is int and isinstance(token, str) for at, token, _ in rows):
-        return []
-    return [
-        _EchoedToken(at, token, float(value) if _is_logprob(value) else math.nan)
-        for at, token, value in rows
-    ]
-
-
-def echo_kind(body: bytes) -> Echo:
-    """Whether an echoed prompt is scored, and each log-probability stands at its own token.
-
-    In a count that a word interrupts, the word is by far the least probable token.
-    """
-    # before the first token nothing is expected
-    rows = [row for row in _echo_rows(body) if row.at < len(ECHOED)][1:]
-    start, end = ECHOED.index(UNLIKELY), ECHOED.index(UNLIKELY) + len(UNLIKELY)
-    inside = [row.logprob for row in rows if start <= row.at < end]
-    outside = [row.logprob for row in rows if not start <= row.at < end]
-    if not inside or not outside or any(map(math.isnan, (*inside, *outside))):
-        return "none"
-    return "exact" if min(inside) < min(outside) else "shifted"
-
-
-def echoed_scores(body: bytes, start: int, end: int) -> tuple[TokenScore, ...]:
-    """Tokens of an echoed prompt that begin between two characters.
-
-    Raises:
-      ReplyError: one of them is not measured.
-    """
-    rows = [row for row in _echo_rows(body) if start <= row.at < end]
-    if not rows or any(math.isnan(row.logprob) for row in rows):
-        msg = "echoed a prompt without the log-probability of each token"
-        raise ReplyError(msg)
-    return tuple(TokenScore(row.token, row.logprob) for row in rows)
+    if error.kind not in {"HTTP 400", "HTTP 422"}:
+        return ""
+    stated = str(error.body.get("param")) if isinstance(error.body, dict) else ""
+    for text in (stated, str(error.body)):
+        places = {
+            name: match.start()
+            for name in sent
+            if name not in {"model", "messages"}
+            and (name == "temperature" or not _LIMIT.search(str(error.body)))
+            and (match := re.search(rf"\b{name}\b", text))
+        }
+        if places:
+            return min(places, key=places.__getitem__)
+        has_system = any(message["role"] == "system" for message in sent["messages"])
+        if has_system and _ROLE.search(text):
+            return "system"
+    return ""

@@ -8,11 +8,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from raglab.answering.hygiene import clean, visible
+from raglab.answering.server_replies import ServerError, ServerReply
 
 # characters; shorter keys are placeholders such as EMPTY or none, and words of answers
 MIN_SECRET = 6
@@ -20,18 +19,7 @@ MAX_REASON = 240
 MASK = "[hidden]"
 KEY_VARIABLE = "OPENAI_API_KEY"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")  # keys of servers have small letters or a hyphen
-_KEY_ARGUMENTS = (
-    "api_key",
-    "apikey",
-    "key",
-    "token",
-    "secret",
-    "password",
-    "openai_api_key",
-    "bearer_token",
-)
-T = TypeVar("T")
-_CONNECTION_LOGS = ("httpcore2.connection", "httpcore2.http11")
+_LOGS = ("httpcore2.connection", "httpcore2.http11", "httpx2", "openai._base_client")
 
 
 def credentials(url: SplitResult, key_env: str) -> tuple[str | None, list[str]]:
@@ -77,30 +65,6 @@ def check_key_variable(name: object) -> None:
         raise ValueError(msg)
 
 
-def without_keys(client: type[T]) -> type[T]:
-    """The class, which answers a key among its arguments with where keys go.
-
-    The key is not shown.
-    """
-    initializer: Any = client.__init__
-
-    @wraps(initializer)
-    def init(self: object, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - of any client
-        for name in _KEY_ARGUMENTS:
-            if name in settings:
-                msg = (
-                    f"{client.__name__} takes no {name}, since keys stay out of code, notebooks "
-                    "and logs; set the "
-                    f"variable {KEY_VARIABLE}, or name another one by key_env."
-                )
-                raise TypeError(msg)
-        initializer(self, *args, **settings)
-
-    initialised: Any = client
-    initialised.__init__ = init
-    return client
-
-
 def mask_secrets(text: str, secrets: Sequence[str]) -> str:
     """A text with each secret replaced; the longest come first."""
     for secret in secrets:
@@ -113,6 +77,28 @@ def carries(text: str, secrets: Sequence[str]) -> bool:
     plain = [re.sub("[^A-Za-z0-9]", "", shown) for shown in (text, clean(text).text)]
     bare = [re.sub("[^A-Za-z0-9]", "", secret) for secret in secrets]
     return any(len(secret) >= MIN_SECRET and secret in shown for secret in bare for shown in plain)
+
+
+def masked(reply: ServerReply, secrets: Sequence[str]) -> ServerReply:
+    """A reply that shows no secret, in text, tokens, reason or name of its model.
+
+    Raises:
+      ServerError: its text carries one that masking cannot reach, spelt with other marks between
+        its letters.
+    """
+    completion, model = reply.completion, reply.model
+    text = mask_secrets(completion.text, secrets)
+    if carries(text, secrets):
+        msg = "answered with the key in it"
+        raise ServerError(msg)
+    tokens = completion.tokens
+    if text != completion.text or carries(str(tokens), secrets):
+        tokens = tuple(token._replace(token="", top=()) for token in tokens)
+    reason = one_line_reason(completion.reason, secrets) if completion.reason else ""
+    return reply._replace(
+        completion=completion._replace(text=text, tokens=tokens, reason=reason),
+        model=one_line_reason(model, secrets) if model else "",
+    )
 
 
 def one_line_reason(why: str, secrets: Sequence[str]) -> str:
@@ -132,7 +118,7 @@ def unlogged(secrets: Sequence[str]) -> Iterator[None]:
     def shows_none(record: logging.LogRecord) -> bool:
         return not any(secret in record.getMessage() for secret in secrets)
 
-    logs = [logging.getLogger(name) for name in _CONNECTION_LOGS]
+    logs = [logging.getLogger(name) for name in _LOGS]
     for log in logs:
         log.addFilter(shows_none)
     try:

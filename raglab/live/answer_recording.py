@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab import values
-from raglab.answering.client import CUT_OFF, FORBIDDEN, WRONG_SETTINGS, Message, ModelClient
+from raglab.answering.client import (
+    CUT_OFF,
+    FORBIDDEN,
+    WRONG_SETTINGS,
+    Message,
+    ModelClient,
+    one_deadline,
+)
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.metered_client import (
@@ -340,9 +347,13 @@ class _Run:
         """Answer of a place, or why there is none."""
         case, chunks = place
         try:
-            return check_answer(
-                self.trace.cases[case].query, self._passages(chunks), self.generator, self.scorer
-            )
+            with one_deadline():
+                return check_answer(
+                    self.trace.cases[case].query,
+                    self._passages(chunks),
+                    self.generator,
+                    self.scorer,
+                )
         except ModelUnavailableError as error:
             return error
 

@@ -435,24 +435,6 @@ class CausalModel:
                 )
             chosen = [(yield values)]
 
-    def reply_log_probabilities(
-        self, ids: Sequence[int], reply: Sequence[int]
-    ) -> NDArray[np.float64]:
-        """Log-probability of each token of a reply after some tokens, [n], from one pass."""
-        import torch
-
-        with _THREADS.single_thread():
-            inputs = torch.tensor([[*ids, *reply]], device=self.model.device)
-            logits = (
-                network_outputs(self.model, {"input_ids": inputs})
-                .logits[0, len(ids) - 1 : -1]
-                .double()
-            )
-            rows = torch.log_softmax(logits, dim=-1)
-            return numpy_array(rows[torch.arange(len(reply)), torch.tensor(list(reply))]).astype(
-                np.float64
-            )
-
 
 @waiting("load the language model")
 def load_causal_model(name: str, *, download: bool = False) -> CausalModel:

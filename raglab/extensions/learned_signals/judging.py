@@ -1,8 +1,8 @@
 """Judging (shore): a language model's scores of a case, in budget, and never without a count.
 
-A judge grades passages or an answer by a rubric, in words or by the probability of its yes. A
-likelihood says how probable a model finds an answer that is already written. All ask for one case
-at a time and stop before a budget is exceeded. What gets no score is NaN, with its reason counted.
+A judge grades passages or an answer by a rubric, in words or by the probability of its yes. It is
+asked for one case at a time and stops before a budget is exceeded. What gets no score is NaN, with
+its reason counted.
 """
 
 from __future__ import annotations
@@ -15,24 +15,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.answering.client import (
     NO_CONNECTION,
-    OVERLOADED,
     TIMEOUT,
     WRONG_SETTINGS,
     Completion,
     Message,
     ModelClient,
-    check_client,
 )
 from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.prompts import (
     MOST_TOKENS,
     Prompt,
-    check_prompt,
-    check_sizes,
+    check_settings,
     data_prompt,
     fit_passages,
     messages,
@@ -76,11 +73,6 @@ Reply with the single word yes or the single word no.""",
 )
 SUFFICES = "Do the passages state everything that an answer to the question needs?"
 IS_RIGHT = "Is the proposed answer to the question right, by the passages?"
-LIKELIHOOD = Prompt(
-    "likelihood",
-    2,
-    f"You answer a question from numbered passages, and from nothing else.\n{_DATA}",
-)
 SCORE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"score": {"type": "number"}},
@@ -100,7 +92,7 @@ statements is contradicted by the passages or stands in none of them. In between
 you are of the weakest
 statement. Whether the answer is true elsewhere in the world does not count.""",
 }
-_PASSING = frozenset({TIMEOUT, NO_CONNECTION, OVERLOADED, "HTTP 408", "HTTP 409", "HTTP 429"})
+_PASSING = frozenset({TIMEOUT, NO_CONNECTION, "HTTP 408", "HTTP 409", "HTTP 429"})
 _SHOWN = 90  # characters of a reason beside its remedy
 LEAST_MASS = 0.5  # of yes and no together in the first token; below it a reply is neither
 TOP = 20  # alternatives of the first token among which yes and no are looked for
@@ -126,8 +118,7 @@ class ScoreRequest(NamedTuple):
 
     messages: as they are sent. parse: reads the score of a reply; NaN where it holds none, with the
     reason. max_tokens, top: of the reply. again: messages after a reply that could not be read;
-    none ask no second time. scored_text: whose tokens are scored, in the place of a reply. schema:
-    of the reply, sent where the backend holds a model to it.
+    none ask no second time. schema: of the reply, sent where the backend holds a model to it.
     """
 
     messages: tuple[Message, ...]
@@ -135,7 +126,6 @@ class ScoreRequest(NamedTuple):
     max_tokens: int = 1
     top: int = 0
     again: tuple[Message, ...] = ()
-    scored_text: str | None = None
     schema: Mapping[str, Any] | None = None
 
 
@@ -204,10 +194,6 @@ class ModelScorer:
         return score.value
 
     def _reply(self, request: ScoreRequest, sent: tuple[Message, ...]) -> Score:
-        if request.scored_text is not None:
-            return request.parse(
-                Completion(request.scored_text, self.client.scores(sent, request.scored_text))
-            )
         # Where nothing holds the model to a schema, a client reads the object out of the text: that
         # is not exact.
         held = request.schema is not None and self.client.capabilities().schema != "text"
@@ -291,7 +277,7 @@ def judge_scorer(
             "sufficiency."
         )
         raise ValueError(msg)
-    _check_door(client, prompt, max_prompt_tokens)
+    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     instructions = prompt._replace(text=prompt.text + rubric.strip())
 
     def request(
@@ -343,7 +329,7 @@ def yes_no_scorer(
             "sufficiency."
         )
         raise ValueError(msg)
-    _check_door(client, prompt, max_prompt_tokens)
+    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     closing = f"{question.strip()} Reply with yes or no."
     instructions = prompt._replace(
         text=f"{prompt.text}\nThe question about the case: {question.strip()}"
@@ -367,58 +353,6 @@ def yes_no_scorer(
         "yes-no", client, instructions, f"{prompt_shape(max_prompt_tokens)}.mass-{least_mass:g}"
     )
     return ModelScorer(name, needs, request, client, budget)
-
-
-Statistic = Literal["mean", "least", "first"]
-
-
-def likelihood_scorer(
-    client: ModelClient,
-    budget: RequestBudget,
-    prompt: Prompt = LIKELIHOOD,
-    *,
-    statistic: Statistic = "mean",
-    max_prompt_tokens: int = MOST_TOKENS,
-) -> ModelScorer:
-    """How probable a model finds an answer after its passages and question.
-
-    It is read, not written again.
-
-    Args:
-      statistic: of the answer's tokens: `mean` is the geometric mean of their probabilities,
-        `least` the probability of the least probable one, `first` that of the first.
-      max_prompt_tokens: as of `judge_scorer`, with the answer.
-
-    Raises:
-      ValueError: another statistic, or the backend cannot score a given text.
-    """
-    if statistic not in get_args(Statistic):
-        msg = f"statistic must be one of {', '.join(get_args(Statistic))}, got {statistic!r}."
-        raise ValueError(msg)
-    _check_door(client, prompt, max_prompt_tokens)
-
-    def request(question: str, passages: Sequence[str], answer: str) -> ScoreRequest | None:
-        if not passages or not answer.strip():
-            return None
-        data = _case_data(prompt, max_prompt_tokens, question, passages, None, answer)
-        return ScoreRequest(messages(prompt, data), parse, scored_text=answer.strip())
-
-    def parse(reply: Completion) -> Score:
-        return Score(
-            getattr(reply, f"{statistic}_probability"), "the backend scored no token of the answer"
-        )
-
-    needs = ("query", "hits.text", "answer.text")
-    kind = "likelihood" if statistic == "mean" else f"likelihood-{statistic}"
-    return ModelScorer(
-        _name(kind, client, prompt, prompt_shape(max_prompt_tokens)), needs, request, client, budget
-    )
-
-
-def _check_door(client: ModelClient, prompt: Prompt, max_prompt_tokens: int) -> None:
-    check_client(client)
-    check_prompt(prompt)
-    check_sizes(max_prompt_tokens=max_prompt_tokens)
 
 
 def _name(kind: str, client: ModelClient, prompt: Prompt, shape: str) -> str:

@@ -1,6 +1,6 @@
 """Signal models (shore): factories of signal functions over models.
 
-Reader, NLI, classifiers, a judge, log-probability.
+Reader, NLI, classifiers, a judge.
 
 Each returns a `SignalFunction` for `raglab.add_signals` and for questions asked live. Its version
 holds what the values hang on: the model with the hash of its content or its server, the prompt and
@@ -23,14 +23,11 @@ from raglab.extensions.learned_signals.judging import (
     IS_RIGHT,
     JUDGE,
     LEAST_MASS,
-    LIKELIHOOD,
     RUBRICS,
     SUFFICES,
     YES_NO,
     ModelScorer,
-    Statistic,
     judge_scorer,
-    likelihood_scorer,
     yes_no_scorer,
 )
 from raglab.extensions.learned_signals.readers import (
@@ -324,43 +321,6 @@ def is_true(
     Source: Kadavath et al. 2022.
     """
     return yes_no(client, question=question, answer=True, name=name, **settings)
-
-
-def logprob(
-    client: ModelClient,
-    *,
-    budget: RequestBudget = BUDGET,
-    prompt: Prompt = LIKELIHOOD,
-    statistic: Statistic = "mean",
-    name: str = "logprob",
-    n_hits: int = N_HITS,
-    at_once: int = 1,
-    max_prompt_tokens: int = MOST_TOKENS,
-) -> SignalFunction:
-    """Probability of the tokens of the recorded answer under a language model, in [0, 1].
-
-    The model reads passages, question and answer, and writes nothing: `raglab.LocalModel` in its
-    chat template, a server only where it echoes a prompt with each log-probability at its own
-    token. The confidence of the generator that wrote the answer is `answer.confidence` already.
-
-    Args:
-      client: as for `judge`; it must score a given text.
-      budget: as for `judge`.
-      prompt: as for `judge`.
-      statistic: `mean`, the geometric mean of their probabilities; `least`, that of the least
-        probable token, which one wrong number makes small; `first`, that of the first token.
-      name: of the signal.
-      n_hits: as for `judge`.
-      at_once: as for `judge`.
-      max_prompt_tokens: as for `judge`.
-
-    Raises:
-      ValueError: another statistic.
-    """
-    scorer = likelihood_scorer(
-        client, budget, prompt, statistic=statistic, max_prompt_tokens=max_prompt_tokens
-    )
-    return _by_model(scorer, name, n_hits, at_once)
 
 
 def _by_model(scorer: ModelScorer, name: str, n_hits: int, at_once: int) -> SignalFunction:

@@ -20,7 +20,7 @@ from llama_server import (
     LlamaServer,
     server,  # noqa: F401
 )
-from raglab.answering.client import Completion, calls_end, estimate_tokens
+from raglab.answering.client import Completion, call_deadline, estimate_tokens
 from raglab.answering.openai_client import OpenAIClient
 from raglab.extensions.clarification.model_calls import ModelCalls
 from raglab.extensions.clarification.protocol_calls import (
@@ -186,8 +186,8 @@ class Slow(Said):
         self, messages: Sequence[Any], *, schema: Any = None, max_tokens: int = 256, **_: Any
     ) -> Completion:
         """Reply at the end of the call."""
-        self.sent.append((messages, calls_end() - time.monotonic()))
-        time.sleep(max(0.0, min(calls_end() - time.monotonic(), 2.0)))
+        self.sent.append((messages, call_deadline(math.inf) - time.monotonic()))
+        time.sleep(max(0.0, min(call_deadline(math.inf) - time.monotonic(), 2.0)))
         return super().complete(messages, schema=schema, max_tokens=max_tokens)
 
 
@@ -199,7 +199,7 @@ def test_a_slow_model_is_told_when_nobody_waits() -> None:
         made.check()
     assert all(0.0 < left <= 0.05 for _, left in client.sent if isinstance(left, float))
     assert made.value("pet deposit", (EXAMPLE,)) == FieldValue("£250", "Pet deposit: £250")
-    assert calls_end() == math.inf  # of the caller nothing is limited
+    assert call_deadline(math.inf) == math.inf  # of the caller nothing is limited
 
 
 @pytest.mark.parametrize("reply", [quirk[0] for quirk in QUIRKS.values()], ids=list(QUIRKS))

@@ -25,9 +25,8 @@ from llama_server import QUIRKS, SURE, LlamaServer
 from llama_server import server as llama  # noqa: F401
 from raglab.answering.client import Capabilities, Completion, Message, TokenScore, estimate_tokens
 from raglab.answering.metered_client import OVERHEAD, RequestBudget, TokenCount
-from raglab.answering.openai_client import OpenAIClient
+from raglab.answering.openai_client import OpenAIClient, _Known
 from raglab.answering.prompts import Prompt
-from raglab.answering.server_replies import ECHOED, UNLIKELY
 from raglab.extensions.learned_signals import judging
 from raglab.extensions.learned_signals.judging import (
     IN_A_ROW,
@@ -36,7 +35,6 @@ from raglab.extensions.learned_signals.judging import (
     JudgeCounts,
     ModelScorer,
     judge_scorer,
-    likelihood_scorer,
     parse_score,
     yes_no_scorer,
 )
@@ -117,7 +115,7 @@ def client(server: JudgeServer, **changes: Any) -> OpenAIClient:
     """A client of that server that asks once, and knows what the server can do."""
     made = OpenAIClient("tiny", server.base_url, **{"timeout": 10.0, "max_retries": 0, **changes})
     if type(server) is JudgeServer:
-        made._state.capabilities = Capabilities(True, 5, "json_object", "none", None, seed=True)
+        made._state.known = _Known(Capabilities(True, 5, "json_object"))
     return made
 
 
@@ -137,34 +135,21 @@ def judge(
 
 
 class Fixed:
-    """A client whose replies have the same first token.
-
-    Given: scores of a text, None where it can score none.
-    """
+    """A client whose replies have the same first token."""
 
     name = "fixed"
 
-    def __init__(
-        self, top: Sequence[tuple[str, float]] = (), given: Sequence[float] | None = None
-    ) -> None:
-        self.top, self.given, self.sent = tuple(top), given, list[tuple[Message, ...]]()
+    def __init__(self, top: Sequence[tuple[str, float]] = ()) -> None:
+        self.top, self.sent = tuple(top), list[tuple[Message, ...]]()
 
     def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
         """One token."""
         self.sent.append(tuple(messages))
         return Completion("x", (TokenScore("x", -0.1, self.top),))
 
-    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Scores of a text."""
-        self.sent.append(tuple(messages))
-        if self.given is None:
-            msg = "cannot score a given text"
-            raise ValueError(msg)
-        return tuple(TokenScore(reply, value) for value in self.given)
-
     def capabilities(self) -> Capabilities:
         """Everything."""
-        return Capabilities(True, 20, "text", "exact", None, seed=True)
+        return Capabilities(True, 20, "text")
 
     probe = capabilities
 
@@ -344,11 +329,10 @@ def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
         judge_scorer(
             dataclasses.replace(client(server), model="other"), NO_BUDGET, RUBRICS["sufficient"]
         ),
-        likelihood_scorer(client(server), NO_BUDGET),
         yes_no_scorer(client(server), NO_BUDGET, SUFFICES),
         yes_no_scorer(client(server), NO_BUDGET, "Is it so?"),
     )
-    assert len({made.name, *(one.name for one in other)}) == 8
+    assert len({made.name, *(one.name for one in other)}) == 7
     same = judge(
         server, budget=RequestBudget(tokens=5), timeout=1.0, max_retries=9, key_env="OTHER"
     )
@@ -429,31 +413,6 @@ def test_neither_yes_nor_no_is_missing() -> None:
         assert made.counts.missing.total() == 1
 
 
-def test_a_likelihood_is_the_geometric_mean_of_the_answers_tokens() -> None:
-    """Of .5 and .125, the root of 1/16; nothing is written."""
-    scored = Fixed(given=[math.log(0.5), math.log(0.125)])
-    made = likelihood_scorer(scored, NO_BUDGET)
-    assert made.score("Who pays?", PASSAGES, "Yes, it does.") == pytest.approx(0.25)
-    with pytest.raises(ValueError, match="cannot score"):
-        likelihood_scorer(Fixed(), NO_BUDGET).score("Who pays?", PASSAGES, "Yes.")
-
-
-def test_other_statistics_tell_of_one_token() -> None:
-    """Of .5 and .125: the least is .125, the first .5; each is a signal with a name of its own."""
-    scored = Fixed(given=[math.log(0.5), math.log(0.125)])
-    made = {
-        name: likelihood_scorer(scored, NO_BUDGET, statistic=name)
-        for name in ("mean", "least", "first")
-    }
-    values = {name: one.score("Who pays?", PASSAGES, "Yes.") for name, one in made.items()}
-    assert values == pytest.approx({"mean": 0.25, "least": 0.125, "first": 0.5})
-    assert len({one.name for one in made.values()}) == 3
-    with pytest.raises(
-        ValueError, match="statistic must be one of mean, least, first, got 'median'"
-    ):
-        likelihood_scorer(scored, NO_BUDGET, statistic="median")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
 def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
     llama: LlamaServer, reply: Reply, kind: str
@@ -499,31 +458,6 @@ def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(
     assert SURE["content"]
 
 
-def test_a_likelihood_by_a_shifted_echo_stops_before_the_first_case(llama: LlamaServer) -> None:
-    """As llama.cpp's server has it.
-
-    The case is not asked, and none gets the score of the token beside.
-    """
-    words = [word if place == 0 else f" {word}" for place, word in enumerate(ECHOED.split())]
-    offsets = [sum(map(len, words[:place])) for place in range(len(words))]
-    values: list[float | None] = [-1.0] * len(words)
-    values[words.index(UNLIKELY) - 1] = -9.0
-    shown = {"text_offset": offsets, "tokens": words, "token_logprobs": values}
-    plain = llama.behave
-
-    def behave(question: str, place: int) -> Reply:
-        if "prompt" in llama.bodies[-1]:
-            return Reply(
-                body=json.dumps({"choices": [{"text": ECHOED, "logprobs": shown}]}).encode()
-            )
-        return plain(question, place)
-
-    llama.behave = behave
-    with pytest.raises(ValueError, match="of the token beside"):
-        likelihood_scorer(client(llama), NO_BUDGET).score("Who pays?", PASSAGES, "The insurer.")
-    assert llama.questions == []
-
-
 def test_a_question_that_leaves_no_room_is_missing(server: JudgeServer) -> None:
     """Its reason is counted, and nothing is sent."""
     made = judge(server)
@@ -552,7 +486,7 @@ def test_a_judge_holds_the_server_to_its_schema(server: JudgeServer) -> None:
 def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
     """A server that takes no form of a schema gets none, and words around a score are no score."""
     told = client(server)
-    told._state.capabilities = Capabilities(True, 5, "text", "none", None, seed=True)
+    told._state.known = _Known(Capabilities(True, 5, "text"))
     server.behave = lambda *_: completion('So: {"score": 1}')
     assert math.isnan(
         judge_scorer(told, NO_BUDGET, RUBRICS["sufficient"]).score("Who pays?", PASSAGES)
@@ -560,12 +494,12 @@ def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
     assert all("response_format" not in body for body in server.bodies)
 
 
-@pytest.mark.parametrize("kind", ["judge", "yes-no", "likelihood"])
+@pytest.mark.parametrize("kind", ["judge", "yes-no"])
 @pytest.mark.parametrize("limit", [400, 1400])
 def test_a_prompt_of_a_judge_is_shortened(kind: str, limit: int) -> None:
     """Whatever the passages and the answer are; another limit is another signal."""
     long = ["The excess is £250, and £400 where the claim is late. " * 200] * 4
-    asked = Fixed([("Yes", -0.1)], [-0.1])
+    asked = Fixed([("Yes", -0.1)])
     scorers: dict[str, Any] = {
         "judge": lambda **more: judge_scorer(
             asked, NO_BUDGET, "Score 1.", with_answer=True, **more
@@ -573,7 +507,6 @@ def test_a_prompt_of_a_judge_is_shortened(kind: str, limit: int) -> None:
         "yes-no": lambda **more: yes_no_scorer(
             asked, NO_BUDGET, SUFFICES, with_answer=True, **more
         ),
-        "likelihood": lambda **more: likelihood_scorer(asked, NO_BUDGET, **more),
     }
     made = scorers[kind](max_prompt_tokens=limit)
     made.score("Who pays?", long, "The insurer pays all of it. " * 5)
