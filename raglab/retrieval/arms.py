@@ -82,10 +82,9 @@ def check_arm(wanted: str, there: Collection[str]) -> None:
     if wanted in {"router", "bandit"} or wanted in there:
         return
     arm_row(wanted)  # an arm whose room is not installed can be in no index
-    call = f"build_index(…, arms={(*there, wanted)!r})"
     msg = (
-        f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with "
-        f"it, by {call}."
+        f"arm must be one of the index's {', '.join(there)}, got {wanted}; make it by "
+        f"build_index(…, arms={(*there, wanted)!r})."
     )
     raise ValueError(msg)
 

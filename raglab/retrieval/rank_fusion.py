@@ -43,7 +43,7 @@ def reciprocal_rank_fusion(
       (array([[1.]]), array([[7]]))
     """
     if not ranked:
-        msg = "fusion needs at least one ranked list, got none; pass the ids of each retriever."
+        msg = "fusion needs at least one ranked list, got none."
         raise ValueError(msg)
     each = np.ones(len(ranked)) if weights is None else np.asarray(weights, dtype=np.float64)
     if each.shape != (len(ranked),) or not (np.isfinite(each) & (each > 0.0)).all():
@@ -56,7 +56,7 @@ def reciprocal_rank_fusion(
         for weight, ranking in zip(each.tolist(), ranked, strict=True):
             hits = [(rank, hit) for rank, hit in enumerate(ranking[query].tolist(), 1) if hit >= 0]
             if len({hit for _, hit in hits}) < len(hits):
-                msg = "an id must occur once in a ranked list, got a repeat; drop it."
+                msg = "an id must occur once in a ranked list."
                 raise ValueError(msg)
             for rank, hit in hits:
                 gains.setdefault(hit, []).append(weight / (k + rank))

@@ -241,7 +241,8 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
       >>> ranks_in(np.array([7, 3, 9]), np.array([9, 7, 1]))
       array([ 1,  0, -1])
     """
-    common_ids = [number for number in ids.tolist() if number in set(head[head >= 0].tolist())]
+    among = {number for number in head.tolist() if number >= 0}
+    common_ids = [number for number in ids.tolist() if number in among]
     place = {number: rank for rank, number in enumerate(common_ids)}
     return np.array([place.get(number, -1) for number in head.tolist()], dtype=np.int64)
 
