@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from raglab.progress import progress
 from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.store.blobs import Blobs, cache_folder
 from raglab.words.canonical import digest
-
-if TYPE_CHECKING:
-    import faiss
 
 Kind = Literal["flat", "hnsw", "ivf"]
 Vectors = NDArray[np.float32]
@@ -119,21 +116,17 @@ def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
 
     rows = np.ascontiguousarray(vectors, np.float32)
     n, dim = rows.shape
-    index: faiss.Index
-    if kind == "flat":
-        index = faiss.IndexFlatL2(dim)
-    # candidates are looked at both while the graph grows and when it is searched
-    elif kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dim, NEIGHBOURS)
-        index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
-    elif kind == "ivf":
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, max(1, round(n**0.5)))
-        # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a
-        # cell.
-        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
-    else:
-        msg = f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}."
+    forms = {"flat": "Flat", "hnsw": f"HNSW{NEIGHBOURS}", "ivf": f"IVF{max(1, round(n**0.5))},Flat"}
+    if kind not in forms:
+        msg = f"kind must be one of {', '.join(forms)}, got {kind!r}."
         raise ValueError(msg)
+    index: Any = faiss.index_factory(dim, forms[kind])
+    # candidates are looked at both while the graph grows and when it is searched
+    if kind == "hnsw":
+        index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
+    # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a cell.
+    if kind == "ivf":
+        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
     # Several threads would cluster and link in the order in which they happen to finish.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
