@@ -75,7 +75,7 @@ def rank_by_score(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Valu
     Cut or pad to n, with -1 where the score is NaN.
     """
     order = np.lexsort((ids, -score), axis=-1)[:, :n]
-    pad = ((0, 0), (0, n - order.shape[1]))
-    best = np.pad(np.take_along_axis(score, order, -1), pad, constant_values=np.nan)
-    best_ids = np.pad(np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1)
+    best, best_ids = np.full((len(order), n), np.nan), np.full((len(order), n), -1, np.int64)
+    best[:, : order.shape[1]] = np.take_along_axis(score, order, -1)
+    best_ids[:, : order.shape[1]] = np.take_along_axis(ids, order, -1)
     return best, np.where(np.isnan(best), -1, best_ids)
