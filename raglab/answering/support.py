@@ -344,9 +344,9 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
             got = meant if place.leads else elsewhere
             for mate, mate_places in beside:
                 worths = [
-                    _worth(place, other, mate, word, evidence)
-                    * (1.0 if _pole(other) == mate.pole else OPPOSITE)
-                    for other in mate_places
+                    _worth(place, mate_place, mate, word, evidence)
+                    * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
+                    for mate_place in mate_places
                 ]
                 got += mate.weight * max(worths)  # of several places the one that counts most
             share = got / whole if whole else 1.0

@@ -176,7 +176,7 @@ def walk(
     if reranker is None and width:  # one for all depths, which find much the same chunks
         reranker = late_interaction(indexes, question)
     ms = {} if question.ms is None else {"embed": question.ms[0]}
-    way = _Walk(strategy, question, scope, reranker, width, ms)
+    way = _ArmWalk(strategy, question, scope, reranker, width, ms)
     text = original = question.texts[0]
     first = way.search(original)
     if (own_index := indexes.arm_indexes.get(strategy.arm)) is not None:
@@ -214,11 +214,11 @@ def _check_strategy(strategy: Strategy) -> None:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _ArmWalk:
     """A question on its way through the depths of an arm.
 
     ms: milliseconds by stage of the depth at hand. own: what the arm's own index has for the
-    question. The other fields are those of `walk`, `_order` and `rerank_chunks`.
+    question. The other fields are those of `walk` and `rerank_chunks`.
     """
 
     strategy: Strategy
