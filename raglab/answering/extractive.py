@@ -344,17 +344,10 @@ def score_lines(
                 stem: next((worth for worth, stems in places if stem in stems), 0.0)
                 for stem in weight
             }
-            # 1 where a phrase of the expected kind says something that the question lacks
-            kind = (
-                0.5
-                if question.kind is None
-                else float(
-                    any(
-                        not phrase <= question.terms
-                        for phrase in kind_phrases(question.kind, line.text)
-                    )
-                )
-            )
+            kind = 0.5  # of a question that leaves the kind of its answer open
+            if question.kind is not None:  # else whether a phrase says something that it lacks
+                expected = kind_phrases(question.kind, line.text)
+                kind = float(any(not phrase <= question.terms for phrase in expected))
             support = (
                 sum(weight[stem] * worth[stem] for stem in weight)
                 + PAIRS * len(question.pairs & line.pairs) / max(1, len(question.pairs))
