@@ -557,9 +557,9 @@ class TestScores:
     @pytest.mark.parametrize("scores", [support_scores, NliScorer(None).scores])
     def test_claims_and_evidence_go_together(self, scores: Any) -> None:
         """Another number of evidence lists, or a text for a list, is refused with the remedy."""
-        with pytest.raises(ValueError, match="got 2 claims and evidence for 1; give each"):
+        with pytest.raises(ValueError, match="for each of 2 claims, got 1"):
             scores(["a", "b"], [["c"]])
-        with pytest.raises(ValueError, match="must be a list of texts, got a text"):
+        with pytest.raises(ValueError, match="must be a list of texts for each of 1 claims, got 0"):
             scores(["a"], ["c"])
 
     def test_a_claim_does_not_depend_on_its_neighbours(self) -> None:

@@ -100,6 +100,6 @@ def test_an_arm_that_the_index_lacks_is_refused_at_the_door(index: Path) -> None
     """Before the first question, with the call that makes it."""
     with pytest.raises(
         ValueError,
-        match=r"got bm25; make the index with it, by build_index\(…, arms=\('hybrid', 'bm25'\)",
+        match=r"got bm25; make it by build_index\(…, arms=\('hybrid', 'bm25'\)",
     ):
         System.open(index, policy=POLICY.replace("strategy.arm", "bm25"), cache=False, audit=False)

@@ -19,7 +19,6 @@ from raglab.retrieval.dense import (
     EmbeddingCache,
     Kind,
     cache_key,
-    cosines,
     default_cache,
     dense_index,
     distances,
@@ -268,7 +267,7 @@ class TestDense:
     def test_missing_is_missing_without_vectors(self) -> None:
         """With no signatures at all every similarity is NaN."""
         assert np.isnan(
-            cosines(_some_units(2), np.empty((0, DIM), np.float32), np.full((2, 3), -1))
+            distances(_some_units(2), np.empty((0, DIM), np.float32), np.full((2, 3), -1))
         ).all()
 
 
@@ -798,7 +797,7 @@ class TestRetrieve:
         """An unknown arm and missing tokens say what is wrong."""
         with pytest.raises(ValueError, match="iterative, graph, table, dense, bm25, got 'sql'"):
             retrieve(indexes, queries, "sql")
-        with pytest.raises(ValueError, match="none with the queries"):
+        with pytest.raises(ValueError, match="none with queries"):
             retrieve(indexes, queries._replace(tokens=None), "hybrid")
         short = Signatures(np.zeros(1, int), _some_units(1))
         with pytest.raises(

@@ -611,10 +611,6 @@ ALLOWED = {
     ("store/trace_files.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/trace_files.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
     ("retrieval/indexes.py", "write_bm25"): "into paths of `replacing` that its only caller gives",
-    (
-        "retrieval/indexes.py",
-        "_new_array",
-    ): "into paths of `replacing` that the caller of `write_bm25` gives",
     ("store/blobs.py", "_first"): "of two that begin at once the first wins",
     ("store/blobs.py", "own_secret"): "into a path of `_first`; read by its user alone",
     ("store/blobs.py", "_make"): "SQLite makes the file in a path of `_first`",

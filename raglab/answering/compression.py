@@ -8,15 +8,18 @@ from itertools import pairwise
 from math import ceil, isfinite
 from typing import NamedTuple
 
-from raglab.answering.extractive import DIGITS, parse_question, passage_lines, score_lines, weights
+from raglab.answering.extractive import (
+    DIGITS,
+    introduces_next,
+    parse_question,
+    passage_lines,
+    score_lines,
+    weights,
+)
 from raglab.values import SECTION_JOINT, Chunk
 from raglab.words.packs import GENERIC, Pack
 from raglab.words.text import Piece, pieces, sentences
 from raglab.words.tokeniser import word_count
-
-_CLOSING = "\"'”»)"
-# what a line ends with that means little without the next one, and the next without it
-_LEADS_ON = ("?", ":")
 
 
 class PassagePieces(NamedTuple):
@@ -75,20 +78,6 @@ def join_pieces(whole: PassagePieces, selection: Collection[int]) -> str:
     return "".join((*(whole.written[at] for at in places[:1]), *following))
 
 
-def introduces_next(text: str) -> bool:
-    """Whether a line is answered or listed out by what follows it.
-
-    Example:
-      >>> (
-      ...     introduces_next("Not covered:"),
-      ...     introduces_next("Is hail covered?"),
-      ...     introduces_next("No."),
-      ... )
-      (True, True, False)
-    """
-    return text.rstrip(_CLOSING).endswith(_LEADS_ON)
-
-
 def _joint(whole: PassagePieces, before: int, at: int) -> str:
     """What stands between two kept pieces."""
     if whole.goes_on[at] and before == at - 1:
@@ -132,33 +121,22 @@ def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
         if piece.kind != "row":
             head = None
         leading = piece.kind == "prose" and introduces_next(piece.text)
-        wanted = (
-            *headings,
-            None if leading else lead,
-            head if _is_under(piece, passage_pieces, head) else None,
+        # A row as wide as a head, but without heads, starts a table of its own.
+        is_under = head is not None and (
+            bool(piece.heads) or len(piece.cells) != len(passage_pieces[head].cells)
         )
+        wanted = (*headings, None if leading else lead, head if is_under else None)
         needs.append(frozenset(place for place in wanted if place is not None))
         head, lead = (at if piece.kind == "head" else head), (at if leading else lead)
     return tuple(needs)
 
 
-def _is_under(piece: Piece, passage_pieces: tuple[Piece, ...], head: int | None) -> bool:
-    """Whether a row belongs to the table with that head.
-
-    A row as wide without a head starts a table of its own.
-    """
-    return head is not None and (
-        bool(piece.heads) or len(piece.cells) != len(passage_pieces[head].cells)
-    )
-
-
 def _piece_markdown(piece: Piece) -> str:
     if piece.kind == "heading":
         return f"# {piece.text}"
-    if piece.kind == "code":
-        return piece.text
-    if piece.kind == "prose":
-        return piece.text if sentences(piece.text) == [piece.text] else f"- {piece.text}"
+    if piece.kind in {"code", "prose"}:
+        is_whole = piece.kind == "code" or sentences(piece.text) == [piece.text]
+        return piece.text if is_whole else f"- {piece.text}"
     row = "| " + " | ".join(cell.replace("|", "\\|") for cell in piece.cells) + " |"
     return row if piece.kind == "row" else row + "\n|" + "---|" * len(piece.cells)
 
@@ -275,7 +253,12 @@ def compress(
       ... ).passages[0].text
       'The storm excess is £400.'
     """
-    _check_compression(budget, keep, len(passages))
+    if budget < 1 or not {*keep} <= {*range(len(passages))}:
+        msg = (
+            f"budget must be at least 1 token, and keep positions of the {len(passages)} passages, "
+            f"from 0, got {budget} and {sorted(keep)}."
+        )
+        raise ValueError(msg)
     cuts = [cut_passage(passage.text, passage.section) for passage in passages]
     ranked = sorted(
         _kept_lines(question, cuts, meaning, pack),
@@ -312,31 +295,17 @@ def compress(
         for place, (passage, whole, own) in enumerate(zip(passages, cuts, selections, strict=True))
         if own or place in keep
     ]
-    every = (_complete_passage(whole, own) for whole, own in zip(cuts, selections, strict=True))
-    return Compression(tuple(remaining), tuple(tuple(sorted(own)) for own in every), sum(spent))
+    # A passage of which no line is left out has all its pieces.
+    positions = (
+        tuple(range(len(whole.pieces)) if own and own >= {*whole.lines} else sorted(own))
+        for whole, own in zip(cuts, selections, strict=True)
+    )
+    return Compression(tuple(remaining), tuple(positions), sum(spent))
 
 
 def _cost(count: Count, whole: PassagePieces, text: str) -> int:
     """Tokens of what is left of a passage, below the headings of its section."""
     return count("\n".join([SECTION_JOINT.join(whole.section), text]) if whole.section else text)
-
-
-def _check_compression(budget: int, keep: Collection[int], n_passages: int) -> None:
-    if budget < 1:
-        msg = f"budget must be at least 1 token, got {budget}; 512 suits a short prompt."
-        raise ValueError(msg)
-    for place in sorted(keep):
-        if not 0 <= place < n_passages:
-            msg = (
-                f"keep must hold positions of the {n_passages} passages, from 0, got {place}; "
-                "leave it out."
-            )
-            raise ValueError(msg)
-
-
-def _complete_passage(whole: PassagePieces, own: set[int]) -> set[int]:
-    """Every place of a passage of which no line is left out."""
-    return set(range(len(whole.pieces))) if own and own >= set(whole.lines) else own
 
 
 def _kept_lines(
@@ -377,7 +346,9 @@ def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> l
     if len(similarities) != len(texts) or not all(
         isfinite(value) and value <= 1.0 for value in similarities
     ):
-        rule = f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences"
-        msg = f"{rule}, got {similarities}; correct it."
+        msg = (
+            f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences, "
+            f"got {similarities}."
+        )
         raise ValueError(msg)
     return similarities

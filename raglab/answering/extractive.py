@@ -41,11 +41,11 @@ def _folded_alternatives(words: Iterable[str]) -> str:
 # Whole names of months alone: `mar` and `dec` stand for other words where no number is beside them.
 _MONTH = _folded_alternatives(word for words in LANGUAGES.months for word in words)
 _ENDINGS = _folded_alternatives(_NUMERALS.endings)  # 1st, 1er
-_OF = f"(?:{'|'.join(LANGUAGES.quantities.of_dates) or '(?!)'})"
+_OF = f"(?:{'|'.join(LANGUAGES.quantities.of_dates) or NEVER})"
 _COUNT = _folded_alternatives([*_NUMERALS.numbers, *_NUMERALS.scales, *LANGUAGES.numerals.counts])
 _SCALE = _folded_alternatives(word for word, scale in _NUMERALS.scales.items() if scale > 1000)
 _SUFFIX = _folded_alternatives([*_NUMERALS.suffixes, *_NUMERALS.money_suffixes])
-_OF_MONEY = f"(?:{'|'.join(LANGUAGES.quantities.of_money) or '(?!)'})"  # deux millions d'euros
+_OF_MONEY = f"(?:{'|'.join(LANGUAGES.quantities.of_money) or NEVER})"  # deux millions d'euros
 _CODE = _folded_alternatives(CURRENCY_CODES)
 _UNIT = _folded_alternatives(
     [*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent]
@@ -132,6 +132,20 @@ _CLOSING = "\"'”»)"
 _LEADS_ON = ("?", ":")  # a line that ends so is answered by the next one
 
 
+def introduces_next(text: str) -> bool:
+    """Whether a line is answered or listed out by what follows it.
+
+    Example:
+      >>> (
+      ...     introduces_next("Not covered:"),
+      ...     introduces_next("Is hail covered?"),
+      ...     introduces_next("No."),
+      ... )
+      (True, True, False)
+    """
+    return text.rstrip(_CLOSING).endswith(_LEADS_ON)
+
+
 class Question(NamedTuple):
     """A question's distinct stems in order, their neighbouring pairs, its terms and answer kind."""
 
@@ -210,9 +224,7 @@ def passage_lines(text: str, section: tuple[str, ...] = ()) -> tuple[PassageLine
             shown = piece_text(piece)
             cleaned = clean(shown)
             own = line_stems(cleaned.text)
-            is_answer = (
-                bool(own) and not cleaned.refused and not shown.rstrip(_CLOSING).endswith(_LEADS_ON)
-            )
+            is_answer = bool(own) and not cleaned.refused and not introduces_next(shown)
             line = PassageLine(
                 cleaned.text,
                 frozenset(own),
@@ -333,7 +345,10 @@ def score_lines(
                 stem: next((worth for worth, stems in places if stem in stems), 0.0)
                 for stem in weight
             }
-            kind = _kind_bonus(question, line)
+            kind = 0.5  # of a question that leaves the kind of its answer open
+            if question.kind is not None:  # else whether a phrase says something that it lacks
+                expected = kind_phrases(question.kind, line.text)
+                kind = float(any(not phrase <= question.terms for phrase in expected))
             support = (
                 sum(weight[stem] * worth[stem] for stem in weight)
                 + PAIRS * len(question.pairs & line.pairs) / max(1, len(question.pairs))
@@ -347,23 +362,6 @@ def score_lines(
         start += len(passage)
 
 
-def find_runner_up(
-    best: ScoredLine, lines: Sequence[ScoredLine], weight: Mapping[str, float]
-) -> ScoredLine | None:
-    """Return the best supported line, close behind the best, that adds words of the question.
-
-    None where none does.
-    """
-    adding = [
-        candidate
-        for candidate in lines
-        if candidate.line.text != best.line.text
-        and best.support - candidate.support <= CLOSE
-        and share(weight, candidate.own - best.own) >= ADDED
-    ]
-    return max(adding, key=lambda candidate: candidate.support, default=None)
-
-
 def answer_confidence(
     chosen: Sequence[ScoredLine], lines: Sequence[ScoredLine], weight: Mapping[str, float]
 ) -> float:
@@ -373,26 +371,16 @@ def answer_confidence(
     """
     best = chosen[0]
     texts = {candidate.line.text for candidate in chosen}
-    chosen_mass = sum(exp((candidate.support - best.support) / TEMPERATURE) for candidate in chosen)
-    rest = sum(
-        exp((candidate.support - best.support) / TEMPERATURE)
-        for candidate in lines
-        if candidate.line.text not in texts
-    )
-    lead = min(max(chosen_mass / (chosen_mass + rest), CERTAIN), 1.0 - CERTAIN)
+
+    def mass(some: Iterable[ScoredLine]) -> float:
+        return sum(exp((candidate.support - best.support) / TEMPERATURE) for candidate in some)
+
+    rest = mass(candidate for candidate in lines if candidate.line.text not in texts)
+    lead = min(max(mass(chosen) / (mass(chosen) + rest), CERTAIN), 1.0 - CERTAIN)
     covered = share(weight, frozenset.union(best.near, *(candidate.own for candidate in chosen)))
     return round(
         1.0 / (1.0 + exp(-(log(lead / (1.0 - lead)) + 4.0 * covered + best.kind - 4.0) / 2.0)),
         DIGITS,
-    )
-
-
-def _kind_bonus(question: Question, line: PassageLine) -> float:
-    """Whether a line has a phrase of the expected kind that says something the question lacks."""
-    if question.kind is None:
-        return 0.5
-    return float(
-        any(not phrase <= question.terms for phrase in kind_phrases(question.kind, line.text))
     )
 
 
@@ -486,28 +474,28 @@ class Extractive:
             return Generation(
                 "", nan, (), "no sentence of the passages shares a content word with the question"
             )
-        runner_up = find_runner_up(best, candidates, weight)
-        chosen = (
-            [best]
-            if runner_up is None
-            else sorted([best, runner_up], key=lambda candidate: candidate.place)
+        # A second line is close behind the best and adds words of the question.
+        runner_up = max(
+            (
+                candidate
+                for candidate in candidates
+                if candidate.line.text != best.line.text
+                and best.support - candidate.support <= CLOSE
+                and share(weight, candidate.own - best.own) >= ADDED
+            ),
+            key=lambda candidate: candidate.support,
+            default=best,
         )
-        text = _join_lines([candidate.line.text for candidate in chosen])
+        chosen = sorted({best, runner_up}, key=lambda candidate: candidate.place)
+        # Prose goes on in the line, a table row or code stands on its own.
+        text = "".join(
+            line.text
+            + (" " if line.text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n")
+            for line, *_ in chosen
+        ).strip()
         if clean(text).text != text:  # a line of marks may change what stands above it
             chosen, text = [best], best.line.text
-        trust = answer_confidence(
-            [best, *(candidate for candidate in chosen if candidate is not best)],
-            candidates,
-            weight,
-        )
+        best_first = sorted(chosen, key=lambda candidate: candidate is not best)
+        trust = answer_confidence(best_first, candidates, weight)
         cited = tuple(dict.fromkeys(candidate.passage for candidate in chosen))
         return Generation(text, trust, cited)
-
-
-def _join_lines(texts: Sequence[str]) -> str:
-    """Lines as one answer: prose goes on in the line, a table row or code stands on its own."""
-    parts = [
-        text + (" " if text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n")
-        for text in texts
-    ]
-    return "".join(parts).strip()

@@ -217,12 +217,6 @@ def visible(text: str) -> str:
     return _UNSEEN.sub("", _BREAK.sub("\n", text))
 
 
-def _tidy_whitespace(text: str) -> str:
-    """No two blanks in a row, none at line ends, no two empty lines in a row, nothing around."""
-    narrow = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", text))
-    return re.sub(r"\n{3,}", "\n\n", narrow).strip()
-
-
 def _pass(text: str) -> tuple[str, list[str]]:
     """The text after one round, and the names of what it changed, in order."""
     prose, blocks = _without_code(text)
@@ -232,7 +226,9 @@ def _pass(text: str) -> tuple[str, list[str]]:
     tagless = _TAG.sub(_instead, shown) if shown == spans else shown
     linked = _LINK.sub(lambda link: link[1] + ("#" if _is_script(link[2]) else link[2]), tagless)
     lines, names = _remove_lines(linked)
-    cleaned_text, codes = _with_code(_tidy_whitespace(lines), blocks)
+    # No two blanks in a row, none at line ends, no two empty lines in a row, nothing around.
+    narrow = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", lines))
+    cleaned_text, codes = _with_code(re.sub(r"\n{3,}", "\n\n", narrow).strip(), blocks)
     steps = (
         ("html", tagless != prose),
         ("script link", linked != tagless),
@@ -314,25 +310,15 @@ def _remove_lines(text: str) -> tuple[str, list[str]]:
     for number, line in enumerate(lines):
         kind = "closing sources" if number >= closing else _removal_reason(line)
         kind = "empty examples" if number in empty else kind
-        if kind is None and rest and _is_heading(rest, line):
+        # A line of dashes makes a heading of a paragraph by itself alone.
+        above = rest[-1] if kind is None and rest else ""
+        is_alone = len(rest) < 2 or not rest[-2].strip()
+        if is_underline(line, above) and not _PLACE.search(above) and (is_alone or "=" in line):
             rest.pop()
             kind = "heading"
         removals += [kind] if kind else []
         rest += [line] if kind is None else []
     return "\n".join(rest), removals
-
-
-def _is_heading(lines_above: Sequence[str], line: str) -> bool:
-    """Whether a line makes a heading of the one above it.
-
-    Of dashes only where that is a paragraph by itself.
-    """
-    alone = len(lines_above) < 2 or not lines_above[-2].strip()
-    return (
-        not _PLACE.search(lines_above[-1])
-        and (alone or "=" in line)
-        and is_underline(line, lines_above[-1])
-    )
 
 
 def _closing_sources(lines: Sequence[str]) -> int:
@@ -350,7 +336,9 @@ def _closing_sources(lines: Sequence[str]) -> int:
     for number in range(end - 1, -1, -1):
         line = lines[number]
         bare = _without_marks(_ITEM.sub("", line, count=1))
-        if _is_title(line, _SOURCES) or (not loose and _lists_references(bare)):
+        named = _SOURCES.match(bare)
+        listed = _BETWEEN.split(bare[named.end() :]) if named else [""]
+        if _is_title(line, _SOURCES) or (not loose and all(map(_REFERENCE.fullmatch, listed))):
             start, references, loose = number, references and not loose, False
         elif bare and not _REFERENCE.fullmatch(bare):
             loose = True
@@ -382,12 +370,6 @@ def _is_title(line: str, names: re.Pattern[str]) -> bool:
         and name.end() == len(bare)
         and (bool(name["list"]) or line.lstrip("> \t").startswith(_TITLE))
     )
-
-
-def _lists_references(bare: str) -> bool:
-    """Whether a line names sources and lists them, all as references."""
-    name = _SOURCES.match(bare)
-    return name is not None and all(map(_REFERENCE.fullmatch, _BETWEEN.split(bare[name.end() :])))
 
 
 _MARKS = dict.fromkeys(map(ord, "*_>\"'`"))

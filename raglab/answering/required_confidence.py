@@ -101,23 +101,18 @@ class RequiredConfidence:
             check_confidence(self.base, self.switch)
             self.known[self.name] = getattr(self.base, "gives_confidence", None) is True
         generation = self.base.answer(question, passages)
-        if generation.text.strip():
-            self._check(given_confidence(generation))
-        return generation
-
-    def _check(self, confidence: float) -> None:
-        """Stop at an answer without the confidence that a gate needs.
-
-        A server that gave one before has failed, and is checked anew before its next answer.
-        """
-        if not isnan(confidence):
+        if not generation.text.strip():
+            return generation
+        if not isnan(given_confidence(generation)):
             self.known[self.name] = True
         elif not self.known.get(self.name):
             raise _lacking(self.name, self.switch)
         elif hasattr(self.base, "probe_confidence"):
+            # The server has failed, and is checked again before its next answer.
             self.known.pop(self.name, None)
             msg = "the server gives no log-probabilities any more"
             raise ModelUnavailableError(msg, kind=NO_CONFIDENCE)
+        return generation
 
 
 def given_confidence(generation: Generation) -> float:
@@ -132,12 +127,9 @@ def given_confidence(generation: Generation) -> float:
 
 
 def _lacking(name: str, switch: str) -> ValueError:
-    section = switch.removesuffix(".enabled")
     msg = (
-        f"the gate {section} needs a generator that gives a confidence, got {name}, whose answers "
-        "carry none (a server"
-        " gives it as log-probabilities); take another generator or server, or switch the gate "
-        "off:"
-        f' policy.replace("{switch}", False).'
+        f"the gate {switch.removesuffix('.enabled')} needs a generator that gives a confidence "
+        f"(a server: log-probabilities), got {name}; take another, or switch the gate off: "
+        f'policy.replace("{switch}", False).'
     )
     return ValueError(msg)

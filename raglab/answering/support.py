@@ -275,12 +275,16 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
                 substance[max(0, n_before - SPAN) : n_before] + substance[after : after + SPAN]
             )
             mates = [
-                _mate(
-                    word,
-                    words[i],
-                    i - at,
+                _Mate(
+                    key=words[i].key,
+                    pole=_pole(words[i]),
+                    offset=i - at,
+                    weight=WEIGHTS[words[i].kind],
                     apart=clauses[i] != clauses[at],
-                    has_number=clauses[i] in numbered,
+                    # A number counts the words of its own clause, and those of a clause that has
+                    # no number of its own.
+                    counted=NUMBER in {word.kind, words[i].kind}
+                    and not (clauses[i] != clauses[at] and clauses[i] in numbered),
                 )
                 for i in neighbours
             ]
@@ -291,25 +295,6 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
                     used.add(best.place)
         n_before += is_substance
     return matches
-
-
-def _mate(word: Word, neighbour: Word, offset: int, *, apart: bool, has_number: bool) -> _Mate:
-    """A neighbour as company of a word.
-
-    Args:
-      offset, apart: see `_Mate`.
-      has_number: the clause of the neighbour has a number.
-    """
-    return _Mate(
-        key=neighbour.key,
-        pole=_pole(neighbour),
-        offset=offset,
-        weight=WEIGHTS[neighbour.kind],
-        apart=apart,
-        # A number counts the words of its own clause, and those of a clause that has no number of
-        # its own.
-        counted=NUMBER in {word.kind, neighbour.kind} and not (apart and has_number),
-    )
 
 
 def _best_place(  # noqa: C901 (one loop, with a way out of it)
@@ -332,7 +317,12 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
     # The best place of all, and the share of the best place where the word is turned as in the
     # claim.
     best, straight = _WordMatch(-1.0, False, False, 0.0, (-1, -1)), 0.0
-    known = _known_company(mates, evidence)
+    # Company that the evidence has at all, with its places by sentence and its passages.
+    known = [
+        (mate, there, {evidence.passage[sentence] for sentence in there})
+        for mate in mates
+        if (there := evidence.places.get(mate.key))
+    ]
     for sentence, places in evidence.places[word.key].items():
         # Company outside the sentence counts the same for every place in it; `meant` where the
         # place leads its clause.
@@ -352,7 +342,12 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
         for place in places:
             got = meant if place.leads else elsewhere
             for mate, mate_places in beside:
-                got += mate.weight * _best_worth(place, mate_places, mate, word, evidence)
+                worths = [
+                    _worth(place, mate_place, mate, word, evidence)
+                    * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
+                    for mate_place in mate_places
+                ]
+                got += mate.weight * max(worths)  # of several places the one that counts most
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
@@ -363,37 +358,6 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
             if (share, alike) > (best.share, best.alike):
                 best = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
     return best._replace(ahead=best.share - straight), spent
-
-
-def _known_company(
-    mates: Sequence[_Mate], evidence: EvidenceWords
-) -> list[tuple[_Mate, dict[int, list[WordPosition]], set[int]]]:
-    """Company that the evidence has at all, with its places by sentence and its passages.
-
-    Once for all places.
-    """
-    return [
-        (mate, there, {evidence.passage[sentence] for sentence in there})
-        for mate in mates
-        if (there := evidence.places.get(mate.key))
-    ]
-
-
-def _best_worth(
-    place: WordPosition,
-    mate_places: Sequence[WordPosition],
-    mate: _Mate,
-    word: Word,
-    evidence: EvidenceWords,
-) -> float:
-    """Of several places of one word of the company the one that counts most."""
-    return max(
-        [
-            _worth(place, mate_place, mate, word, evidence)
-            * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
-            for mate_place in mate_places
-        ]
-    )
 
 
 def _worth(
@@ -548,9 +512,11 @@ class NliScorer:
         pairs: dict[tuple[str, str], int] = {}
         pair_indices: list[list[int]] = []
         for claim, texts in zip(claims, evidence, strict=True):
-            windows = (
-                [window for text in texts for window in _windows(text)] if claim.strip() else []
-            )
+            windows = [
+                " ".join(parts[start : start + WINDOW])
+                for parts in map(sentences, texts if claim.strip() else ())
+                for start in range(max(len(parts) > 0, len(parts) - WINDOW + 1))
+            ]
             pair_indices.append(
                 [pairs.setdefault((window, claim), len(pairs)) for window in windows]
             )
@@ -624,8 +590,10 @@ def split_claims(answer: str) -> list[str]:
             prose.append(part)
             continue
         for piece in pieces(_CITED.sub("", _HEADING.sub("", "\n".join(prose)))):
+            parts = [clause.strip() for clause in piece.text.split(";")]
+            is_whole = any(word_count(clause) < CLAUSE_WORDS for clause in parts)
             if piece.kind != "head":
-                statements += [piece.text] if piece.kind == "row" else _semicolon_parts(piece.text)
+                statements += [piece.text] if piece.kind == "row" or is_whole else parts
         statements += [line.strip() for line in part.lines] if part else []
         prose = []
     return [
@@ -661,35 +629,15 @@ def answer_support(
     return Support(scores[weakest], claims[weakest], tuple(zip(claims, scores, strict=True)))
 
 
-def _semicolon_parts(text: str) -> list[str]:
-    """Parts between semicolons, where each is long enough to state something; else the whole."""
-    parts = [part.strip() for part in text.split(";")]
-    return parts if all(word_count(part) >= CLAUSE_WORDS for part in parts) else [text]
-
-
-def _windows(text: str) -> list[str]:
-    """Runs of a few adjacent sentences of a text."""
-    parts = sentences(text)
-    return (
-        [" ".join(parts[i : i + WINDOW]) for i in range(max(1, len(parts) - WINDOW + 1))]
-        if parts
-        else []
-    )
-
-
 def _check_claims(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
     """Stop if claims and evidence are not one to one, or evidence is text, not a list of texts.
 
     Raises:
       ValueError: they differ in number, or evidence of a claim is a text.
     """
-    if len(claims) != len(evidence):
+    lists = [texts for texts in evidence if not isinstance(texts, str)]
+    if not len(claims) == len(evidence) == len(lists):
         msg = (
-            f"claims and evidence must be one to one, got {len(claims)} claims and evidence for "
-            f"{len(evidence)}; "
-            "give each claim its own list of texts."
+            f"evidence must be a list of texts for each of {len(claims)} claims, got {len(lists)}."
         )
-        raise ValueError(msg)
-    if any(isinstance(texts, str) for texts in evidence):
-        msg = "evidence of a claim must be a list of texts, got a text; put it in a list."
         raise ValueError(msg)

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -45,7 +46,7 @@ from raglab.retrieval.arms import (
     arm_row,
     arm_rows,
     build_arm_indexes,
-    depths,
+    walk,
 )
 from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache, embed, embed_pictures
@@ -784,7 +785,7 @@ def _batch(
         question = ready.question(text)
         rows.append(
             [
-                depths(ready.strategies[arm], question, wanted.max_depth + 1, scope)
+                list(islice(walk(ready.strategies[arm], question, scope), wanted.max_depth + 1))
                 for arm in wanted.arms
             ]
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from raglab.extension_points import extension, installed
 from raglab.policy_parts.arms import ARMS, LIVE_ARMS
-from raglab.retrieval.dense import cosines, distances
+from raglab.retrieval.dense import distances
 from raglab.retrieval.indexes import ArmHits, ArmIndex, Indexes, Queries, Signatures
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import (
@@ -28,7 +28,6 @@ from raglab.retrieval.reranking import (
     late_interaction,
     ranks_in,
     rerank_chunks,
-    rerank_with_rows,
 )
 from raglab.retrieval.rewriting import Rewriter
 from raglab.values import Chunk, Hits
@@ -83,10 +82,9 @@ def check_arm(wanted: str, there: Collection[str]) -> None:
     if wanted in {"router", "bandit"} or wanted in there:
         return
     arm_row(wanted)  # an arm whose room is not installed can be in no index
-    call = f"build_index(…, arms={(*there, wanted)!r})"
     msg = (
-        f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with "
-        f"it, by {call}."
+        f"arm must be one of the index's {', '.join(there)}, got {wanted}; make it by "
+        f"build_index(…, arms={(*there, wanted)!r})."
     )
     raise ValueError(msg)
 
@@ -171,169 +169,130 @@ def walk(
 
     Source: rules S1.2 to S1.4, S2.9, S4.1.
     """
-    check_strategy(strategy)
-    # one for all depths, which find much the same chunks
-    if strategy.reranker is None and _rerank_width(strategy):
-        strategy = strategy._replace(reranker=late_interaction(strategy.indexes, question))
-    text, ms = question.texts[0], {} if question.ms is None else {"embed": question.ms[0]}
-    base = _ranked_lists(strategy, text, question.vectors, scope, ms)
-    own = _search_own_index(strategy, text, scope, ms)
-    first = base if own is None else [*base, (own.chunk, 1.0)]
+    _check_strategy(strategy)
+    arm, indexes, sizes = ARMS[strategy.arm], strategy.indexes, strategy.sizes
+    width = min(sizes.rerank_k, sizes.fetch_k) if arm.reranked else 0
+    reranker = strategy.reranker
+    if reranker is None and width:  # one for all depths, which find much the same chunks
+        reranker = late_interaction(indexes, question)
+    ms = {} if question.ms is None else {"embed": question.ms[0]}
+    way = _ArmWalk(strategy, question, scope, reranker, width, ms)
+    text = original = question.texts[0]
+    first = way.search(original)
+    if (own_index := indexes.arm_indexes.get(strategy.arm)) is not None:
+        with way.timed(strategy.arm):
+            way.own = own_index.search(original, sizes.fetch_k, scope, indexes.bm25)
+        first = [*first, (way.own.chunk, 1.0)]
     step, lists = 0, first
     while True:
         # within a depth, so that depth 0 already knows what the first hits say
-        if ARMS[strategy.arm].rewrites:
+        if arm.rewrites:
             step += 1
-            best = _order_hits(strategy, question, _fuse_lists(strategy, lists, ms), own, ms)
-            again = _rewritten(strategy, question, best, step, ms)
+            again = way.rewrite(way.order(lists), step)
             if again != text:
-                lists = [
-                    *lists,
-                    *_ranked_lists(strategy, again, _vector(strategy, again, ms), scope, ms),
-                ]
-        ordered = _order_hits(strategy, question, _fuse_lists(strategy, lists, ms), own, ms)
-        with _time_stage(ms, "measure"):
-            hits = measure_hits(strategy.indexes, question, ordered)
-        yield DepthHits(text, hits, ms)
-        step, ms = step + 1, {}
-        text = _rewritten(strategy, question, ordered, step, ms)
-        more = (
-            []
-            if text == question.texts[0]
-            else _ranked_lists(strategy, text, _vector(strategy, text, ms), scope, ms)
-        )
-        lists = [*first, *more]
+                lists = [*lists, *way.search(again)]
+        ordered = way.order(lists)
+        with way.timed("measure"):
+            hits = measure_hits(indexes, question, ordered)
+        yield DepthHits(text, hits, way.ms)
+        step, way.ms = step + 1, {}
+        text = way.rewrite(ordered, step)
+        lists = first if text == original else [*first, *way.search(text)]
 
 
-def depths(
-    strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None
-) -> list[DepthHits]:
-    """The first n depths of a question."""
-    return list(islice(walk(strategy, question, scope), n))
-
-
-def check_strategy(strategy: Strategy) -> None:
+def _check_strategy(strategy: Strategy) -> None:
     """Stop at an arm that is not known, or that lacks what it works with."""
-    arm, indexes = strategy.arm, strategy.indexes
+    arm = strategy.arm
     if arm not in ARMS:
-        msg = f"arm must be one of {', '.join(ARMS)}, got {arm!r}; choose one of them."
+        msg = f"arm must be one of {', '.join(ARMS)}, got {arm!r}."
         raise ValueError(msg)
-    lacks_index = arm not in indexes.arm_indexes and arm_row(arm) is not None
+    lacks_index = arm not in strategy.indexes.arm_indexes and arm_row(arm) is not None
     if lacks_index or (ARMS[arm].rewrites and strategy.rewriter is None):
-        msg = (
-            f"arm {arm} needs its {'index' if lacks_index else 'rewriter'}, got none; build it "
-            "with the arm."
-        )
+        lacking = "index" if lacks_index else "rewriter"
+        msg = f"arm {arm} needs its {lacking}, got none; build it with the arm."
         raise ValueError(msg)
 
 
-@contextmanager
-def _time_stage(ms: Milliseconds, stage: str) -> Iterator[None]:
-    start = perf_counter()
-    try:
-        yield
-    finally:
-        ms[stage] = ms.get(stage, 0.0) + 1e3 * (perf_counter() - start)
+@dataclass(slots=True)
+class _ArmWalk:
+    """A question on its way through the depths of an arm.
 
-
-def _ranked_lists(
-    strategy: Strategy,
-    text: str,
-    vector: NDArray[np.float32],
-    scope: NDArray[np.integer] | None,
-    ms: Milliseconds,
-) -> Lists:
-    """Ranked lists of an arm for one text."""
-    arm, indexes, k = ARMS[strategy.arm], strategy.indexes, strategy.sizes.fetch_k
-    lists: Lists = []
-    if arm.keyword:
-        with _time_stage(ms, "keyword"):
-            lists.append((indexes.bm25.search([text], k, [scope])[1], 1.0))
-    if arm.dense:
-        with _time_stage(ms, "dense"):
-            lists.append((indexes.nearest(vector, k, scope), strategy.sizes.dense_weight))
-    return lists
-
-
-def _search_own_index(
-    strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds
-) -> ArmHits | None:
-    """What the arm's own index finds for the question itself; None where it has none."""
-    index = strategy.indexes.arm_indexes.get(strategy.arm)
-    if index is None:
-        return None
-    with _time_stage(ms, strategy.arm):
-        return index.search(text, strategy.sizes.fetch_k, scope, strategy.indexes.bm25)
-
-
-def _fuse_lists(
-    strategy: Strategy, lists: Lists, ms: Milliseconds
-) -> tuple[NDArray[np.float64], Ids]:
-    with _time_stage(ms, "fuse"):
-        ids, weights = zip(*lists, strict=True)
-        return reciprocal_rank_fusion(ids, strategy.sizes.fetch_k, strategy.sizes.rrf_k, weights)
-
-
-def _rerank_width(strategy: Strategy) -> int:
-    """How many of the fused hits are reranked."""
-    return (
-        min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
-    )
-
-
-def _order_hits(
-    strategy: Strategy,
-    question: Queries,
-    fused: tuple[NDArray[np.float64], Ids],
-    own: ArmHits | None,
-    ms: Milliseconds,
-) -> RankedHits:
-    """Hits reranked by the original question, in the arm's final order.
-
-    `iterative` fuses the fused order once and the reranked one twice, `graph` that of its own index
-    and the reranked one: what the reranker cannot see from the question's words alone keeps a say.
+    ms: milliseconds by stage of the depth at hand. own: what the arm's own index has for the
+    question. The other fields are those of `walk` and `rerank_chunks`.
     """
-    indexes, reranker, width = strategy.indexes, strategy.reranker, _rerank_width(strategy)
-    with _time_stage(ms, "rerank"):
-        if own is not None and own.rows is not None and reranker is not None and width:
-            pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
-            best_rows = BestTableRows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
-            return rerank_with_rows(indexes, question, fused, reranker, width, best_rows)
-        ordered = rerank_chunks(indexes, question, fused, reranker, width)
-        if ARMS[strategy.arm].rewrites:
-            return fuse_orders(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)
-        if own is not None and own.keeps_order:
-            return fuse_orders(
-                ordered, ranks_in(own.chunk[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k
-            )
-        return ordered
 
+    strategy: Strategy
+    question: Queries
+    scope: NDArray[np.integer] | None
+    reranker: Reranker | None
+    width: int
+    ms: Milliseconds
+    own: ArmHits | None = None
 
-def _rewritten(
-    strategy: Strategy, question: Queries, best: RankedHits, step: int, ms: Milliseconds
-) -> str:
-    """What to search after a try, from its best hits.
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time of a block to a stage."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[stage] = self.ms.get(stage, 0.0) + 1e3 * (perf_counter() - start)
 
-    The question itself where nothing rewrites it.
-    """
-    if strategy.rewriter is None:
-        return question.texts[0]
-    with _time_stage(ms, "rewrite"):
-        rank = np.where(best.rank[0] >= 0, best.rank[0], np.iinfo(np.int32).max)
-        places = best.chunk[0, np.argsort(rank, kind="stable")[:FEEDBACK]]
-        texts = [strategy.indexes.texts[place] for place in places if place >= 0]
-        return strategy.rewriter.rewrite(question.texts[0], texts, step)
+    def search(self, text: str) -> Lists:
+        """Ranked lists of the arm for a text."""
+        arm, indexes, sizes = ARMS[self.strategy.arm], self.strategy.indexes, self.strategy.sizes
+        vector = self.question.vectors
+        if text != self.question.texts[0]:
+            if self.strategy.embed is None:
+                msg = f"arm {self.strategy.arm} searches for rewritten questions; pass embed."
+                raise ValueError(msg)
+            with self.timed("embed"):
+                vector = self.strategy.embed(text)
+        lists: Lists = []
+        if arm.keyword:
+            with self.timed("keyword"):
+                lists.append((indexes.bm25.search([text], sizes.fetch_k, [self.scope])[1], 1.0))
+        if arm.dense:
+            with self.timed("dense"):
+                nearest = indexes.nearest(vector, sizes.fetch_k, self.scope)
+                lists.append((nearest, sizes.dense_weight))
+        return lists
 
+    def order(self, lists: Lists) -> RankedHits:
+        """Lists as one, reranked by the original question, in the arm's final order.
 
-def _vector(strategy: Strategy, text: str, ms: Milliseconds) -> NDArray[np.float32]:
-    if strategy.embed is None:
-        msg = (
-            f"arm {strategy.arm} rewrites questions and needs an embedding for them, got none; "
-            "pass embed."
-        )
-        raise ValueError(msg)
-    with _time_stage(ms, "embed"):
-        return strategy.embed(text)
+        `iterative` fuses the fused order once and the reranked one twice, `graph` that of its own
+        index and the reranked one: what the reranker cannot see from the question's words alone
+        keeps a say.
+        """
+        sizes, own, rows = self.strategy.sizes, self.own, None
+        with self.timed("fuse"):
+            ids, weights = zip(*lists, strict=True)
+            fused = reciprocal_rank_fusion(ids, sizes.fetch_k, sizes.rrf_k, weights)
+        with self.timed("rerank"):
+            if own is not None and own.rows is not None:
+                pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
+                places, shares = zip(*pairs, strict=True)
+                rows = BestTableRows(np.array([places]), np.array([shares]))
+            indexes, reranker, width = self.strategy.indexes, self.reranker, self.width
+            ordered = rerank_chunks(indexes, self.question, fused, reranker, width, rows)
+            if ARMS[self.strategy.arm].rewrites:
+                return fuse_orders(ordered, np.arange(width), weight=2.0, k=sizes.rrf_k)
+            if own is not None and own.keeps_order:
+                ranks = ranks_in(own.chunk[0], ordered.chunk[0, :width])
+                return fuse_orders(ordered, ranks, k=sizes.rrf_k)
+            return ordered
+
+    def rewrite(self, best: RankedHits, step: int) -> str:
+        """What to search after a try; the question itself where nothing rewrites it."""
+        original, rewriter = self.question.texts[0], self.strategy.rewriter
+        if rewriter is None:
+            return original
+        with self.timed("rewrite"):
+            rank = np.where(best.rank[0] >= 0, best.rank[0], np.iinfo(np.int32).max)
+            places = best.chunk[0, np.argsort(rank, kind="stable")[:FEEDBACK]]
+            texts = [self.strategy.indexes.texts[place] for place in places if place >= 0]
+            return rewriter.rewrite(original, texts, step)
 
 
 def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hits:
@@ -352,7 +311,7 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
 
     def similarity(signatures: Signatures) -> Values:
         ids = np.where(chunk >= 0, signatures.of_chunk[chunk], -1)
-        return laid(cosines(queries.vectors, signatures.vectors, ids))
+        return laid(distances(queries.vectors, signatures.vectors, ids)[1])
 
     return Hits(
         chunk=laid(chunk).astype(np.int32),
@@ -362,7 +321,7 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
         s_hybrid=laid(ordered.s_hybrid),
         s_rerank=laid(ordered.s_rerank),
         s_raw=laid(ordered.s_raw),
-        anchor_sim=laid(cosines(queries.vectors, indexes.vectors, anchors)),
+        anchor_sim=laid(distances(queries.vectors, indexes.vectors, anchors)[1]),
         sig_sim=similarity(indexes.signatures),
         sig_sim_strict=similarity(indexes.strict_signatures),
         n_reranked=(chunk[:, : ordered.n_reranked] >= 0)

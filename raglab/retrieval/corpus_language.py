@@ -62,10 +62,8 @@ def is_english(text: str) -> bool | None:
     """
     lines = [line for line in split_code(text.splitlines()) if isinstance(line, str)]
     prose = "\n".join(line for line in lines if not line.lstrip().startswith("|"))
-    letters, foreign_letters = (
-        len(_LETTER.findall(prose)),
-        0 if prose.isascii() else len(_OTHER_LETTER.findall(prose)),
-    )
+    letters = len(_LETTER.findall(prose))
+    foreign_letters = 0 if prose.isascii() else len(_OTHER_LETTER.findall(prose))
     if 2 * foreign_letters > letters:
         return False if letters >= FEWEST else None
     words = [word for word in split_words(prose) if word.isalpha()]
@@ -93,10 +91,8 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
     count = count_english(texts)
     if count.is_foreign:
         warn_user(
-            f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in "
-            "English, which is the "
-            f"language of the bundled encoder {encoder}: its distances mean little for them; name "
-            "an encoder of their "
-            "languages (encoder=...), and compare with keywords alone: build_trace(..., "
-            'arms=("hybrid", "bm25")).'
+            f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in English, "
+            f"the language of the bundled encoder {encoder}: its distances mean little for them; "
+            "name another (encoder=...), or compare with keywords alone: "
+            'build_trace(..., arms=("hybrid", "bm25")).'
         )

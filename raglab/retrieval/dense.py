@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.models.loaders import Encoding, Tokens
 from raglab.progress import progress
+from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.store.blobs import Blobs, cache_folder
 from raglab.words.canonical import digest
-
-if TYPE_CHECKING:
-    import faiss
 
 Kind = Literal["flat", "hnsw", "ivf"]
 Vectors = NDArray[np.float32]
@@ -27,8 +25,6 @@ Values = NDArray[np.float64]
 
 BLOCK = 256
 PAIRS = 2**14  # of a query and a vector, in float64, that are in memory at a time
-# pairs of a query and the number of a candidate that FAISS is asked for at a time
-ASKED_AT_ONCE = 2**22
 SLACK = 16
 TIE = 1e-5
 
@@ -70,34 +66,33 @@ class DenseIndex:
         Raises:
           InputError: a file of a mapped index was changed since it was opened.
         """
-        scopes = [None] * len(queries) if allowed is None else list(allowed)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        every = np.array([i for i, scope in enumerate(scopes) if scope is None], np.int64)
-        for block in _blocks(len(every), ASKED_AT_ONCE // max(1, self.index.ntotal)):
-            free = every[block]
-            l2[free], ids[free] = self._nearest(queries[free], k)
-        for i, scope in enumerate(scopes):
-            if scope is not None:
-                within = np.unique(scope).astype(np.int64)[None, :]
-                candidate_l2, _ = distances(queries[i : i + 1], self.vectors, within)
-                l2[i : i + 1], ids[i : i + 1] = _sort_by_distance(candidate_l2, within, k)
+        for row in range(len(queries)):
+            query, scope = queries[row : row + 1], None if allowed is None else allowed[row]
+            if scope is None:
+                best_l2, best_ids = self._nearest(query, k)
+            else:
+                within = np.unique(scope).astype(np.int64)[None]
+                candidate_l2, _ = distances(query, self.vectors, within)
+                best_l2, best_ids = rank_by_score(-candidate_l2, within, k)
+            l2[row], ids[row] = -best_l2[0], best_ids[0]
         return l2, ids
 
-    def _nearest(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
-        """Ask for more than k until k-th and last differ, so that ties fall by id, not chance."""
+    def _nearest(self, query: Vectors, k: int) -> tuple[Values, Ids]:
+        """Ask for more than k until k-th and last differ, so that ties fall by id, not chance.
+
+        Returns:
+          The nearest as `rank_by_score` gives them, each [1, k], their scores −l2.
+        """
         n = self.index.ntotal
         width = min(n, k + SLACK)
-        l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        open_ = np.arange(len(queries)) if n else np.arange(0)
-        while len(open_):
-            _, candidates = self.index.search(np.ascontiguousarray(queries[open_]), width)
-            candidate_l2, _ = distances(queries[open_], self.vectors, candidates)
-            l2[open_], ids[open_] = _sort_by_distance(candidate_l2, candidates, k)
-            complete = (
-                (width == n) | (candidates[:, -1] < 0) | (candidate_l2[:, -1] > l2[open_, -1] + TIE)
-            )
-            open_, width = open_[~complete], min(n, 2 * width)
-        return l2, ids
+        while True:
+            _, candidates = self.index.search(np.ascontiguousarray(query), width)
+            l2, _ = distances(query, self.vectors, candidates)
+            best = rank_by_score(-l2, candidates, k)
+            if width == n or candidates[0, -1] < 0 or l2[0, -1] + best[0][0, -1] > TIE:
+                return best
+            width = min(n, 2 * width)
 
 
 NEIGHBOURS = 32  # that a node of the graph keeps
@@ -115,37 +110,31 @@ def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
         past 100,000 vectors.
 
     Raises:
-      ValueError: the kind must be known, the vectors 2-dimensional.
+      ValueError: the kind must be known.
     """
     import faiss
 
-    if vectors.ndim != 2:
-        msg = f"vectors must have shape [N, dim], got {list(vectors.shape)}; stack one row a text."
-        raise ValueError(msg)
     rows = np.ascontiguousarray(vectors, np.float32)
     n, dim = rows.shape
-    index: faiss.Index
-    if kind == "flat":
-        index = faiss.IndexFlatL2(dim)
-    # candidates are looked at both while the graph grows and when it is searched
-    elif kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dim, NEIGHBOURS)
-        index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
-    elif kind == "ivf":
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, max(1, round(n**0.5)))
-        # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a
-        # cell.
-        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
-    else:
-        msg = (
-            f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; flat is exact and "
-            "fine up to 100,000."
-        )
+    forms = {"flat": "Flat", "hnsw": f"HNSW{NEIGHBOURS}", "ivf": f"IVF{max(1, round(n**0.5))},Flat"}
+    if kind not in forms:
+        msg = f"kind must be one of {', '.join(forms)}, got {kind!r}."
         raise ValueError(msg)
-    # several would cluster and link in the order in which they happen to finish
-    with _single_thread():
+    index: Any = faiss.index_factory(dim, forms[kind])
+    # candidates are looked at both while the graph grows and when it is searched
+    if kind == "hnsw":
+        index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
+    # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a cell.
+    if kind == "ivf":
+        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
+    # Several threads would cluster and link in the order in which they happen to finish.
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
         index.train(rows)
         index.add(rows)
+    finally:
+        faiss.omp_set_num_threads(threads)
     return DenseIndex(rows, index)
 
 
@@ -172,69 +161,17 @@ def distances(
       (array([[ 0.,  2., nan]]), array([[ 1.,  0., nan]]))
     """
     l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
-    for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
-        hits, query_block = (
-            _gather_vectors(vectors, ids[at]),
-            queries[at].astype(np.float64)[:, None, :],
-        )
-        l2[at] = ((hits - query_block) ** 2).sum(axis=-1)
-        cosine[at] = (hits * query_block).sum(axis=-1)
-    return _round_distances(l2, ids), _round_distances(cosine.clip(-1.0, 1.0), ids)
-
-
-def cosines(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -> Values:
-    """Cosine of each query and the unit vectors it is paired with, [Q, k].
-
-    NaN where the id is -1.
-    """
-    cosine = np.empty(ids.shape)
-    for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
-        cosine[at] = (
-            _gather_vectors(vectors, ids[at]) * queries[at].astype(np.float64)[:, None, :]
-        ).sum(axis=-1)
-    return _round_distances(cosine.clip(-1.0, 1.0), ids)
-
-
-def _blocks(n: int, size: int) -> Iterator[slice]:
-    """Slices of n rows, of a size each, of one row where that is below 1."""
-    return (slice(start, start + max(1, size)) for start in range(0, n, max(1, size)))
-
-
-def _gather_vectors(vectors: VectorRows, ids: NDArray[np.integer]) -> Values:
-    """Vectors of hits, float64 [Q, k, dim]; zeros where the id is -1."""
-    if not vectors.shape[0]:
-        return np.zeros((*ids.shape, vectors.shape[1]))
-    hits: Values = vectors[ids.clip(0)].astype(np.float64)
-    return hits
-
-
-def _round_distances(values: Values, ids: NDArray[np.integer]) -> Values:
-    """Values rounded to float32 as float64; NaN where the id is -1."""
-    return np.where(ids >= 0, values.astype(np.float32).astype(np.float64), np.nan)
-
-
-def _sort_by_distance(l2: Values, ids: NDArray[np.integer], k: int) -> tuple[Values, Ids]:
-    """Sort hits by (l2, id), NaN last, and cut or pad them to k."""
-    order = np.lexsort((ids, l2), axis=-1)[:, :k]
-    pad = ((0, 0), (0, k - order.shape[1]))
-    sorted_l2 = np.pad(np.take_along_axis(l2, order, -1), pad, constant_values=np.nan)
-    sorted_ids = np.pad(
-        np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1
-    )
-    return sorted_l2, sorted_ids
-
-
-@contextmanager
-def _single_thread() -> Iterator[None]:
-    """Build on one thread, so that a graph's edges do not depend on the number of cores."""
-    import faiss
-
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(threads)
+    size = max(1, min(BLOCK, PAIRS // max(1, ids.shape[1])))
+    for start in range(0, len(ids), size):
+        at = slice(start, start + size)
+        # Without vectors every id is -1.
+        rows = vectors[ids[at].clip(0)] if vectors.shape[0] else np.zeros((1, 1, vectors.shape[1]))
+        hits, questions = rows.astype(np.float64), queries[at].astype(np.float64)[:, None]
+        l2[at] = ((hits - questions) ** 2).sum(axis=-1)
+        cosine[at] = (hits * questions).sum(axis=-1)
+    both = np.where(ids >= 0, (l2, cosine.clip(-1.0, 1.0)), np.nan)
+    l2, cosine = both.astype(np.float32).astype(np.float64)
+    return l2, cosine
 
 
 CHUNK = 256
@@ -401,31 +338,21 @@ def embed(
       cache: None encodes everything and keeps nothing.
       tokens: whether token embeddings are wanted too.
     """
-    distinct = list(dict.fromkeys(texts))
-    vectors = _read_cached(encoder, SENTENCE, distinct, cache)
-    by_token = _read_cached(encoder, TOKENS, distinct, cache) if tokens else {}
-    missing = [
-        text for text in distinct if text not in vectors or (tokens and text not in by_token)
-    ]
-    # alike in length, so that little of a batch is padding
-    missing.sort(key=lambda text: (len(text), text))
-    for some in progress(_chunks(missing, CHUNK), "embed", "text", size=len, total=len(missing)):
-        new_vectors, new_tokens = _encode_texts(encoder, some, tokens=tokens)
-        if cache is not None:
-            cache.put(
-                _cache_keys(encoder.name, SENTENCE, new_vectors)
-                | _cache_keys(encoder.name, TOKENS, new_tokens)
-            )
-        # What the cache held before stays: a text encoded anew for its tokens keeps its vector to
-        # the last bit.
-        for known, new in ((vectors, new_vectors), (by_token, new_tokens)):
-            known.update((text, array) for text, array in new.items() if text not in known)
-    stacked = (
-        np.concatenate([vectors[text] for text in texts])
-        if texts
-        else np.empty((0, encoder.dim), np.float32)
-    )
-    return TextEmbeddings(stacked, [by_token[text] for text in texts] if tokens else None)
+
+    def encode(some: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
+        if not tokens:
+            return [dict(zip(some, encoder.sentences(some)[:, None], strict=True))]
+        both = encoder.both(some)
+        return [
+            dict(zip(some, both.sentences[:, None], strict=True)),
+            dict(zip(some, both.tokens, strict=True)),
+        ]
+
+    kinds = (SENTENCE, TOKENS) if tokens else (SENTENCE,)
+    by_kind = _encoded(encoder, kinds, texts, cache, encode, CHUNK)
+    vectors = np.empty((0, encoder.dim), np.float32)
+    stacked = np.concatenate([vectors, *(by_kind[SENTENCE][text] for text in texts)])
+    return TextEmbeddings(stacked, [by_kind[TOKENS][text] for text in texts] if tokens else None)
 
 
 def embed_pictures(
@@ -444,33 +371,54 @@ def embed_pictures(
       read: image of Pillow of a file, by its digest; asked for those alone that are encoded.
       cache: None encodes everything and keeps nothing.
     """
-    distinct = list(dict.fromkeys(digests))
-    vectors = _read_cached(encoder, PICTURE, distinct, cache)
-    missing = [digest for digest in distinct if digest not in vectors]
-    for some in progress(
-        _chunks(missing, PICTURES), "embed", "picture", size=len, total=len(missing)
-    ):
-        new = dict(
-            zip(some, encoder.pictures([read(digest) for digest in some])[:, None, :], strict=True)
-        )
+
+    def encode(some: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
+        images = [read(file_digest) for file_digest in some]
+        return [dict(zip(some, encoder.pictures(images)[:, None], strict=True))]
+
+    vectors = _encoded(encoder, (PICTURE,), digests, cache, encode, PICTURES)[PICTURE]
+    none = np.empty((0, encoder.dim), np.float32)
+    return np.concatenate([none, *(vectors[file_digest] for file_digest in digests)])
+
+
+def _encoded(
+    encoder: TextEncoder | PictureEncoder,
+    kinds: Sequence[str],
+    texts: Sequence[str],
+    cache: EmbeddingCache | None,
+    encode: Callable[[Sequence[str]], Sequence[Mapping[str, NDArray[Any]]]],
+    size: int,
+) -> dict[str, dict[str, NDArray[Any]]]:
+    """Arrays by text of each kind, from the cache and of what is encoded, `size` texts at a time.
+
+    Args:
+      encode: arrays by text, for each of the kinds.
+    """
+    distinct = list(dict.fromkeys(texts))
+    by_kind = {kind: _read_cached(encoder, kind, distinct, cache) for kind in kinds}
+    # Alike in length, so that little of a batch is padding.
+    missing = sorted(
+        {text for text in distinct for arrays in by_kind.values() if text not in arrays},
+        key=lambda text: (len(text), text),
+    )
+    blocks = (missing[start : start + size] for start in range(0, len(missing), size))
+    unit = "picture" if PICTURE in kinds else "text"
+    for block in progress(blocks, "embed", unit, size=len, total=len(missing)):
+        new = dict(zip(kinds, encode(block), strict=True))
         if cache is not None:
-            cache.put(_cache_keys(encoder.name, PICTURE, new))
-        vectors |= new
-    return np.concatenate(
-        [np.empty((0, encoder.dim), np.float32), *(vectors[digest] for digest in digests)]
-    )
-
-
-def _encode_texts(
-    encoder: TextEncoder, texts: Sequence[str], *, tokens: bool
-) -> tuple[dict[str, NDArray[np.float32]], dict[str, Tokens]]:
-    """Sentence embeddings [1, dim] by text, and token embeddings by text where wanted."""
-    if not tokens:
-        return dict(zip(texts, encoder.sentences(texts)[:, None, :], strict=True)), {}
-    both = encoder.both(texts)
-    return dict(zip(texts, both.sentences[:, None, :], strict=True)), dict(
-        zip(texts, both.tokens, strict=True)
-    )
+            cache.put(
+                {
+                    cache_key(encoder.name, kind, text): array
+                    for kind, arrays in new.items()
+                    for text, array in arrays.items()
+                }
+            )
+        # What the cache held stays: a text encoded again for its tokens keeps its vector to the
+        # last bit.
+        for kind, arrays in new.items():
+            for text, array in arrays.items():
+                by_kind[kind].setdefault(text, array)
+    return by_kind
 
 
 def _read_cached(
@@ -483,25 +431,14 @@ def _read_cached(
     if cache is None:
         return {}
     text_of = {cache_key(encoder.name, kind, text): text for text in texts}
-    arrays = cache.get(list(text_of))
-    foreign = [key for key, array in arrays.items() if not _has_form(array, kind, encoder.dim)]
+    arrays: dict[str, NDArray[Any]] = {}
+    foreign = []
+    for key, array in cache.get(list(text_of)).items():
+        has_rows = kind == TOKENS or len(array) == 1
+        if has_rows and (array.shape[1], array.dtype.str) == (encoder.dim, DTYPES[kind]):
+            arrays[text_of[key]] = array
+        else:
+            foreign.append(key)
     if foreign:
         cache.drop(foreign)
-    return {text_of[key]: array for key, array in arrays.items() if key not in set(foreign)}
-
-
-def _has_form(array: NDArray[Any], kind: str, dim: int) -> bool:
-    rows = kind == TOKENS or len(array) == 1
-    return rows and array.shape[1] == dim and array.dtype.str == DTYPES[kind]
-
-
-def _cache_keys(
-    name: str, kind: str, arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
-    """Arrays by cache key instead of by text."""
-    return {cache_key(name, kind, text): array for text, array in arrays.items()}
-
-
-def _chunks(items: Sequence[str], size: int) -> Iterable[Sequence[str]]:
-    """Slices of `size` items."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+    return arrays

@@ -67,13 +67,6 @@ class _SentenceWord(NamedTuple):
         return self.written[0].isupper()
 
 
-class _CaseCounts(NamedTuple):
-    """How often a word stands in small letters, and with a capital where no sentence begins."""
-
-    small: Counter[str]
-    capital: Counter[str]
-
-
 def plain_words(text: str) -> list[str]:
     """Words in their plainest form.
 
@@ -123,7 +116,14 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
       [['crédit des alpes'], ['perrin', 'alpes']]
     """
     placed = [[_sentence_positions(sentence) for sentence in sentences(text)] for text in texts]
-    cased = _count_cases(word for text in placed for sentence in text for word in sentence)
+    # How often a word stands in small letters, and with a capital where no sentence begins.
+    cased = Counter(
+        (word.folded, word.capital)
+        for text in placed
+        for sentence in text
+        for word in sentence
+        if not (word.capital and word.opens)
+    )
     return [
         [name for sentence in text for name in _candidate_names(sentence, cased)] for text in placed
     ]
@@ -182,13 +182,8 @@ def _is_code(text: str) -> bool:
     return (
         digits > 0
         and any(char.isupper() for char in text)
-        and any(_is_sign(part) for part in parts)
+        and any(part.isdigit() or part.isupper() for part in parts)
     )
-
-
-def _is_sign(part: str) -> bool:
-    """Whether a part of an identifier is figures or capitals, as no part of a compound word is."""
-    return part.isdigit() or part.isupper()
 
 
 def _is_calendar(parts: Sequence[str]) -> bool:
@@ -203,30 +198,19 @@ def _sentence_positions(sentence: str) -> list[_SentenceWord]:
     end = 0
     for match in whole_words(text):
         written, gap = match.group(), text[end : match.start()]
-        opens = not words or (
-            gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap)
+        # The stop after an initial or a title ends no sentence.
+        is_short = (
+            words and gap == ". " and (len(words[-1].written) == 1 or words[-1].folded in TITLES)
         )
+        opens = not words or (_OPENS.search(gap) is not None and not is_short)
         words.append(_SentenceWord(written, folded(written), gap, opens))
         end = match.end()
     return words
 
 
-def _is_abbreviated(before: _SentenceWord, gap: str) -> bool:
-    """Whether the stop after a word is that of an initial or a title."""
-    return gap == ". " and (len(before.written) == 1 or before.folded in TITLES)
-
-
-def _count_cases(words: Iterable[_SentenceWord]) -> _CaseCounts:
-    cased = _CaseCounts(Counter(), Counter())
-    for word in words:
-        if not word.capital:
-            cased.small[word.folded] += 1
-        elif not word.opens:
-            cased.capital[word.folded] += 1
-    return cased
-
-
-def _candidate_names(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[str]:
+def _candidate_names(
+    words: Sequence[_SentenceWord], cased: Counter[tuple[str, bool]]
+) -> Iterator[str]:
     for run in _capitalised_runs(words, cased):
         sides = _sides(run)
         for name in (
@@ -255,21 +239,13 @@ def _without_prelude(run: Sequence[_SentenceWord]) -> Sequence[_SentenceWord]:
     return []
 
 
-def _is_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
+def _is_name(word: _SentenceWord, cased: Counter[tuple[str, bool]]) -> bool:
     """Whether one word is a name by itself: with a capital more often than not."""
-    return cased.capital[word.folded] > cased.small[word.folded]
-
-
-def _opens_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
-    """Whether the first word of a sentence may belong to a name.
-
-    One by itself, or never in small letters.
-    """
-    return word.folded not in STOP_WORDS and (_is_name(word, cased) or not cased.small[word.folded])
+    return cased[word.folded, True] > cased[word.folded, False]
 
 
 def _capitalised_runs(
-    words: Sequence[_SentenceWord], cased: _CaseCounts
+    words: Sequence[_SentenceWord], cased: Counter[tuple[str, bool]]
 ) -> Iterator[list[_SentenceWord]]:
     """Capitalised words that follow one another, with particles between but not at the end."""
     run: list[_SentenceWord] = []
@@ -278,7 +254,11 @@ def _capitalised_runs(
         if run and (word.opens or _LINK.fullmatch(word.gap) is None):
             yield run
             run, bridge = [], []
-        if word.capital and (not word.opens or _opens_name(word, cased)):
+        # The first word of a sentence may be a name by itself, or never stands in small letters.
+        is_named = word.folded not in STOP_WORDS and (
+            _is_name(word, cased) or not cased[word.folded, False]
+        )
+        if word.capital and (is_named or not word.opens):
             run += [*bridge, word]
             bridge = []
         elif run and word.folded in PARTICLES:

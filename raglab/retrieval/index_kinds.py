@@ -19,27 +19,8 @@ def check_kind(kind: str) -> None:
     """
     known = ("auto", *get_args(Kind), STORED)
     if kind not in known:
-        msg = (
-            f"index must be one of {', '.join(known)}, got {kind!r}; auto is in memory up to "
-            f"{FLAT_UP_TO:,} chunks."
-        )
+        msg = f"index must be one of {', '.join(known)}, got {kind!r}."
         raise ValueError(msg)
-
-
-def storage_error(n_pictures: int) -> ValueError:
-    """Error of an index on disk where there can be none.
-
-    For its pictures, else for want of a cache.
-    """
-    if n_pictures:
-        msg = (
-            f"an index of kind {STORED} holds texts alone, got {n_pictures} pictures; take "
-            "index='flat' or 'auto'."
-        )
-        return ValueError(msg)
-    rule = f"an index of kind {STORED} is kept beside the cache of embeddings"
-    msg = f"{rule}, got none; give a cache, or take index='auto', which needs none."
-    return ValueError(msg)
 
 
 def sized_kind(
@@ -60,7 +41,11 @@ def sized_kind(
       ('flat', 'sqfp16')
     """
     if kind == STORED and ((count := n_pictures()) or not cached):
-        raise storage_error(count)
+        msg = (
+            f"index={STORED!r} holds texts alone, beside a cache of embeddings, got "
+            f"{f'{count} pictures' if count else 'no cache'}; take index='auto'."
+        )
+        raise ValueError(msg)
     if kind != "auto":
         return kind
     return "flat" if n <= FLAT_UP_TO or not cached or n_pictures() else STORED

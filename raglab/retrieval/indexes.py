@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from errno import EINVAL, EOPNOTSUPP
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import bm25s
 import numpy as np
@@ -20,7 +16,6 @@ from numpy.typing import NDArray
 
 from raglab.extension_points import extension
 from raglab.models.loaders import Tokens
-from raglab.progress import progress
 from raglab.retrieval.dense import (
     DenseIndex,
     EmbeddingCache,
@@ -30,7 +25,8 @@ from raglab.retrieval.dense import (
     embed,
 )
 from raglab.retrieval.index_checks import check_keyword_lists
-from raglab.retrieval.index_kinds import STORED, storage_error
+from raglab.retrieval.index_kinds import STORED
+from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.store.blobs import CACHE_PATIENCE_S
 from raglab.values import Chunk, Generation
 from raglab.words.tokeniser import split_words
@@ -61,12 +57,9 @@ class Bm25Index:
         Raises:
           ValueError: at least one text must hold a word.
         """
-        words = [index_words(text) for text in texts]
-        _check_words(words, len(texts))
-        self.n = len(words)
+        self.n = len(texts)
         self._check: Callable[[], None] | None = None
-        self._index = bm25s.BM25(k1=SATURATION, b=LENGTH)
-        self._index.index(words, show_progress=False)
+        self._index = _keyword_index(texts)
 
     @classmethod
     def open(cls, folder: Path, n: int, *, check: Callable[[], None]) -> Self:
@@ -77,7 +70,7 @@ class Bm25Index:
         Args:
           folder: of the files.
           n: texts of the index.
-          check: raises before a search where a file of `BM25_MAPPED` is not as it was: reading past
+          check: raises before a search where a file of the index is not as it was: reading past
             the end of one that was shortened would end the process.
 
         Raises:
@@ -88,15 +81,13 @@ class Bm25Index:
         words = (folder / BM25_WORDS).read_text(encoding="utf-8").split("\n")
         index.vocab_dict = {word: number for number, word in enumerate(words)}
         index.nonoccurrence_array = None
-        data, indices, indptr = (index.scores[name] for name in ("data", "indices", "indptr"))
+        data, indices, indptr = (index.scores[name] for name in BM25_ARRAYS)
         check_keyword_lists(data, indices, indptr, n)
-        if len(indptr) != len(words) + 1:
-            rule = f"a keyword index must hold a list for each of its {len(words)} words"
-            msg = f"{rule}, got {len(indptr) - 1} of {len(indices)} texts; make it again."
-            raise ValueError(msg)
-        if len(index.vocab_dict) < len(words):
-            value = f"{len(index.vocab_dict)} of {len(words)}"
-            msg = f"words of a keyword index must be different, got {value}; make it again."
+        if not len(index.vocab_dict) == len(words) == len(indptr) - 1:
+            msg = (
+                "a keyword index must hold a list for each of its different words, got "
+                f"{len(indptr) - 1} lists and {len(words)} words; make it again."
+            )
             raise ValueError(msg)
         keyword_index = cls.__new__(cls)
         keyword_index.n = n
@@ -124,44 +115,33 @@ class Bm25Index:
         if self._check is not None:
             self._check()
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        scopes = [None] * len(queries) if allowed is None else allowed
-        for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
-            best = _top_texts(self._scores(query), k, scope)
-            scores[i, : len(best.ids)], ids[i, : len(best.ids)] = best
+        for row, query in enumerate(queries):
+            words = index_words(query)
+            if not words:
+                continue
+            by_text: NDArray[np.float32] = self._index.get_scores(words)  # 0 without a shared word
+            scope = None if allowed is None else allowed[row]
+            if scope is not None:
+                within = np.zeros_like(by_text)
+                within[scope] = by_text[scope]
+                by_text = within
+            hits = np.flatnonzero(by_text > 0.0)
+            if len(hits) > k:  # those that tie with the k-th are sorted, and no more
+                hits = hits[by_text[hits] >= np.partition(by_text[hits], -k)[-k]]
+            hit_scores = by_text[hits].astype(np.float64)
+            best = rank_by_score(hit_scores[None], hits[None], k)
+            scores[row], ids[row] = best[0][0], best[1][0]
         return scores, ids
 
-    def _scores(self, query: str) -> NDArray[np.float32]:
-        """Score of every text, [N]; 0 where no word is shared."""
-        words = index_words(query)
-        if not words:
-            return np.zeros(self.n, np.float32)
-        scores: NDArray[np.float32] = self._index.get_scores(words)
-        return scores
 
-
+# arrays and files of bm25s, and their types
+BM25_ARRAYS = {"data": "<f4", "indices": "<i4", "indptr": "<i8"}
 BM25_WORDS = "words.txt"
-# names of bm25s
-BM25_FILES = ("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy", BM25_WORDS)
-BM25_MAPPED = BM25_FILES[:3]
-_TEXTS_AT_ONCE = 8192
-
-
-class _WordCounts(NamedTuple):
-    """Words of some texts: numbers of words and how often each occurs, text by text.
-
-    Words that each text has.
-    """
-
-    words: NDArray[np.int32]
-    times: NDArray[np.uint32]
-    distinct: NDArray[np.int64]
+BM25_FILES = (*(f"{name}.csc.index.npy" for name in BM25_ARRAYS), BM25_WORDS)
 
 
 def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextManager[Path]]) -> None:
-    """Write the index of `Bm25Index(texts)` without holding it: the same scores to the bit.
-
-    What is in memory are the numbers of the words that each text has, 8 bytes each, a tenth of what
-    the lists of words take.
+    """Write the index of `Bm25Index(texts)`.
 
     Args:
       texts: N passages.
@@ -171,112 +151,30 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
       ValueError: at least one text must hold a word.
       OSError: a file cannot be written, or the disk is full.
     """
-    vocabulary: dict[str, int] = {}
-    lengths = np.empty(len(texts), np.int64)
-    counts = []
-    # Numbers of words, block by block: the words of all texts as lists do not fit in memory.
-    for start in progress(range(0, len(texts), _TEXTS_AT_ONCE), "keywords", "block"):
-        some = [
-            [vocabulary.setdefault(word, len(vocabulary)) for word in index_words(text)]
-            for text in texts[start : start + _TEXTS_AT_ONCE]
-        ]
-        lengths[start : start + len(some)] = [len(words) for words in some]
-        counts.append(_count_words(some))
-    _check_words(vocabulary, len(texts))
-    n_words = len(vocabulary)
-    holding = sum(
-        (np.bincount(block.words, minlength=n_words) for block in counts),
-        np.zeros(n_words, np.int64),
-    )
-    # As bm25s does it, in the same order and width, so that scores are the same to the bit.
-    idf = np.array(
-        [math.log(1 + (len(texts) - df + 0.5) / (df + 0.5)) for df in holding.tolist()], np.float32
-    )
-    saturation = SATURATION * ((1 - LENGTH) + LENGTH * lengths / lengths.mean())
-    ends = np.cumsum(holding)
-    with (
-        target(BM25_FILES[0]) as data_path,
-        target(BM25_FILES[1]) as indices_path,
-    ):
-        shape = (int(ends[-1]),)
-        data, indices = (
-            _new_array(data_path, np.float32, shape),
-            _new_array(indices_path, np.int32, shape),
-        )
-        free, first = ends - holding, 0
-        for block in progress(counts, "keyword lists", "block"):
-            of_text = first + np.repeat(np.arange(len(block.distinct)), block.distinct)
-            times = block.times.astype(np.float32)
-            scores = idf[block.words] * (times / (saturation[of_text] + times))
-            # Within a list texts stand in their order: the order of the block, behind what earlier
-            # blocks put there.
-            order = np.argsort(block.words, kind="stable")
-            words = block.words[order]
-            at = free[words] + np.arange(len(words)) - np.searchsorted(words, words)
-            data[at], indices[at] = scores[order], of_text[order]
-            free += np.bincount(block.words, minlength=n_words)
-            first += len(block.distinct)
-        data.flush()
-        indices.flush()
-        del data, indices
-    with target(BM25_FILES[2]) as path, path.open("xb") as file:
-        np.save(file, np.concatenate([[0], ends]).astype(np.int64))
+    index = _keyword_index(texts)
+    for file_name, (name, dtype) in zip(BM25_FILES, BM25_ARRAYS.items(), strict=False):
+        with target(file_name) as path, path.open("xb") as file:
+            np.save(file, index.scores[name].astype(dtype, copy=False))
     with target(BM25_WORDS) as path:
-        path.write_text("\n".join(vocabulary), encoding="utf-8")
+        path.write_text("\n".join(index.vocab_dict), encoding="utf-8")
 
 
-def _check_words(words: Iterable[object], n_texts: int) -> None:
-    """Stop where no text has a word."""
-    if not any(words):
+def _keyword_index(texts: Sequence[str]) -> bm25s.BM25:
+    """BM25 over texts; in memory, a word that occurs again is 8 bytes, the number of the first."""
+    vocabulary: dict[str, int] = {}
+    numbers = [
+        [vocabulary.setdefault(word, len(vocabulary)) for word in index_words(text)]
+        for text in texts
+    ]
+    if not vocabulary:
         msg = (
-            f"a keyword index needs a text with a word in it, got {n_texts} texts without; load a "
-            "corpus."
+            f"a keyword index needs a text with a word in it, got {len(texts)} texts without; load "
+            "a corpus."
         )
         raise ValueError(msg)
-
-
-def check_texts(texts: Sequence[str]) -> None:
-    """Stop at texts of which no keyword index can be made.
-
-    Raises:
-      ValueError: at least one text must hold a word.
-    """
-    _check_words(map(index_words, texts), len(texts))
-
-
-def _new_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Array of a new file, memory-mapped, with its room on the disk.
-
-    A mapped file with holes in it would end the process by a signal where the disk is full; room
-    that is taken before makes that an OSError.
-    """
-    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-            except OSError as error:
-                if error.errno not in {EINVAL, EOPNOTSUPP}:  # a file system that cannot do so
-                    raise
-    return array
-
-
-def _count_words(texts: Sequence[Sequence[int]]) -> _WordCounts:
-    """Count the words of texts, given by number; by text, then by number."""
-    lengths = np.array([len(words) for words in texts], np.int64)
-    words = np.fromiter(chain.from_iterable(texts), np.int64, int(lengths.sum()))
-    keys, times = np.unique(
-        (np.repeat(np.arange(len(texts)), lengths) << 32) | words, return_counts=True
-    )
-    distinct = np.bincount(keys >> 32, minlength=len(texts))
-    return _WordCounts((keys & 0xFFFFFFFF).astype(np.int32), times.astype(np.uint32), distinct)
-
-
-class _TopTexts(NamedTuple):
-    """The best texts of one query, best first."""
-
-    scores: Values
-    ids: Ids
+    index = bm25s.BM25(k1=SATURATION, b=LENGTH)
+    index.index((numbers, vocabulary), create_empty_token=False, show_progress=False)
+    return index
 
 
 def index_words(text: str) -> list[str]:
@@ -289,26 +187,11 @@ def index_words(text: str) -> list[str]:
       >>> index_words("L'adhérent résilie")
       ['l', 'adhérent', '^adhér', 'résilie', '^résil']
     """
-    words = split_words(text, underscores=True)
     return [
         term
-        for word in words
+        for word in split_words(text, underscores=True)
         for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))
     ]
-
-
-def _top_texts(scores: NDArray[np.float32], k: int, scope: NDArray[np.integer] | None) -> _TopTexts:
-    """Positive scores in the scope, the k best of them by (score, position)."""
-    if scope is None:
-        within = np.flatnonzero(scores > 0.0)
-    else:
-        within = np.unique(scope).astype(np.int64)
-        within = within[scores[within] > 0.0]
-    if len(within) > k:
-        least = np.partition(scores[within], -k)[-k]
-        within = within[scores[within] >= least]
-    order = np.lexsort((within, -scores[within]))[:k]
-    return _TopTexts(scores[within[order]].astype(np.float64), within[order])
 
 
 ANCHOR = 800
@@ -493,44 +376,6 @@ class StoredTokens:
         return self._read(text)
 
 
-class CorpusRows(NamedTuple):
-    """Rows that a corpus is indexed by.
-
-    n_chunks: chunks; behind them stand the rows of the arms' own indexes. worded: positions of what
-    is embedded as text. long: of those texts that have more characters than an anchor.
-    """
-
-    n_chunks: int
-    worded: list[int]
-    long: list[int]
-
-
-def rows_of_corpus(
-    texts: Sequence[str],
-    signatures: Signatures,
-    strict_signatures: Signatures,
-    arm_indexes: Mapping[str, ArmIndex],
-    pictures: PictureVectors | None = None,
-) -> CorpusRows:
-    """Rows of the texts that `build_indexes` takes.
-
-    Raises:
-      ValueError: there must be one signature place for each text.
-    """
-    for name, signature_set in (
-        ("signatures", signatures),
-        ("strict_signatures", strict_signatures),
-    ):
-        if signature_set.of_chunk.shape != (len(texts),):
-            shape = list(signature_set.of_chunk.shape)
-            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {shape}; -1 marks none."
-            raise ValueError(msg)
-    shown = set() if pictures is None else set(pictures.at.tolist())
-    worded = [i for i in range(len(texts)) if i not in shown]
-    n_chunks = len(texts) - sum(len(index.rows) for index in arm_indexes.values())
-    return CorpusRows(n_chunks, worded, [i for i in worded if len(texts[i]) > ANCHOR])
-
-
 def build_indexes(
     texts: Sequence[str],
     encoder: TextEncoder,
@@ -557,23 +402,29 @@ def build_indexes(
       pictures: embeddings of chunks that are found by their pixels and not by their text.
 
     Raises:
-      ValueError: there must be chunks, and one signature place for each text; an index on disk
-        without a cache, or with pictures.
+      ValueError: there must be chunks, and one signature place for each text.
       InputError: an index on disk that cannot be written, or is damaged.
     """
+    for name, places in (
+        ("signatures", signatures.of_chunk),
+        ("strict_signatures", strict_signatures.of_chunk),
+    ):
+        if places.shape != (len(texts),):
+            shape = list(places.shape)
+            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {shape}; -1 marks none."
+            raise ValueError(msg)
+    arm_indexes = arm_indexes or {}
+    named = (signatures, strict_signatures, arm_indexes)
     # Rows of an arm's index stand behind the chunks: embedded with them, found by that index alone.
-    n_chunks, worded, long = rows_of_corpus(
-        texts, signatures, strict_signatures, arm_indexes or {}, pictures
-    )
+    n_chunks = len(texts) - sum(len(index.rows) for index in arm_indexes.values())
+    shown = np.empty(0, np.int64) if pictures is None else pictures.at
+    worded = np.setdiff1d(np.arange(len(texts)), shown)
     # So does the beginning of a long text, its anchor; that of a short text is the text itself.
-    rows = [*texts, *(texts[i][:ANCHOR] for i in long)]
+    long = [at for at in worded.tolist() if len(texts[at]) > ANCHOR]
+    rows = [*texts, *(texts[at][:ANCHOR] for at in long)]
     anchors = np.arange(len(texts))
     anchors[long] = len(texts) + np.arange(len(long))
-    named = (signatures, strict_signatures, arm_indexes or {})
-    if kind == STORED:
-        if pictures is not None or cache is None:
-            raise storage_error(0 if pictures is None else len(pictures.at))
-        check_texts(texts[:n_chunks])
+    if kind == STORED and cache is not None:
         stored: StoredIndex = extension("stored_index", "scale", f"an index of kind {STORED}")(
             rows, n_chunks, encoder, cache
         )
@@ -581,17 +432,16 @@ def build_indexes(
         opened = (stored.vectors, held, anchors, stored.dense, stored.bm25)
         return Indexes(tuple(texts), *opened, *named, folder=stored.folder)
     bm25 = Bm25Index(texts[:n_chunks])
-    read = [texts[i] for i in worded]
+    read = [texts[at] for at in worded]
     whole = embed(encoder, read, cache, tokens=tokens)
     vectors = np.empty((len(rows), encoder.dim), np.float32)
     vectors[worded] = whole.vectors
-    shown = np.empty(0, np.int64) if pictures is None else pictures.at
     if pictures is not None:
         vectors[shown] = pictures.vectors
     vectors[len(texts) :] = embed(encoder, rows[len(texts) :], cache).vectors
-    by_text = dict(zip(read, whole.tokens, strict=True)) if whole.tokens is not None else {}
+    by_text = dict(zip(read, whole.tokens or [], strict=False))
     dense = dense_index(vectors[:n_chunks], kind)
-    parts = (np.setdiff1d(np.arange(n_chunks), shown), shown)
+    parts = (worded[worded < n_chunks], shown)
     kinds = (
         tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
     )
@@ -610,9 +460,8 @@ def embed_queries(texts: Sequence[str], encoder: TextEncoder, *, tokens: bool = 
     for row, text in enumerate(texts):
         start = perf_counter()
         if tokens:
-            both = encoder.both([text], query=True)
-            vectors[row] = both.sentences[0]
-            by_question.append(both.tokens[0])
+            vectors[row : row + 1], (question_tokens,) = encoder.both([text], query=True)
+            by_question.append(question_tokens)
         else:
             vectors[row] = encoder.sentences([text], query=True)[0]
         ms.append(1e3 * (perf_counter() - start))

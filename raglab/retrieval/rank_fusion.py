@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,31 +43,30 @@ def reciprocal_rank_fusion(
       (array([[1.]]), array([[7]]))
     """
     if not ranked:
-        msg = "fusion needs at least one ranked list, got none; pass the ids of each retriever."
+        msg = "fusion needs at least one ranked list, got none."
         raise ValueError(msg)
     each = np.ones(len(ranked)) if weights is None else np.asarray(weights, dtype=np.float64)
     if each.shape != (len(ranked),) or not (np.isfinite(each) & (each > 0.0)).all():
-        msg = (
-            f"weights must be {len(ranked)} numbers above 0, one a list, got {weights}; leave a "
-            "list out instead."
-        )
+        msg = f"weights must be {len(ranked)} numbers above 0, one a list, got {weights}."
         raise ValueError(msg)
-    ids = np.concatenate(ranked, axis=1).astype(np.int64)
-    gain = np.concatenate(
-        [
-            w / (k + np.arange(1, ranking.shape[1] + 1))
-            for w, ranking in zip(each, ranked, strict=True)
-        ]
-    )
-    gain = np.where(ids >= 0, gain, 0.0)
-    order = np.lexsort((-gain, ids), axis=-1)
-    ids, gain = np.take_along_axis(ids, order, -1), np.take_along_axis(gain, order, -1)
-    total, first = _sum_runs(ids, gain, len(ranked))
-    firsts = np.sort(each)[None, ::-1] / (k + 1)
-    top = _sum_runs(np.zeros((1, len(ranked)), np.int64), firsts, len(ranked))[0]
-    score = (total / top[0, 0]).astype(np.float32).astype(np.float64)
-    score = np.where(first & (ids >= 0), score, np.nan)
-    return rank_by_score(score, ids, n)
+    n_queries = len(ranked[0])
+    score, best = np.full((n_queries, n), np.nan), np.full((n_queries, n), -1, np.int64)
+    for query in range(n_queries):
+        gains: dict[int, list[float]] = {}
+        for weight, ranking in zip(each.tolist(), ranked, strict=True):
+            hits = [(rank, hit) for rank, hit in enumerate(ranking[query].tolist(), 1) if hit >= 0]
+            if len({hit for _, hit in hits}) < len(hits):
+                msg = "an id must occur once in a ranked list."
+                raise ValueError(msg)
+            for rank, hit in hits:
+                gains.setdefault(hit, []).append(weight / (k + rank))
+        # A sum of floats depends on their order; an exact one does not, nor on that of the lists.
+        top = fsum(weight / (k + 1) for weight in each.tolist())
+        total = np.array([[fsum(terms) / top for terms in gains.values()]])
+        ids = np.array([list(gains)], dtype=np.int64)
+        fused = rank_by_score(total.astype(np.float32).astype(np.float64), ids, n)
+        score[query], best[query] = fused[0][0], fused[1][0]
+    return score, best
 
 
 def rank_by_score(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Values, Ids]:
@@ -75,28 +75,7 @@ def rank_by_score(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Valu
     Cut or pad to n, with -1 where the score is NaN.
     """
     order = np.lexsort((ids, -score), axis=-1)[:, :n]
-    pad = ((0, 0), (0, n - order.shape[1]))
-    best = np.pad(np.take_along_axis(score, order, -1), pad, constant_values=np.nan)
-    best_ids = np.pad(np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1)
+    best, best_ids = np.full((len(order), n), np.nan), np.full((len(order), n), -1, np.int64)
+    best[:, : order.shape[1]] = np.take_along_axis(score, order, -1)
+    best_ids[:, : order.shape[1]] = np.take_along_axis(ids, order, -1)
     return best, np.where(np.isnan(best), -1, best_ids)
-
-
-def _sum_runs(ids: Ids, weights: Values, longest: int) -> tuple[Values, NDArray[np.bool_]]:
-    """Sum the weights of each run of equal ids at its first place; and where those places are.
-
-    Weights come in descending order inside a run, so a sum does not depend on which list gave which
-    weight.
-    """
-    total = weights.copy()
-    for ahead in range(1, longest):
-        same = ids[:, ahead:] == ids[:, :-ahead]
-        total[:, :-ahead] += np.where(same, weights[:, ahead:], 0.0)
-    if np.any((ids[:, longest:] == ids[:, :-longest]) & (ids[:, longest:] >= 0)):
-        msg = (
-            f"an id must occur once in a ranked list, got one {longest + 1} times in {longest}; "
-            "drop its repeats."
-        )
-        raise ValueError(msg)
-    first = np.ones(ids.shape, np.bool_)
-    first[:, 1:] = ids[:, 1:] != ids[:, :-1]
-    return total, first

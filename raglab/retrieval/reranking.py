@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, Protocol
@@ -17,7 +17,6 @@ from raglab.retrieval.indexes import Indexes, Queries, TokensByText
 Values = NDArray[np.float64]
 IdArray = NDArray[np.integer]
 
-BLOCK = 2048
 HALF_TO_SINGLE_SHIFT = 13
 HALF_TO_SINGLE_MASK = np.int32(-0x70002000)
 HALF_TO_SINGLE_SCALE = np.float32(2.0**112)
@@ -60,68 +59,35 @@ class MaxSim:
     neighbours in the batch; a text without tokens has none (NaN).
 
     query_tokens, doc_tokens: token embeddings [n_tokens, dim] by text, as `embed` gives them.
-    known: score by texts of query and document, filled as pairs are scored, where one question is
-    asked again and again of much the same documents; None keeps nothing.
+    known: score by texts of query and document, filled as pairs are scored: the depths of a
+    question ask for much the same documents.
     """
 
     query_tokens: Mapping[str, Tokens] = field(repr=False)
     doc_tokens: TokensByText = field(repr=False)
     name: str = "maxsim"
-    known: dict[tuple[str, str], float] | None = field(default=None, repr=False, compare=False)
+    known: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
 
     def scores(
         self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
     ) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw = np.full(candidates.shape, np.nan)
-        unscored = (
-            candidates
-            if self.known is None
-            else self._fill_known(raw, query_texts, doc_texts, candidates)
-        )
-        self._fill_scores(raw, query_texts, doc_texts, unscored)
-        if self.known is not None:
-            for row, column in zip(
-                *(axis.tolist() for axis in np.nonzero(unscored >= 0)), strict=True
-            ):
-                self.known[query_texts[row], doc_texts[unscored[row, column]]] = float(
-                    raw[row, column]
-                )
+        with _threads().limit(limits=1, user_api="blas"):
+            for row, query in enumerate(query_texts):
+                query_tokens = _widen_float16(self.query_tokens[query]).T
+                for column in np.flatnonzero(candidates[row] >= 0).tolist():
+                    pair = query, doc_texts[candidates[row, column]]
+                    if pair not in self.known:
+                        document = _widen_float16(self.doc_tokens[pair[1]])
+                        self.known[pair] = (
+                            float((document @ query_tokens).max(axis=0).mean())
+                            if query_tokens.size and document.size
+                            else np.nan
+                        )
+                    raw[row, column] = self.known[pair]
         rounded = _round_scores(raw)
         return RerankScores(rounded, rounded.clip(0.0, 1.0))
-
-    def _fill_known(
-        self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
-    ) -> IdArray:
-        """Write the scores that are known, and name the candidates that are left, [Q, R].
-
-        -1 for the others.
-        """
-        unscored = candidates.copy()
-        for row, column in zip(
-            *(axis.tolist() for axis in np.nonzero(candidates >= 0)), strict=True
-        ):
-            score = (self.known or {}).get((query_texts[row], doc_texts[candidates[row, column]]))
-            if score is not None:
-                raw[row, column], unscored[row, column] = score, -1
-        return unscored
-
-    def _fill_scores(
-        self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
-    ) -> None:
-        """Write the scores of candidates, [Q, R]; nothing where there is none."""
-        with _threads().limit(limits=1, user_api="blas"):
-            for start in range(0, len(candidates), BLOCK):
-                block = candidates[start : start + BLOCK]
-                queries = [
-                    _widen_float16(self.query_tokens[text]).T
-                    for text in query_texts[start : start + BLOCK]
-                ]
-                for position, rows, columns in _documents_among(block):
-                    document = _widen_float16(self.doc_tokens[doc_texts[position]])
-                    raw[start + rows, columns] = [
-                        _best_cosine(queries[row], document) for row in rows
-                    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,26 +125,6 @@ def _threads() -> ThreadpoolController:
     Products so small only wait for each other on several.
     """
     return ThreadpoolController()
-
-
-def _documents_among(candidates: IdArray) -> Iterator[tuple[int, IdArray, IdArray]]:
-    """Each document among the candidates, with the rows and columns where it stands."""
-    rows, columns = np.nonzero(candidates >= 0)
-    positions = candidates[rows, columns]
-    order = np.argsort(positions, kind="stable")
-    documents, starts = np.unique(positions[order], return_index=True)
-    for document, at in zip(documents.tolist(), np.split(order, starts[1:]), strict=False):
-        yield document, rows[at], columns[at]
-
-
-def _best_cosine(query: NDArray[np.float32], document: NDArray[np.float32]) -> float:
-    """Mean over query tokens [dim, q] of the best product with document tokens [d, dim].
-
-    NaN where either is empty.
-    """
-    if not query.shape[1] or not len(document):
-        return float("nan")
-    return float((document @ query).max(axis=0).mean())
 
 
 def _widen_float16(half: Tokens) -> NDArray[np.float32]:
@@ -230,35 +176,10 @@ def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
       ValueError: both must have token embeddings.
     """
     if queries.tokens is None or not indexes.tokens:
-        lacking = "the queries" if queries.tokens is None else "the indexes"
-        msg = (
-            f"late interaction needs token embeddings, got none with {lacking}; embed tokens or "
-            "pass a reranker."
-        )
+        lacking = "queries" if queries.tokens is None else "indexes"
+        msg = f"late interaction needs token embeddings, got none with {lacking}; pass a reranker."
         raise ValueError(msg)
-    return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens, known={})
-
-
-def rerank_chunks(
-    indexes: Indexes,
-    queries: Queries,
-    fused: tuple[Values, Ids],
-    reranker: Reranker | None,
-    width: int,
-) -> RankedHits:
-    """Fused hits with the reranker's scores of the first `width`.
-
-    Those go first, by (s_rerank, s_hybrid, position).
-    """
-    s_hybrid, chunk = fused
-    s_rerank, s_raw = np.full(chunk.shape, np.nan), np.full(chunk.shape, np.nan)
-    place = np.broadcast_to(np.arange(chunk.shape[1]), chunk.shape).copy()
-    if reranker is not None and width:
-        head = chunk[:, :width]
-        s_raw[:, :width], s_rerank[:, :width] = reranker.scores(queries.texts, indexes.texts, head)
-        order = np.lexsort((head, -s_hybrid[:, :width], -s_rerank[:, :width]), axis=-1)
-        np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
-    return RankedHits(chunk, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
+    return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
 
 
 class BestTableRows(NamedTuple):
@@ -273,40 +194,41 @@ class BestTableRows(NamedTuple):
     share: Values
 
 
-def rerank_with_rows(
+def rerank_chunks(
     indexes: Indexes,
     queries: Queries,
     fused: tuple[Values, Ids],
-    reranker: Reranker,
+    reranker: Reranker | None,
     width: int,
-    rows: BestTableRows,
+    rows: BestTableRows | None = None,
 ) -> RankedHits:
-    """Fused chunks reranked with their best rows.
+    """Fused hits with the reranker's scores of the first `width`.
 
-    A row stands for its chunk where it is nearer to the question.
+    Those go first, by (s_rerank, s_hybrid, position).
 
-    s_rerank = (the better of chunk and row + ROW_SHARE · search score of the row) / (1 +
-    ROW_SHARE), in [0, 1].
+    Args:
+      rows: the best rows of tables in the chunks. A row stands for its chunk where it is nearer to
+        the question, and s_rerank = (the better of chunk and row + ROW_SHARE · search score of the
+        row) / (1 + ROW_SHARE), in [0, 1]; None has no rows.
     """
     s_hybrid, chunk = fused
-    head, row = chunk[:, :width], rows.place[:, :width]
-    raw_chunk, of_chunk = reranker.scores(queries.texts, indexes.texts, head)
-    raw_row, of_row = reranker.scores(queries.texts, indexes.texts, row)
-    best = np.fmax(of_chunk, of_row)
-    mixed = (
-        ((best + ROW_SHARE * rows.share[:, :width]) / (1.0 + ROW_SHARE))
-        .astype(np.float32)
-        .astype(np.float64)
-    )
-    with np.errstate(invalid="ignore"):
-        nearer = of_row > of_chunk
-    shown = chunk.copy()
-    shown[:, :width] = np.where(nearer, row, head)
     s_rerank, s_raw = np.full(chunk.shape, np.nan), np.full(chunk.shape, np.nan)
-    s_rerank[:, :width], s_raw[:, :width] = mixed, np.where(nearer, raw_row, raw_chunk)
     place = np.broadcast_to(np.arange(chunk.shape[1]), chunk.shape).copy()
-    order = np.lexsort((head, -s_hybrid[:, :width], -mixed), axis=-1)
-    np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
+    shown = chunk.copy()
+    if reranker is not None and width:
+        head = chunk[:, :width]
+        raw, scores = reranker.scores(queries.texts, indexes.texts, head)
+        if rows is not None:
+            row = rows.place[:, :width]
+            raw_row, of_row = reranker.scores(queries.texts, indexes.texts, row)
+            with np.errstate(invalid="ignore"):
+                nearer = of_row > scores
+            shown[:, :width], raw = np.where(nearer, row, head), np.where(nearer, raw_row, raw)
+            best = np.fmax(scores, of_row) + ROW_SHARE * rows.share[:, :width]
+            scores = _round_scores(best / (1.0 + ROW_SHARE))
+        s_rerank[:, :width], s_raw[:, :width] = scores, raw
+        order = np.lexsort((head, -s_hybrid[:, :width], -scores), axis=-1)
+        np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
     return RankedHits(shown, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
 
 
@@ -319,7 +241,8 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
       >>> ranks_in(np.array([7, 3, 9]), np.array([9, 7, 1]))
       array([ 1,  0, -1])
     """
-    common_ids = [number for number in ids.tolist() if number in set(head[head >= 0].tolist())]
+    among = {number for number in head.tolist() if number >= 0}
+    common_ids = [number for number in ids.tolist() if number in among]
     place = {number: rank for rank, number in enumerate(common_ids)}
     return np.array([place.get(number, -1) for number in head.tolist()], dtype=np.int64)
 

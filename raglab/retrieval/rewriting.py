@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -152,10 +152,10 @@ class Rm3:
             share / (passage.n_words + SMOOTHING)
             for share, passage in zip(believed, passages, strict=True)
         ]
-        heard: dict[str, float] = {}
+        heard: defaultdict[str, float] = defaultdict(float)
         for rate, passage in zip(rates, passages, strict=True):
             for word, times in passage.counts.items():
-                heard[word] = heard.get(word, 0.0) + rate * times
+                heard[word] += rate * times
         question_beginnings = {beginning(word) for word in plain_words(question)}
         spelt = _spelt(passages)
         parts: dict[str, float] = {}
@@ -208,10 +208,7 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       'hail? breaks glass'
     """
     if passages < 1 or terms < 1:
-        msg = (
-            f"passages and terms must be at least 1, got {passages} and {terms}; 5 and 10 suit "
-            "most corpora."
-        )
+        msg = f"passages and terms must be at least 1, got {passages} and {terms}."
         raise ValueError(msg)
     counts = Counter(beginning(word) for text in texts for word in plain_words(text))
     return Rm3(dict(counts), counts.total(), passages, terms)

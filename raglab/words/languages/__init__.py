@@ -8,7 +8,7 @@ another union may be given to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache, reduce
 from importlib.resources import files
@@ -16,8 +16,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
-
-from raglab.arguments.user_warnings import warn_user
 
 
 class Section(SimpleNamespace):
@@ -31,10 +29,7 @@ class Section(SimpleNamespace):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse to change an entry."""
-        msg = (
-            f"a language must not be changed, got another {name}; read one by parse_language and "
-            "join it by union."
-        )
+        msg = f"a language must not be changed, got another {name}; make one by parse_language."
         raise AttributeError(msg)
 
 
@@ -56,17 +51,19 @@ def patterns(value: object) -> tuple[str, ...]:
     """An expression, or a list of them; each must compile."""
     expressions = words([value] if isinstance(value, str) else value)
     for pattern in expressions:
-        if len(pattern) > LONGEST_PATTERN:
-            msg = (
-                f"an expression must have at most {LONGEST_PATTERN} characters, got "
-                f"{len(pattern)}; shorten it"
-            )
-            raise ValueError(msg)
         try:
-            re.compile(pattern)
+            if len(pattern) > LONGEST_PATTERN:
+                problem = f"{len(pattern)} characters"
+            else:
+                re.compile(pattern)
+                continue
         except re.error as error:
-            msg = f"an expression must be a regular one, got {pattern!r} ({error}); mend it"
-            raise ValueError(msg) from None
+            problem = f"{pattern!r} ({error})"
+        msg = (
+            f"an expression must be a regular one, and must have at most {LONGEST_PATTERN} "
+            f"characters, got {problem}; mend it"
+        )
+        raise ValueError(msg)
     return expressions
 
 
@@ -82,10 +79,7 @@ def months(value: object) -> tuple[tuple[str, ...], ...]:
     """Words for each of the twelve months."""
     if isinstance(value, list) and len(value) == 12:
         return tuple(map(words, value))
-    msg = (
-        f"months must be a list of 12, got {len(value) if isinstance(value, list) else value!r}; "
-        "name every month"
-    )
+    msg = f"months must be a list of 12, got {value!r}"
     raise ValueError(msg)
 
 
@@ -97,7 +91,7 @@ def poles(value: object) -> Section:
     if isinstance(value, str) and value.count("/") == 1:
         positive, negative = value.split("/")
         return Section(positive=words(positive), negative=words(negative))
-    msg = f"opposites must be words on either side of one `/`, got {value!r}; part them so"
+    msg = f"opposites must be words on either side of one `/`, got {value!r}"
     raise ValueError(msg)
 
 
@@ -166,8 +160,6 @@ LANGUAGE: dict[str, Any] = {
     },
     "texts": By(str, plain_text),
 }
-RETIRED = ("questions", "replies", "values")  # sections of earlier versions
-_RETIRED_WORDS = ("before", "during", "after")  # and keys of `words`
 _EMPTY = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
 _NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
 LONGEST_PATTERN = 2_000  # characters of an expression as a file states it
@@ -196,31 +188,32 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
 
     What breaks a rule goes to the problems, each with its place and remedy.
     """
-    if callable(kind) and not isinstance(kind, By):
-        try:
-            return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
-        except ValueError as error:
-            problems.append(f"{place}: {error}; en.yaml shows the form.")
-            return None
-    mapping = {} if value is None else value
-    if not isinstance(mapping, dict):
-        problems.append(
-            f"{place}: entries must be `name: value` each, got {value!r}; en.yaml shows the form."
-        )
-        return None
     inside = f"{place}." if place else ""
+    try:
+        if callable(kind) and not isinstance(kind, By):
+            return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
+        mapping = {} if value is None else value
+        if not isinstance(mapping, dict):
+            msg = f"entries must be `name: value` each, got {value!r}"
+            raise ValueError(msg)  # noqa: TRY004, TRY301 - one of the problems
+    except ValueError as error:
+        problems.append(f"{place}: {error}; en.yaml shows the form.")
+        return None
     if isinstance(kind, By):
-        wrong = [key for key in mapping if type(key) is not kind.key]
-        problems += [f"{inside}{key}: a key must be {_KEYS[kind.key]}." for key in wrong]
+        problems += [
+            f"{inside}{key}: a key must be {_KEYS[kind.key]}."
+            for key in mapping
+            if type(key) is not kind.key
+        ]
         return {
             key: _entry(item, kind.kind, f"{inside}{key}", problems)
             for key, item in mapping.items()
         }
-    unknown = [name for name in mapping if name not in kind]
-    remedies = [meant_key(name, kind, inside) or "write one of en.yaml's keys." for name in unknown]
     problems += [
-        f"{inside}{name}: unknown key; {remedy}"
-        for name, remedy in zip(unknown, remedies, strict=True)
+        f"{inside}{name}: unknown key; "
+        + (meant_key(name, kind, inside) or "write one of en.yaml's keys.")
+        for name in mapping
+        if name not in kind
     ]
     entries = {
         name: _entry(mapping.get(name), part, f"{inside}{name}", problems)
@@ -229,7 +222,7 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
     return (Section if place else Language)(**entries)
 
 
-_KEYS = {str: "a text; put it in quotes", int: "a number; correct it"}
+_KEYS = {str: "a text, in quotes", int: "a number"}
 
 
 def parse_language(source: str, where: str) -> Language:
@@ -250,54 +243,25 @@ def parse_language(source: str, where: str) -> Language:
     return _language(source, where, yaml.SafeLoader)
 
 
-def _without_retired(stated: object, where: str) -> object:
-    """What a file states but for keys of earlier versions, which one warning names."""
-    if not isinstance(stated, dict):
-        return stated
-    held = stated.get("words")
-    retired = [key for key in RETIRED if key in stated]
-    retired_words = [key for key in _RETIRED_WORDS if isinstance(held, dict) and key in held]
-    if not retired and not retired_words:
-        return stated
-    names = ", ".join([*retired, *(f"words.{key}" for key in retired_words)])
-    count = len(retired) + len(retired_words)
-    warn_user(
-        f"{where}: {count} keys of an earlier version do nothing any more: {names}; remove them."
-    )
-    rest = {key: value for key, value in stated.items() if key not in retired}
-    if isinstance(held, dict):
-        rest["words"] = {key: value for key, value in held.items() if key not in retired_words}
-    return rest
-
-
 # a safe loader of yaml
 def _language(source: str, where: str, loader: Any) -> Language:  # noqa: ANN401
     problems: list[str] = []
-    if len(source) > LONGEST_SOURCE:
-        msg = (
-            f"{where}: a language must have at most {LONGEST_SOURCE:,} characters, got "
-            f"{len(source):,}; shorten it."
-        )
-        raise ValueError(msg)
     try:
-        # a safe loader
-        stated = _without_retired(yaml.load(source, loader) or [], where)  # noqa: S506
-        language: Language = _entry(stated, LANGUAGE, "", problems)
-    except RecursionError:
-        msg = f"{where}: a language must be YAML, got nesting too deep; mend it."
-        raise ValueError(msg) from None
+        if len(source) > LONGEST_SOURCE:
+            problems.append(f"a language must have at most {LONGEST_SOURCE:,} characters.")
+        else:
+            stated = yaml.load(source, loader) or []  # noqa: S506 - a safe loader
+            language: Language = _entry(stated, LANGUAGE, "", problems)
     except (
         yaml.YAMLError,
         ArithmeticError,
         AttributeError,
         LookupError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as error:
-        msg = (
-            f"{where}: a language must be YAML, got {' '.join(str(error).split())[:200]}; mend it."
-        )
-        raise ValueError(msg) from None
+        problems.append(f"a language must be YAML, got {' '.join(str(error).split())[:200]}.")
     if problems:
         msg = f"{where}: {' '.join(problem.removeprefix(': ') for problem in problems)}"
         raise ValueError(msg)
@@ -349,34 +313,29 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
       >>> expression([r"\bTHE end\b", "fin"], {"THE": "(?:the|ONE)", "ONE": "a"})
       '(?:\\b(?:the|a) end\\b|fin)'
     """
+    words = words or {}
     joined = f"(?:{'|'.join(patterns)})"
     # What a name stands for may hold other names, in any order; one that holds itself would grow
     # for ever.
     steps = 0
-    while held := [name for name in words or {} if re.search(_NAME.format(name), joined)]:
-        joined = re.sub(_NAME.format(held[0]), (words or {})[held[0]].replace("\\", r"\\"), joined)
+    while held := [name for name in words if re.search(_NAME.format(name), joined)]:
+        joined = re.sub(_NAME.format(held[0]), words[held[0]].replace("\\", r"\\"), joined)
         steps += 1
-        if len(joined) > LONGEST_EXPRESSION or steps > len(words or {}) ** 2:
-            rule = (
+        if len(joined) > LONGEST_EXPRESSION or steps > len(words) ** 2:
+            msg = (
                 f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for "
-                "themselves"
+                f"themselves, got {held[0]}."
             )
-            msg = f"{rule}, got {held[0]}; shorten it."
             raise ValueError(msg)
     return joined
 
 
-def _bundled_languages() -> Iterator[tuple[str, Language]]:
-    """The languages beside this module with the names of their files, in order of these."""
-    for path in sorted(files(__name__).iterdir(), key=lambda path: path.name):
-        if path.name.endswith(".yaml"):
-            name = path.name.removesuffix(".yaml")
-            yield name, _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
-
-
-BY_NAME: Mapping[str, Language] = dict(_bundled_languages())  # as their files are named
+BY_NAME: Mapping[str, Language] = {  # as their files beside this module are named
+    path.name.removesuffix(".yaml"): _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
+    for path in sorted(files(__name__).iterdir(), key=lambda path: path.name)
+    if path.name.endswith(".yaml")
+}
 LANGUAGES = union(BY_NAME.values())
-# by language
 TEXTS: Mapping[str, Mapping[str, str]] = {
     name: language.texts for name, language in BY_NAME.items()
 }
