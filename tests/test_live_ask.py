@@ -23,8 +23,9 @@ from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask, reply
 from raglab.live.response import KEYS, Response
+from raglab.live.retriever import RetrievalSettings
 from raglab.live.system import System, build_index
-from raglab.live.trace_building import RetrievalSettings, build_trace
+from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.retrieval.arms import live_arms
 from raglab.retrieval.dense import EmbeddingCache
@@ -525,15 +526,14 @@ class TestHostile:
             {"confidence": {"enabled": False}}, generator=Fixed(f"The excess is 5. {MARKUP}")
         )
         said = ask(f"What is the motor excess? {MARKUP}".replace("\0", ""), system=free)
-        fields = dict(said) | dict.fromkeys(
-            ("answer", "refusal_reason", "route", "arm_reason", "request_id"), MARKUP
+        names = ("answer", "refusal_reason", "route", "arm_reason", "request_id")
+        marked = said.fields._replace(
+            **dict.fromkeys(names, MARKUP),
+            sources=(MARKUP,),
+            warnings=(MARKUP,),
+            options=({"id": 1, "label": MARKUP},),
         )
-        fields |= {
-            "sources": [MARKUP],
-            "warnings": [MARKUP],
-            "options": [{"id": 1, "label": MARKUP}],
-        }
-        page = Response(fields, said.record)._repr_html_()
+        page = Response(marked, said.record)._repr_html_()
         assert_inert(page)
         assert "tex2jax_ignore" in page
         assert not hasattr(said, "_repr_markdown_")

@@ -152,9 +152,9 @@ class TestAltered:
 
         The fingerprint is that of today's.
         """
-        from raglab.live import trace_building
+        from raglab.live import retriever
 
-        monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words==2")
+        monkeypatch.setattr(retriever, "identifier_of", lambda _: "words==2")
         with pytest.raises(InputError, match="its fingerprint must be"):
             read_index(place)
 

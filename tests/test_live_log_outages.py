@@ -22,9 +22,8 @@ from generators import Fixed
 from log_samples import check_numbers
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask
-from raglab.live.log_outages import AUDIT, BANDIT, PATIENCE_S, LogOutages
 from raglab.live.settings import open_audit
-from raglab.live.system import System, build_index
+from raglab.live.system import AUDIT, BANDIT, PATIENCE_S, LogOutages, System, build_index
 from raglab.store import database
 from raglab.store.blobs import BUSY_S
 from raglab.store.database import UnwritableLogError, is_unwritable

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from raglab.decision.signal_values import arm_order
-from raglab.live import trace_building
+from raglab.live import retriever, trace_building
 from raglab.live.trace_building import build_trace
 from raglab.models.loaders import Encoding, load_encoder
 from raglab.policy import PolicyData
@@ -166,7 +166,7 @@ class PairEncoder:
 
 
 def stand_ins(words: WordEncoder) -> dict[str, Any]:
-    """What of `trace_building` stands in for the bundled model and its name, by name."""
+    """What of `retriever` stands in for the bundled model and its name, by name."""
     return {
         "load_encoder": lambda _, **__: words,
         "load_cross_encoder": lambda _: PairEncoder(),
@@ -180,7 +180,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     """Return the encoder of words, which stands in for the bundled one."""
     words = WordEncoder()
     for name, value in stand_ins(words).items():
-        monkeypatch.setattr(trace_building, name, value)
+        monkeypatch.setattr(retriever, name, value)
     return words
 
 
@@ -628,8 +628,8 @@ class TestBatches:
         assert calls.sizes == [3, 3, 1]
         calls.clear()
         with monkeypatch.context() as without_models:
-            without_models.setattr(trace_building, "load_encoder", _no_model)
-            without_models.setattr(trace_building, "load_cross_encoder", _no_model)
+            without_models.setattr(retriever, "load_encoder", _no_model)
+            without_models.setattr(retriever, "load_cross_encoder", _no_model)
             made(out=path, batch_size=3, **more)
         assert calls.sizes == []
         assert as_whole(path)
@@ -665,7 +665,9 @@ class TestAgain:
         """Where the file of this fingerprint is there, it is read: no model, no index, no batch."""
         path = tmp_path / "t.parquet"
         first, before = made(out=path), path.stat().st_mtime_ns
-        for name in ("load_encoder", "load_cross_encoder", "retriever", "_batch"):
+        for name in ("load_encoder", "load_cross_encoder"):
+            monkeypatch.setattr(retriever, name, _no_model)
+        for name in ("retriever", "_batch"):
             monkeypatch.setattr(trace_building, name, _no_model)
         assert same(made(out=path), first)
         assert path.stat().st_mtime_ns == before
@@ -733,7 +735,7 @@ def bundled() -> Iterator[None]:
     torch.set_num_threads(1)
     loaded = load_encoder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: loaded)
+        patch.setattr(retriever, "load_encoder", lambda _, **__: loaded)
         yield
 
 

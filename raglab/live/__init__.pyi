@@ -10,7 +10,7 @@ from raglab.extensions.clarification.clarified_traces import clarified_trace as 
 from raglab.extensions.clarification.field_reading import read_contents as read_contents
 from raglab.extensions.clarification.field_reading import read_field as read_field
 from raglab.extensions.clarification.model_calls import ModelCalls as ModelCalls
-from raglab.live.ask import buttons as buttons
+from raglab.live.buttons import buttons as buttons
 from raglab.live.clarifier import FieldValue as FieldValue
 from raglab.live.clarifier import GapReading as GapReading
 from raglab.live.clarifier import ParsedQuestion as ParsedQuestion

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.extension_points import extensions
-from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
+from raglab.live.retriever import RetrievalSettings, check_settings
+from raglab.live.trace_building import index_fingerprint
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import (
     InputError,

@@ -135,14 +135,13 @@ class _Nodes:
         selection = (lambda _, __: passages) if selected is None else self._left
         decisions = replace(decisions, language=language_of(text, self.system.pack))
         reading = replace(self.system, generator=_PassageReader(self.system.generator, selection))
-        fields, _ = complete_response(decisions, text, selected, reading, ResponseRecord())
-        fields |= {
-            "arm": state["arm"],
-            "arm_reason": state["arm_reason"],
-            "policy_id": self.system.policy.policy_id,
-        }
-        identity = {"request_id": state.get("request_id") or uuid4().hex}
-        return {"response": dict(Response(fields | identity, ResponseRecord()))}
+        answer, record = complete_response(decisions, text, selected, reading, ResponseRecord())
+        answer = answer._replace(
+            arm=state["arm"],
+            arm_reason=state["arm_reason"],
+            request_id=state.get("request_id") or uuid4().hex,
+        )
+        return {"response": dict(Response(answer, record))}
 
     def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
         ready = self.system.retriever

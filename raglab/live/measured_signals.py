@@ -8,7 +8,6 @@ takes as the signal says.
 
 from __future__ import annotations
 
-import contextvars
 import struct
 import threading
 from collections import Counter
@@ -31,6 +30,7 @@ from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.failed_calls import with_failed_calls
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
+from raglab.live.guarded_calls import CallFailedError, CallTime, call_in_time
 from raglab.live.signal_functions import (
     HIT_COLUMNS,
     SignalFunction,
@@ -48,8 +48,6 @@ from raglab.words.characters import composed, visible
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
-# calls that were left behind and still run; further ones wait for none of them, and fail at once
-MOST_OVERDUE = 8
 # in the meta of a trace of one question: what could not be measured, in words
 FAILURES = "signal_failures"
 Place = tuple[int, int, int]  # case, arm, depth
@@ -532,15 +530,20 @@ def _with_stage(latency: Latency | None, stage: str, ms: NDArray[np.float64]) ->
 class LiveSignals:
     """Signal functions of a system that answers.
 
-    overrides: used in place of those registered under the same name. limit_s: seconds that one call
-    may take; None waits for ever. functions: of the signals that the policy uses. overdue: calls
-    that took longer and still run.
+    overrides: used in place of those registered under the same name. limit_s: seconds that all
+    calls for one question may take; None waits for ever. functions: of the signals that the policy
+    uses. overdue: calls that took longer and still run. time: of one question.
     """
 
     overrides: tuple[SignalFunction, ...] = ()
     limit_s: float | None = 30.0
     functions: tuple[SignalFunction, ...] = ()
     overdue: list[threading.Thread] = field(default_factory=list, repr=False, compare=False)
+    time: CallTime | None = field(default=None, repr=False, compare=False)
+
+    def for_question(self) -> Self:
+        """The same with the time of one question, which all its depths share."""
+        return replace(self, time=CallTime(self.limit_s))
 
     def under(self, policy: PolicyData) -> Self:
         """With the functions of the signals that a policy uses and raglab does not measure itself.
@@ -556,36 +559,18 @@ class LiveSignals:
             try:
                 functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
-                rule = (
-                    f"a policy that uses the signal {name} needs its function to answer questions"
-                )
-                own = (
-                    "a column of your own hits has none, and raglab.decide_frame decides such hits"
-                )
-                remedy = (
-                    "signals=[function] of System.open takes what measured it, of a "
-                    "SignalCalibration its"
-                )
                 msg = (
-                    f"{rule}: {own}; else {remedy} .signal_function(function). Without that {error}"
+                    f"a policy that uses the signal {name} needs its function to answer questions; "
+                    "pass signals=[function], of a SignalCalibration .signal_function(function); "
+                    f"raglab.decide_frame decides own hits without it. {error}"
                 )
                 raise ValueError(msg) from error
         return replace(self, functions=tuple(functions))
 
     @property
-    def identities(self) -> tuple[str, ...]:
-        """Identity of every signal function, part of the key of a cache: name, version and code."""
-        return tuple(function.identity for function in self.functions)
-
-    @property
     def declarations(self) -> dict[str, Any]:
         """What a trace's meta says of the columns."""
         return {function.name: declaration(function.declared) for function in self.functions}
-
-    @property
-    def read_answers(self) -> bool:
-        """Whether a function needs the answer before anything is decided."""
-        return any(function.needs_answers for function in self.functions)
 
     def measured(
         self,
@@ -605,7 +590,7 @@ class LiveSignals:
           answers: to all hits of each depth; None where no function needs them.
           earlier: the same question with fewer depths, whose rows are not measured again.
         """
-        columns: Columns = {}
+        columns, time = Columns(), self.time or CallTime(self.limit_s)
         failures = [] if earlier is None else list(earlier.meta.get(FAILURES, ()))
         for function in self.functions:
             rows = signal_rows(trace, function, [0], structure, answers)
@@ -614,7 +599,7 @@ class LiveSignals:
             for start in range(0, len(pending), function.batch):
                 keys = pending[start : start + function.batch]
                 try:
-                    values = self._within_limit(function, [rows.cells[key] for key in keys])
+                    values = self._in_time(function, [rows.cells[key] for key in keys], time)
                 except ValueError as error:
                     values = np.full(len(keys), np.nan)
                     failures.append(_failure(function, error))
@@ -623,48 +608,29 @@ class LiveSignals:
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
         return columns, tuple(dict.fromkeys(failures))
 
-    def _within_limit(
-        self, function: SignalFunction, cells: Sequence[tuple[Any, ...]]
+    def _in_time(
+        self, function: SignalFunction, cells: Sequence[tuple[Any, ...]], time: CallTime
     ) -> NDArray[np.float64]:
-        """Values of some rows, from a thread that is left behind once the time is up.
+        """Values of some rows within the time of the question.
 
         Raises:
           ValueError: as `measure`, or the time is up.
         """
-        whose = ["the question"] * len(cells)
-        if self.limit_s is None:
-            return measure(function, cells, whose)
-        outcome: list[NDArray[np.float64] | Exception] = []
 
-        def work() -> None:
+        def outcome() -> NDArray[np.float64] | ValueError:
             try:
-                outcome.append(measure(function, cells, whose))
+                return measure(function, cells, ["the question"] * len(cells))
             except ValueError as error:
-                outcome.append(error)
+                return error
 
-        self.overdue[:] = [call for call in self.overdue if call.is_alive()]
-        if len(self.overdue) >= MOST_OVERDUE:
-            msg = (
-                f"the signal {function.name} must return its values, got {MOST_OVERDUE} calls "
-                "that still run."
-            )
+        try:
+            values = call_in_time(outcome, (), time=time, read=lambda it: it, late=self.overdue)
+        except CallFailedError as error:
+            msg = f"the signal {function.name} must return its values, got {error}."
             raise ValueError(msg) from TimeoutError()
-        context = contextvars.copy_context()
-        thread = threading.Thread(
-            target=lambda: context.run(work), name=f"signal {function.name}", daemon=True
-        )
-        thread.start()
-        thread.join(self.limit_s)
-        if not outcome:
-            self.overdue.append(thread)
-            msg = (
-                f"the signal {function.name} must return its values within {self.limit_s:g} s, "
-                "got none."
-            )
-            raise ValueError(msg) from TimeoutError()
-        if isinstance(outcome[0], Exception):
-            raise outcome[0]
-        return outcome[0]
+        if isinstance(values, ValueError):
+            raise values
+        return values
 
 
 def _known(rows: SignalRows, column: NDArray[np.float64]) -> dict[str, float]:

@@ -24,31 +24,43 @@ from raglab.decision.checks import Check
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.policy import PolicyData
 from raglab.retrieval.indexes import ArmIndex, Indexes
-from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
+from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError, Status
 from raglab.words.characters import visible
 from raglab.words.decimals import decimals
 from raglab.words.text import NO_MATH, html_text
 
-KEYS = (
-    "answer",
-    "sources",
-    "status",
-    "refused",
-    "refusal_reason",
-    "options",
-    "warnings",
-    "confidence",
-    "route",
-    "arm",
-    "arm_reason",
-    "clarification",
-    "default_applied",
-    "policy_id",
-    "request_id",
-    "error",
-)
 CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
 PREVIEW = 160  # characters of an option's anchor
+
+
+class Answer(NamedTuple):
+    """Fields of a response as values (rule S0.3).
+
+    answer: text for the user; None where a question is asked back by its options. sources: `path#page`
+    of what the answer rests on, what it cites first. options: rows to choose among. confidence: of
+    the gates, in [0, 100]. route: how the policy answered. clarification, default_applied: what was
+    asked and what was filled in, as JSON values. error: failure of the language model.
+    """
+
+    answer: str | None = None
+    sources: tuple[str, ...] = ()
+    status: Status = Status.ok
+    refusal_reason: str | None = None
+    options: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    confidence: float | None = None
+    route: str | None = None
+    arm: str | None = None
+    arm_reason: str | None = None
+    clarification: dict[str, Any] | None = None
+    default_applied: dict[str, Any] | None = None
+    policy_id: str = ""
+    request_id: str = ""
+    error: str | None = None
+
+
+# of rule S0.3, in its order
+KEYS = (*Answer._fields[:3], "refused", *Answer._fields[3:])
 
 
 class ResponseRecord(NamedTuple):
@@ -92,34 +104,41 @@ class Response(Mapping[str, Any]):
 
     A mapping with the keys of rule S0.3, which equals another with the same items.
 
-    Args:
-      fields: of rule S0.3, by key.
+    Attributes:
+      fields: of the answer, as values.
       record: measurements on the way to the response.
     """
 
-    __slots__ = ("_fields", "record")
+    __slots__ = ("_rows", "fields", "record")
 
-    def __init__(self, fields: Mapping[str, Any], record: ResponseRecord) -> None:
-        self._fields = {key: fields[key] for key in KEYS}
-        self.record = record
+    def __init__(self, fields: Answer, record: ResponseRecord) -> None:
+        self.fields, self.record = fields, record
+        lists = {name: [*getattr(fields, name)] for name in ("sources", "options", "warnings")}
+        status = {"status": fields.status.name, "refused": fields.status == Status.refuse}
+        rows = fields._asdict() | lists | status
+        self._rows = {key: rows[key] for key in KEYS}
+
+    def changed(self, warnings: Sequence[str] = (), **fields: Any) -> Response:  # noqa: ANN401
+        """The response with further warnings, and other fields of `Answer` or its record."""
+        record = fields.pop("record", self.record)
+        every = (*self.fields.warnings, *warnings)
+        return Response(self.fields._replace(**fields, warnings=every), record)
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values of any key
-        return self._fields[key]
+        return self._rows[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._rows)
 
     def __repr__(self) -> str:
-        return visible(f"Response({json.dumps(self._fields, ensure_ascii=False)})")
+        return visible(f"Response({json.dumps(self._rows, ensure_ascii=False)})")
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
-        shown = {
-            key: value for key, value in self._fields.items() if value not in (None, [], False)
-        }
+        shown = {key: value for key, value in self._rows.items() if value not in (None, [], False)}
         cells = {**shown, **_question_columns(shown)}
         rows = "".join(
             f"<tr><th style='text-align:left'>{key}</th><td "
@@ -130,7 +149,7 @@ class Response(Mapping[str, Any]):
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
-        return json.dumps(self._fields, ensure_ascii=False)
+        return json.dumps(self._rows, ensure_ascii=False)
 
 
 def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:

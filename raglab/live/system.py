@@ -9,14 +9,15 @@ import copy
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
@@ -35,13 +36,6 @@ from raglab.live.clarifier import (
     clarifier_maker,
 )
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
-from raglab.live.log_outages import (
-    AUDIT,
-    AUDIT_UNWRITABLE,
-    BANDIT_UNWRITABLE,
-    PATIENCE_S,
-    LogOutages,
-)
 from raglab.live.measured_signals import LiveSignals
 from raglab.live.response import (
     SupportScorer,
@@ -49,28 +43,26 @@ from raglab.live.response import (
     with_own_answers,
     with_required_confidence,
 )
-from raglab.live.signal_families import DocumentReader
-from raglab.live.signal_functions import SignalFunction, signal_functions
-from raglab.live.trace_building import (
+from raglab.live.retriever import (
     RetrievalSettings,
     Retriever,
     check_settings,
     retriever,
-    warn_of_cut_chunks,
-    warn_of_pictures,
+    warn_of_unread,
 )
+from raglab.live.signal_families import DocumentReader
+from raglab.live.signal_functions import SignalFunction, signal_functions
 from raglab.policy import check_pack
 from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.policy_parts.patterns import chunk_entities
 from raglab.retrieval.arms import DepthHits, check_arm, live_arms, walk
-from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
-from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret
+from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret, pause_after
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
-from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
+from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits
 from raglab.words.canonical import digest
 from raglab.words.characters import composed, visible
 from raglab.words.packs import Pack
@@ -81,6 +73,16 @@ if TYPE_CHECKING:
     from raglab.default_learner import DefaultLearner
     from raglab.live.online_bandit import Online
     from raglab.live.settings import BanditSettings
+
+AUDIT, BANDIT = "audit", "bandit"
+AUDIT_UNWRITABLE = "the audit log cannot be written: questions are answered without a row in it"
+BANDIT_UNWRITABLE = (
+    "the bandit's log cannot be written: the router chooses the arm, and nothing is learned"
+)
+_UNWRITABLE: Mapping[str, str] = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
+# A question waits so long for its turn in a log, where a batch of writers waits for
+# `raglab.store.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
+PATIENCE_S = 3.0
 
 T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
@@ -116,32 +118,6 @@ def normalise_question(question: str) -> str:
       'What is the excess?'
     """
     return " ".join(composed(question).split())
-
-
-class StoredAnswer(BaseModel):
-    """An answer as the cache keeps it.
-
-    Fields of rule S0.3 that belong to no request, and how it came about.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    answer: str | None
-    sources: list[str]
-    status: Literal[tuple(Status.__members__)]  # type: ignore[valid-type]
-    refused: bool
-    refusal_reason: str | None
-    options: list[dict[str, Any]]
-    warnings: list[str]
-    confidence: float
-    route: str | None
-    clarification: None
-    default_applied: None
-    error: None
-    policy_id: str
-    measures: dict[str, float | None]
-    offered: list[dict[str, Any]]
-    checks: list[dict[str, Any]]
 
 
 class JsonCache:
@@ -310,6 +286,46 @@ class LabOpening(NamedTuple):
     rewriter: Rewriter | None
     generator: Generator
     clarifier: Callable[..., Clarifier] | None
+
+
+class LogOutages:
+    """Outages of the logs of one system, shared by its threads."""
+
+    __slots__ = ("_outages",)
+
+    def __init__(self) -> None:
+        # by log: time of the monotonic clock before which it is not tried again, last message
+        self._outages: dict[str, tuple[float, str]] = {}
+
+    @contextmanager
+    def writing(self, log: str, *, required: bool = False, ends: bool = True) -> Iterator[None]:
+        """A block that writes rows of a question; the first failure of an outage is a warning.
+
+        Args:
+          log: `audit` or `bandit`.
+          required: whether the question is refused without its rows; then each one tries.
+          ends: whether the block writes the last row of a question, whose success ends an outage:
+            on a full disk there may be room for the first.
+
+        Raises:
+          UnwritableLogError: the log cannot be written; nothing was tried where that was so a
+            moment ago.
+        """
+        until, message = self._outages.get(log, (0.0, ""))
+        if not required and monotonic() < until:
+            raise UnwritableLogError(message)
+        try:
+            yield
+        except UnwritableLogError as error:
+            if not required:
+                outage = monotonic() + pause_after(error.seconds), str(error)
+                is_first = self._outages.setdefault(log, outage) is outage
+                self._outages[log] = outage
+                if is_first:
+                    warn_user(f"{_UNWRITABLE[log]} ({error})")
+            raise
+        if ends:
+            self._outages.pop(log, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -849,9 +865,7 @@ def build_index(
     def embed_stored(stored: Corpus) -> Path | None:
         stored = stored._replace(pictures=corpus.pictures)
         ready = retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
-        warn_of_cut_chunks(ready)
-        warn_of_language([chunk.text for chunk in stored.chunks], ready.encoder.name, wanted.arms)
-        warn_of_pictures(ready, wanted)
+        warn_of_unread(ready, wanted)
         return ready.indexes.folder
 
     pack = None if policy is None else load_pack(policy.pack).stored

@@ -15,7 +15,7 @@ from raglab.extensions.clarification.turns import Clarification
 from raglab.live.clarifier import Clarifier, FieldReader, GapFinder, QuestionParser, ReplyReader
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.trace_building import Retriever
+from raglab.live.retriever import Retriever
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.values import Chunk
 from raglab.words.packs import Pack

@@ -33,13 +33,13 @@ from raglab.extensions.scale.sharded_traces import (
     replace_shards,
     shard_name,
 )
+from raglab.live.retriever import question_scopes
 from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import (
     UNREADABLE,
     Building,
     build_planned,
     plan_building,
-    question_scopes,
 )
 from raglab.loops.parallel import current_workers, run_each
 from raglab.policy import PolicyData
