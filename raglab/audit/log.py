@@ -79,7 +79,9 @@ def _body(policy: PolicyData) -> dict[str, Any]:
 
     Its pack by the hash, whatever folder that lay in, and no cases it learned from.
     """
-    return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+    return policy.model_dump(
+        mode="json", exclude={"pack", "tuned_on", "tuned_scores", "learned_cases"}
+    )
 
 
 def row_gate(row: ClarificationDefault, learner: DefaultLearner) -> str:

@@ -26,6 +26,7 @@ from raglab.decision.learned_cases import (
     learned_cases,
     trace_queries,
     with_further_cases,
+    with_scores_of,
 )
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
@@ -811,6 +812,7 @@ def _refitted_rows(
 
 def _remembered(policy: Policy, old: Policy, there: TraceView) -> Policy:
     """Policy that keeps the cases its moved thresholds were mapped on beside others it keeps."""
+    policy = with_scores_of(policy, there.meta)
     if policy.policy_id == old.policy_id:
         return policy
     return with_further_cases(policy, [case.query for case in _all_cases(there)])

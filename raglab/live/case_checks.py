@@ -30,7 +30,7 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     """
     if not cases or not corpus.chunks:
         value = f"{len(cases)} and {len(corpus.chunks)}"
-        msg = f"a trace needs at least one case and one chunk, got {value}; check the files."
+        msg = f"a trace needs cases and chunks, got {value}; check the files."
         raise ValueError(msg)
     if batch_size < 1:
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
@@ -38,9 +38,10 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     check_split_names(case.split for case in cases)
     first_positions: dict[str, int] = {}
     for number, case in enumerate(cases):
-        if first_positions.setdefault(case.id, number) != number:
-            value = f"{case.id!r} at position {number} again (first at {first_positions[case.id]})"
-            msg = f"cases must have different ids, got {value}; rename or remove one."
+        first = first_positions.setdefault(case.id, number)
+        if first != number:
+            rule = f"cases must have different ids, got {case.id!r} at positions {first} and"
+            msg = f"{rule} {number}; rename or remove one."
             raise ValueError(msg)
         # what is wrong with grades is told before retrieval, not by the ranking after it
         source_grades(case)
@@ -78,30 +79,21 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
             wrong.append((case, [*missing, *absent][0]))
         elif absent:
             partly.append((case, absent[0]))
-    if wrong:
-        case, source = wrong[0]
-        which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
-        remedy = (
-            f"{source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
-        )
-        rule = (
-            "expected sources must be in the corpus, as path, path#page or a unique file name, "
-            f"{which}"
+    for rows, effect in ((wrong, "no hits can make them right"), (partly, "counted as not found")):
+        if not rows:
+            continue
+        case, source = rows[0]
+        remedy = source_remedy(source, meanings[source], chunks)
+        msg = (
+            "expected sources must be in the corpus, as path, path#page or unique file name, got "
+            f"{source[:80]!r} in case {case.id!r}, one of {len(rows)} such cases: {effect}; "
+            f"{remedy}, or load their corpus."
         )
         # Compared with the cases that expect a source: the others could not show that the corpus is
         # another one.
-        if len(wrong) == n_expecting:
-            msg = f"{rule}; {remedy}."
+        if rows is wrong and len(wrong) == n_expecting:
             raise ValueError(msg)
-        warn_user(f"{rule}: no hits can make them right; {remedy}.")
-    if partly:
-        case, source = partly[0]
-        warn_user(
-            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among "
-            "those of which one is "
-            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found; "
-            f"{source_remedy(source, meanings[source], chunks)}."
-        )
+        warn_user(msg)
 
 
 def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str:
@@ -112,8 +104,8 @@ def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str
     if meaning.documents:
         (document,) = meaning.documents
         pages = {chunk.page_shown for chunk in chunks if chunk.document == document}
-        shown = "1 page" if len(pages) == 1 else f"{len(pages):,} pages"
-        return f"correct the page, since {document[:80]!r} has {shown}{_page_range(pages)}"
+        shown = f"{len(pages):,} page{'s' if len(pages) > 1 else ''}{_page_range(pages)}"
+        return f"correct the page: {document[:80]!r} has {shown}"
     name = document_path(source)
     documents = sorted(chunk_documents(chunks))
     if len(documents) > _COMPARED:  # seconds, for a proposal
@@ -124,7 +116,7 @@ def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str
     near = get_close_matches(name, documents, 1) or [
         files[file] for file in get_close_matches(name.rpartition("/")[2], files, 1)
     ]
-    return f"correct the name, which is near {near[0][:80]!r}" if near else "correct the name"
+    return f"correct the name, near {near[0][:80]!r}" if near else "correct the name"
 
 
 def _page_range(pages: Collection[str]) -> str:

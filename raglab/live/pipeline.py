@@ -52,6 +52,7 @@ from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
+from raglab.signals import declaration
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
 from raglab.words.languages import retold, sentence
 from raglab.words.tokeniser import word_count
@@ -356,7 +357,10 @@ def case_trace(
     if system.signals.functions:
         own, failures = system.signals.measured(trace, system.policy.structure, answers, earlier)
         columns |= own
-        meta = {**trace.meta, "signals": system.signals.declarations, FAILURES: failures}
+        declarations = {
+            function.name: declaration(function.declared) for function in system.signals.functions
+        }
+        meta = {**trace.meta, "signals": declarations, FAILURES: failures}
         trace = replace(trace, meta=meta)
     return replace(trace, columns=columns) if columns else trace
 
@@ -429,7 +433,7 @@ def complete_response(
 def _decided_answer(decisions: Decisions, system: System, checked: CheckedAnswer | None) -> Answer:
     """What a decision says; `checked` is the text that the gates read, None where there is none."""
     status = Status(int(decisions.status[0]))
-    refused, sources = status == Status.refuse, ()
+    refused, sources = status == Status.refuse, tuple[str, ...]()
     if status == Status.ok:
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
     text = None if checked is None else checked.text

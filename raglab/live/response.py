@@ -36,10 +36,10 @@ PREVIEW = 160  # characters of an option's anchor
 class Answer(NamedTuple):
     """Fields of a response as values (rule S0.3).
 
-    answer: text for the user; None where a question is asked back by its options. sources: `path#page`
-    of what the answer rests on, what it cites first. options: rows to choose among. confidence: of
-    the gates, in [0, 100]. route: how the policy answered. clarification, default_applied: what was
-    asked and what was filled in, as JSON values. error: failure of the language model.
+    answer: text for the user; None where a question is asked back by its options. sources:
+    `path#page` of what the answer rests on, what it cites first. options: rows to choose among.
+    confidence: of the gates, in [0, 100]. route: how the policy answered. clarification,
+    default_applied: what was asked and filled in, as JSON values. error: of the language model.
     """
 
     answer: str | None = None

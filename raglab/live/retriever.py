@@ -404,8 +404,7 @@ def warn_of_unread(ready: Retriever, wanted: RetrievalSettings) -> None:
             f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
             f"{ready.encoder.max_tokens} tokens that {name} reads: {cut.n_lost:,} of "
             f"{cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are in no embedding; load "
-            "documents with load_corpus(…, encoder=…), cut your own chunks, or name an encoder that "
-            "reads more."
+            "documents with load_corpus(…, encoder=…), or name an encoder that reads more."
         )
     warn_of_language([chunk.text for chunk in chunks], name, wanted.arms)
     count = sum(picture_digest(chunk) is not None for chunk in chunks)

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
@@ -26,7 +27,7 @@ from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
-from raglab.live.certified_retrieval import warn_of_other_retrieval
+from raglab.live.certified_retrieval import check_scores, warn_of_other_retrieval
 from raglab.live.clarifier import (
     Clarifier,
     FieldReader,
@@ -75,10 +76,8 @@ if TYPE_CHECKING:
     from raglab.live.settings import BanditSettings
 
 AUDIT, BANDIT = "audit", "bandit"
-AUDIT_UNWRITABLE = "the audit log cannot be written: questions are answered without a row in it"
-BANDIT_UNWRITABLE = (
-    "the bandit's log cannot be written: the router chooses the arm, and nothing is learned"
-)
+AUDIT_UNWRITABLE = "the audit log cannot be written: questions get no row in it"
+BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses, nothing is learned"
 _UNWRITABLE: Mapping[str, str] = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
 # A question waits so long for its turn in a log, where a batch of writers waits for
 # `raglab.store.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
@@ -198,29 +197,22 @@ def _caches_of(place: Path) -> Caches | None:
     """Caches of an index; None where a link would take them out of its folder."""
     folder = place / CACHE
     if folder.is_symlink():
-        warn_user(f"the caches {visible(str(folder))} are a link: raglab works without them.")
+        warn_user(f"the caches {visible(str(folder))} are a link, and are not used.")
         return None
     return Caches(folder)
 
 
 def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
-
-    def plain(name: str, field: Any) -> Any:  # noqa: ANN401 - an array or a list
-        values = field.ravel().tolist()
-        return (
-            [None if value != value else value for value in values]  # noqa: PLR0124
-            if name in FLOAT_FIELDS
-            else values
-        )
-
-    return [
-        {
-            "query": depth.query,
-            "hits": {name: plain(name, field) for name, field in depth.hits._asdict().items()},
-        }
-        for depth in depths
-    ]
+    rows = []
+    for depth in depths:
+        hits: dict[str, list[Any]] = {}
+        for name in Hits._fields:
+            field: NDArray[Any] = getattr(depth.hits, name).ravel()
+            missing = np.isnan(field) if name in FLOAT_FIELDS else False
+            hits[name] = np.where(missing, None, field).tolist()  # type: ignore[call-overload]
+        rows.append({"query": depth.query, "hits": hits})
+    return rows
 
 
 def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
@@ -232,24 +224,18 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
     Raises:
       ValueError, TypeError, KeyError: rows that are none.
     """
-
-    def field(name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
-        if name in FLOAT_FIELDS:
-            return np.array(
-                [np.nan if value is None else value for value in values], dtype=np.float64
-            )[None, None, None]
-        whole = np.array(values, dtype=np.int32)
-        return whole.reshape(1, 1, 1) if name == "n_reranked" else whole[None, None, None]
-
     depths = []
     for row in rows:
-        if not isinstance(row["query"], str) or set(row["hits"]) != set(Hits._fields):
-            msg = "a depth must hold a query and its hits."
-            raise ValueError(msg)
-        hits = Hits(**{name: field(name, row["hits"][name]) for name in Hits._fields})
-        shapes = {field.shape for name, field in hits._asdict().items() if name != "n_reranked"}
-        if shapes != {hits.chunk.shape} or not ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all():
-            msg = "hits must be of one shape, and of chunks that there are."
+        fields: dict[str, NDArray[Any]] = {
+            name: np.array(values, dtype=np.float64 if name in FLOAT_FIELDS else np.int32)
+            for name, values in dict(row["hits"]).items()
+        }
+        widths = {field.shape for name, field in fields.items() if name != "n_reranked"}
+        hits = Hits(**{name: field.reshape(1, 1, 1, -1) for name, field in fields.items()})
+        hits = hits._replace(n_reranked=hits.n_reranked.reshape(1, 1, 1))
+        is_known = ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all()
+        if not isinstance(row["query"], str) or len(widths) > 1 or not is_known:
+            msg = "a depth must hold a query and hits of known chunks, of one shape."
             raise ValueError(msg)
         depths.append(DepthHits(row["query"], hits, {}))
     return depths
@@ -266,10 +252,7 @@ def check_on_error(on_error: str) -> OnError:
       ValueError: it is neither `raise` nor `refuse`.
     """
     if on_error not in get_args(OnError):
-        msg = (
-            f"on_error must be one of {', '.join(get_args(OnError))}, got {on_error!r:.80}; "
-            "correct it."
-        )
+        msg = f"on_error must be raise or refuse, got {on_error!r:.80}."
         raise ValueError(msg)
     return "refuse" if on_error == "refuse" else "raise"
 
@@ -396,10 +379,7 @@ class System:
         """Stop where clarifications would be lost, or no question could be decided."""
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
-            msg = (
-                "clarifications need the audit log, which holds what was learned; open the system "
-                "with audit=True."
-            )
+            msg = "clarifications are learned in the audit log; open the system with audit=True."
             raise ValueError(msg)
 
     @classmethod
@@ -467,9 +447,10 @@ class System:
             written.
           MissingExtensionError: clarify, or a signal of the question parser in the policy, without
             `raglab/extensions/clarification`.
-          ValueError: clarify without the log, another pack than that of the index or of what its
-            log has learned, or a signal in the policy that neither raglab nor a function measures;
-            two functions of one name; an arm that the index lacks.
+          ValueError: a policy tuned on scores of another system; clarify without the log, another
+            pack than that of the index or of what its log has learned, or a signal in the policy
+            that neither raglab nor a function measures; two functions of one name; an arm that the
+            index lacks.
           TypeError: what is no signal function among signals.
 
         Warns:
@@ -483,9 +464,10 @@ class System:
         place, bandit = Path(folder), BanditSettings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
+        check_scores(chosen, f"index {place}")
         measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
-        remedy = "put that pack back, or make the index again"
+        remedy = "put it back, or make the index again"
         check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
@@ -496,19 +478,20 @@ class System:
             "parser": parser,
             "gap_finder": gap_finder,
             "reply_reader": reply_reader,
+            "field_reader": field_reader,
         }
-        own["field_reader"] = field_reader
-        how = own | {"timeout_s": reader_timeout_s, "asks": asks}
-        clarifier = partial(clarifier_maker(), asking, **how) if learns else None
+        clarifier = None
+        if learns:
+            more = {"timeout_s": reader_timeout_s, "asks": asks}
+            clarifier = partial(clarifier_maker(), asking, **own, **more)
         idle = [name for name, call in own.items() if call is not None and not asks]
         if idle:
             warn_user(
-                f"{', '.join(idle)}: read nothing here, for clarification is off; open the system "
-                "with clarify=True."
+                f"{', '.join(idle)}: clarification is off; open the system with clarify=True."
             )
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
-            remedy = "put that pack back, or move the log away and learn anew"
+            remedy = "put it back, or move the log away and learn anew"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
         caches = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
@@ -570,23 +553,15 @@ class System:
             print(capabilities.line(name))  # noqa: T201 - what a person asked for
             _warn_of_another_model(capabilities.served, name)
         check_confidence(generator, confidence_switch(self.policy))
-        if self.audit is not None:
-            self._try_log(self.audit)
-        return self
-
-    def _try_log(self, log: AuditLog) -> None:
-        """Begin a turn of writing in the audit log, and write nothing.
-
-        Raises:
-          UnwritableLogError: none begins, and the log is required.
-        """
         required = self.audit_required
-        try:
-            with self.log_outages.writing(AUDIT, required=required), log.log.writing():
+        if self.audit is not None:
+            with (
+                nullcontext() if required else suppress(UnwritableLogError),
+                self.log_outages.writing(AUDIT, required=required),
+                self.audit.log.writing(),
+            ):
                 pass
-        except UnwritableLogError:
-            if required:
-                raise
+        return self
 
     def refresh(self) -> Self:
         """Answer from the index as its folder holds it now, models and logs as they are.
@@ -601,17 +576,16 @@ class System:
           ValueError: another settings or pack than those that it was opened with; or it was opened
             from no folder.
         """
-        opening = self._opened()
+        opening = self.opening
+        if opening is None:
+            msg = "a system to refresh must be opened by System.open, got one of parts."
+            raise ValueError(msg)
         index = read_index(opening.place, opening.rewriter)
-        remedy = "open it again under that pack"
-        check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", remedy)
+        check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", "open it again")
         if index.fingerprint == self.fingerprint:
             return self
         if index.settings != opening.settings:
-            msg = (
-                "an open index must keep its arms, models and sizes, got others in "
-                f"{opening.place}; open it again."
-            )
+            msg = f"an open index must keep its settings, got others in {opening.place}; reopen it."
             raise ValueError(msg)
         ready = _documents_fields(
             index, opening, self.policy, self.pack, self.scorer, self.retriever
@@ -647,20 +621,9 @@ class System:
           ValueError: this index is another one.
         """
         if fingerprint != self.fingerprint:
-            msg = (
-                f"a reply must go to the index that asked, {fingerprint}, got "
-                f"{self.fingerprint}; open that index, or ask the question again."
-            )
+            rule = f"a reply must go to the index that asked, {fingerprint}"
+            msg = f"{rule}, got {self.fingerprint}; open that one, or ask again."
             raise ValueError(msg)
-
-    def _opened(self) -> LabOpening:
-        if self.opening is None:
-            msg = (
-                "a system to refresh must be opened from a folder, got one of parts; open it with "
-                "System.open."
-            )
-            raise ValueError(msg)
-        return self.opening
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -671,11 +634,11 @@ class System:
           policy: of the new system.
 
         Raises:
-          ValueError: the policy names another pack, or a signal that no function measures.
+          ValueError: the policy names another pack, a signal that no function measures, or was
+            tuned on scores of another system.
         """
-        check_pack(
-            self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy"
-        )
+        check_scores(policy, "an open index")
+        check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
         return dataclasses.replace(
             self, policy=policy, entities=named, signals=self.signals.under(policy)
@@ -761,22 +724,16 @@ def _audit_log(
     required = audit == "required" or logging.required
     if not (audit and logging.enabled):
         if required:
-            msg = (
-                "an audit log that is required must be on; set RAGLAB_AUDIT_ENABLED=true, and "
-                "open with audit=True."
-            )
+            msg = "a required audit log must be on; set audit=True and RAGLAB_AUDIT_ENABLED=true."
             raise ValueError(msg)
         return None, False
     log = logging.audit_log(place, learner)
     if log.log.read_only:
         if required or learns:
-            rule = (
-                "the audit log must be writable where "
-                f"{'it is required' if required else 'clarifications need it'}"
-            )
-            remedy = "name another in RAGLAB_AUDIT_LOG, or give the right to write"
+            why = "it is required" if required else "clarifications need it"
+            remedy = "name another in RAGLAB_AUDIT_LOG"
             raise input_error(
-                Where(log.log.shown), rule, remedy, "a place where nothing can be written"
+                Where(log.log.shown), f"the audit log must be writable: {why}", remedy, "read-only"
             )
         warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None, False
@@ -789,10 +746,7 @@ def _audit_log(
             # be written.
             if required:
                 raise
-            warn_user(
-                f"{AUDIT_UNWRITABLE}; texts older than {log.keep_days:g} days are not forgotten "
-                f"yet ({error})"
-            )
+            warn_user(f"{AUDIT_UNWRITABLE}; texts of over {log.keep_days:g} days stay ({error})")
     if required:
         return log, required
     log.close()
@@ -853,7 +807,7 @@ def build_index(
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
-        msg = "an index needs at least one chunk, got none; check the folder of the documents."
+        msg = "an index needs a chunk, got none; check the folder."
         raise ValueError(msg)
     place = Path(folder)
     named = check_settings(
@@ -881,8 +835,7 @@ def _warn_of_another_model(served: str, name: str) -> None:
     """
     model = name.rpartition("@")[0] or name
     if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
-        rule = f"a server should answer as the model that was asked for, {model}, got {served}"
         warn_user(
-            f"{rule}: its answers and their cache stand under {model}; correct the name, or start "
-            "that model."
+            f"a server should answer as the model {model}, got {served}: answers are cached under "
+            f"{model}; correct the name, or start that model."
         )
