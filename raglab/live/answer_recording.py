@@ -142,7 +142,10 @@ def record_answers(
 
     Source: rules S0.1, S2.10, S2.12.
     """
-    _check_trace(trace)
+    check_in_memory(trace, "record_answers")
+    if not len(trace):
+        msg = "record_answers needs cases, got a trace without; build it with some."
+        raise ValueError(msg)
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
     meter = _meter(generator, budget, at_once)
@@ -152,7 +155,8 @@ def record_answers(
     keys = [key for arm in named for key in sets_of(every, policy, arm)]
     known = _recorded_answers(trace, generator.name, scorer.name)
     _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
-    before = len(known)
+    # What was recorded before stays, whatever policy and arms it was recorded for.
+    earlier = answer_positions(trace.answers) if known and trace.answers is not None else {}
     asking = _with_client(generator, meter) if meter else generator
     file = cache_file(cache) if cache is not None else cache_folder() / FILE if meter else None
     model = behind_own_answers(generator)
@@ -161,27 +165,23 @@ def record_answers(
     run = _Run(trace, with_required_confidence(asking, policy, {}), scorer, identity, sent)
     failed = run.fill(known, [(key.case, key.chunks) for key in keys], file, at_once)
     if failed:
-        there = len({(key.case, key.chunks) for key in keys})
-        missing = [
-            MissingAnswer(trace.cases[row].id, error.kind, error.reason)
-            for (row, _), error in failed.items()
-        ]
-        warn_user(_missing_warning(missing, there, keeps=sent is not None, stop=run.stop))
-    # What was recorded before stays, whatever policy and arms it was recorded for.
-    old = trace.answers if before else None
-    earlier = {} if old is None else answer_positions(old)
+        n_sets = len({(key.case, key.chunks) for key in keys})
+        warn_user(_missing_warning(trace, failed, n_sets, keeps=sent is not None, stop=run.stop))
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
     )
-    requested, lacking = {key.case for key in keys}, {row for row, _ in failed}
-    meta = _meta_of_failures(trace, requested, lacking)
+    meta = _meta_of_failures(trace, {key.case for key in keys}, {row for row, _ in failed})
     if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
         held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
     )
-    settings = f"{policy.structure} {named} {decided_only}"
-    meta |= _meta_of_answers(meta, generator.name, scorer.name, settings, failed)
+    meta |= {"generator": generator.name, "scorer": scorer.name}
+    # Another generator, or another structure, answers otherwise: it is another trace.
+    if "fingerprint" in meta:
+        made_of = f"{meta['fingerprint']} {identity} {policy.structure} {named} {decided_only}"
+        made_of += f" without {sorted(failed)}" if failed else ""
+        meta["fingerprint"] = digest(made_of, 16)
     meta.pop(ANSWER_REQUESTS, None)  # of another run
     if meter:
         meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
@@ -203,25 +203,6 @@ def _meta_of_failures(
         if row in lacking or (row not in requested and case.id in before)
     ]
     return with_failed_calls(trace.meta, RECORDED, cases)
-
-
-def _meta_of_answers(
-    meta: Mapping[str, Any],
-    generator: str,
-    scorer: str,
-    settings: str,
-    failed: Mapping[_Place, ModelUnavailableError],
-) -> dict[str, Any]:
-    """Generator and scorer, and the fingerprint of the trace with their answers.
-
-    Another generator, or another structure, answers otherwise: it is another trace.
-    """
-    names = {"generator": generator, "scorer": scorer}
-    if "fingerprint" not in meta:
-        return names
-    made_of = f"{meta['fingerprint']} {generator} {scorer} {settings}"
-    made_of += f" without {sorted(failed)}" if failed else ""
-    return {**names, "fingerprint": digest(made_of, 16)}
 
 
 class _Run:
@@ -315,10 +296,13 @@ class _Run:
                         ended = reply if isinstance(reply, BudgetSpentError) else ended
                     else:
                         known[place] = fresh[place] = reply
+                # Where some are answered, a 403 is of its own question.
                 wrong = [
-                    error
-                    for error in map(failed.get, batch)
-                    if error and _is_wrong_setting(error, known)
+                    failed[place]
+                    for place in batch
+                    if place in failed
+                    and failed[place].kind in WRONG_SETTINGS
+                    and not (failed[place].kind == FORBIDDEN and known)
                 ]
                 if wrong and self._sent is not None:
                     self.stop = wrong[0]
@@ -358,14 +342,6 @@ class _Run:
         return digest(canonical_json([self.identity, question, passages, messages]))
 
 
-def _is_wrong_setting(error: ModelUnavailableError, known: Collection[_Place]) -> bool:
-    """Whether every further request would fail alike.
-
-    Where some are answered, a 403 is of its own question.
-    """
-    return error.kind in WRONG_SETTINGS and not (error.kind == FORBIDDEN and known)
-
-
 @contextmanager
 def _warn_of_interrupt(
     known: Mapping[_Place, CheckedAnswer], places: Sequence[_Place], store: Blobs | None
@@ -375,26 +351,9 @@ def _warn_of_interrupt(
         yield
     except KeyboardInterrupt:
         done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
-        outcome = (
-            "are lost: state cache= to keep them" if store is None else f"are kept in {store.path}"
-        )
-        warn_user(
-            f"record_answers was stopped: {done} "
-            f"{outcome}{'' if store is None else '; the next run goes on there'}."
-        )
+        where = "none is kept without cache=" if store is None else f"kept in {store.path}"
+        warn_user(f"record_answers was stopped: {done}, {where}; run it again.")
         raise
-
-
-def _check_trace(trace: values.TraceData) -> None:
-    """Stop at a trace of shards, and at one without cases.
-
-    Raises:
-      TypeError, ValueError: see above.
-    """
-    check_in_memory(trace, "record_answers")
-    if not len(trace):
-        msg = "record_answers needs a trace with cases, got one without; build it with some."
-        raise ValueError(msg)
 
 
 def _meter(
@@ -407,25 +366,17 @@ def _meter(
       TypeError: what is no generator.
     """
     if not isinstance(at_once, Integral) or at_once < 1:
-        msg = (
-            f"at_once must be at least 1, got {at_once!r}; a server that answers one request at a "
-            "time takes 1."
-        )
+        msg = f"at_once must be a whole number from 1, got {at_once!r}."
         raise ValueError(msg)
     if not hasattr(generator, "answer"):
-        msg = (
-            f"generator must have answer, got {type(generator).__name__}; a client goes into "
-            "ModelGenerator(client)."
-        )
+        kind = type(generator).__name__
+        msg = f"generator must have answer, got {kind}; a client goes into ModelGenerator(client)."
         raise TypeError(msg)
     asks = behind_own_answers(generator)
     if isinstance(asks, ModelGenerator):
         return MeteredClient(asks.client, budget)
     if budget is not None:
-        msg = (
-            f"a budget needs a generator that asks a client, got {generator.name}; take "
-            "ModelGenerator(client)."
-        )
+        msg = f"a budget needs a ModelGenerator, got {generator.name}."
         raise ValueError(msg)
     return None
 
@@ -485,10 +436,9 @@ def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
     """Say how many of the hits that are answered from have no text."""
     blank = sum(not trace.chunks[number].text.strip() for number in chunks)
     if blank:
-        remedy = "give the text of each hit, in the frame's column `text`, or in the corpus"
         warn_user(
             f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have "
-            f"none; {remedy}."
+            "none; give it in the frame's column `text`, or in the corpus."
         )
 
 
@@ -516,7 +466,8 @@ _NAMED = 3  # cases of a kind of failure that a message names
 
 
 def _missing_warning(
-    missing: Sequence[MissingAnswer],
+    trace: values.TraceData,
+    failed: Mapping[_Place, ModelUnavailableError],
     n_sets: int,
     *,
     keeps: bool,
@@ -528,6 +479,10 @@ def _missing_warning(
       keeps: whether what was cut off is kept, and not asked again.
       stop: failure after which nothing further was asked.
     """
+    missing = tuple(
+        MissingAnswer(trace.cases[row].id, error.kind, error.reason)
+        for (row, _), error in failed.items()
+    )
     by_kind: dict[str, list[str]] = {}
     for answer in missing:
         by_kind.setdefault(answer.kind, []).append(answer.case_id)
@@ -535,21 +490,14 @@ def _missing_warning(
         f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
         for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     ]
-    first = (
-        f"; the first: {missing[0].reason}."
-        if stop is None
-        else f". Nothing is asked after this: {stop}"
-    )
+    first = f"the first: {missing[0].reason}." if stop is None else f"it ended at: {stop}"
     text = (
-        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}{first} They are"
-        " no refusals; the next run of record_answers on the returned trace asks for them again."
+        f"{len(missing)} of {n_sets} answers are missing, no refusals: {', '.join(parts)}; {first} "
+        "The next run of record_answers on the returned trace asks for them again"
     )
-    if keeps and any(answer.kind in _FINAL for answer in missing):
-        text += (
-            " What was cut off is asked again only after max_tokens is raised, or prompt, model "
-            "or seed changed."
-        )
-    return MissingAnswersWarning(text, tuple(missing))
+    cut_off = keeps and not _FINAL.isdisjoint(by_kind)
+    text += ", what was cut off only with another max_tokens, prompt or model." if cut_off else "."
+    return MissingAnswersWarning(text, missing)
 
 
 def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:

@@ -351,7 +351,7 @@ def _refuse_without_answers(functions: Iterable[SignalFunction]) -> None:
     for function in functions:
         msg = (
             f"the signal {function.name} needs recorded answers to all hits of a case under "
-            "policy=, got none; record them first: raglab.record_answers(trace, policy, generator, scorer)."
+            "policy=, got none; record them by raglab.record_answers(trace, policy, generator)."
         )
         raise ValueError(msg)
 
