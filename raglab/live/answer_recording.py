@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab import values
-from raglab.answering.client import CUT_OFF, FORBIDDEN, WRONG_SETTINGS, Message, ModelClient
+from raglab.answering.client import CUT_OFF, FORBIDDEN, WRONG_SETTINGS, Message
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.metered_client import (
@@ -39,11 +39,11 @@ from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_s
 from raglab.decision.trace_view import check_in_memory
 from raglab.live.response import (
     CheckedAnswer,
-    OwnAnswers,
     SupportScorer,
     answer_sets,
     behind_own_answers,
     check_answer,
+    with_model,
     with_required_confidence,
 )
 from raglab.policy import PolicyData
@@ -157,7 +157,14 @@ def record_answers(
     _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
     # What was recorded before stays, whatever policy and arms it was recorded for.
     earlier = answer_positions(trace.answers) if known and trace.answers is not None else {}
-    asking = _with_client(generator, meter) if meter else generator
+    asking = generator
+    if meter:
+        asking = with_model(
+            generator,
+            lambda model: (
+                replace(model, client=meter) if isinstance(model, ModelGenerator) else model
+            ),
+        )
     file = cache_file(cache) if cache is not None else cache_folder() / FILE if meter else None
     model = behind_own_answers(generator)
     sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
@@ -205,34 +212,26 @@ def _meta_of_failures(
     return with_failed_calls(trace.meta, RECORDED, cases)
 
 
+@dataclass(eq=False)
 class _Run:
     """The answers of one run.
 
     From the cache, else of the generator, kept as soon as they are there.
 
-    from_cache: answers that were taken from the file. missing_from_cache: failures that were, which
-    are not asked again. stop: failure of a wrong key, model or address, after which nothing further
+    identity: of generator and scorer. sent: what a model is sent for a question and passages; None
+    where no model is. from_cache: answers that were taken from the file. missing_from_cache:
+    failures that were, which are not asked again. stop: failure of a wrong key, model or address, after which nothing further
     is asked; None where there is none.
     """
 
-    def __init__(
-        self,
-        trace: values.TraceData,
-        generator: Generator,
-        scorer: SupportScorer,
-        identity: str,
-        sent: _Sent | None = None,
-    ) -> None:
-        """Take what answers.
-
-        Args:
-          identity: of generator and scorer.
-          sent: what a model is sent for a question and passages; None where no model is.
-        """
-        self.trace, self.generator, self.scorer, self.identity = trace, generator, scorer, identity
-        self.from_cache, self.missing_from_cache = 0, 0
-        self.stop: ModelUnavailableError | None = None
-        self._sent = sent
+    trace: values.TraceData
+    generator: Generator
+    scorer: SupportScorer
+    identity: str
+    sent: _Sent | None
+    from_cache: int = 0
+    missing_from_cache: int = 0
+    stop: ModelUnavailableError | None = None
 
     def fill(
         self,
@@ -291,7 +290,7 @@ class _Run:
                 for place, reply in zip(batch, replies, strict=True):
                     if isinstance(reply, ModelUnavailableError):
                         failed[place] = reply
-                        if reply.kind in _FINAL and self._sent is not None:
+                        if reply.kind in _FINAL and self.sent is not None:
                             fresh[place] = reply
                         ended = reply if isinstance(reply, BudgetSpentError) else ended
                     else:
@@ -304,7 +303,7 @@ class _Run:
                     and failed[place].kind in WRONG_SETTINGS
                     and not (failed[place].kind == FORBIDDEN and known)
                 ]
-                if wrong and self._sent is not None:
+                if wrong and self.sent is not None:
                     self.stop = wrong[0]
                     reason = f"not asked after {self.stop.reason}"
                     ended = ModelUnavailableError(
@@ -336,9 +335,9 @@ class _Run:
         question, chunks = self.trace.cases[place[0]].query, self._passages(place[1])
         passages = [[chunk.source, chunk.page_shown, chunk.full_text] for chunk in chunks]
         messages: list[dict[str, str]] = []
-        if self._sent is not None and chunks:
+        if self.sent is not None and chunks:
             with suppress(ModelUnavailableError):  # a prompt too long is not sent
-                messages = [dict(message) for message in self._sent(question, chunks)]
+                messages = [dict(message) for message in self.sent(question, chunks)]
         return digest(canonical_json([self.identity, question, passages, messages]))
 
 
@@ -379,13 +378,6 @@ def _meter(
         msg = f"a budget needs a ModelGenerator, got {generator.name}."
         raise ValueError(msg)
     return None
-
-
-def _with_client(generator: Generator, client: ModelClient) -> Generator:
-    """The generator with another client, behind the rows of tables where it stands there."""
-    if isinstance(generator, OwnAnswers):
-        return replace(generator, otherwise=_with_client(generator.otherwise, client))
-    return replace(generator, client=client) if isinstance(generator, ModelGenerator) else generator
 
 
 def _request_counts(

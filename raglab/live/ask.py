@@ -180,7 +180,7 @@ def reply(
         check_request(question)
     system = _opened(system, on_error, clarify=True)
     if system.audit is None or system.clarifier is None:
-        msg = "a reply needs what asked, which is switched off; open the system with clarify=True."
+        msg = "a reply needs a system that asks; open it with clarify=True."
         raise ValueError(msg)
     replied = partial(
         system.clarifier.reply, request_id, answer, question=question, now=moment_or_now(now)
@@ -297,7 +297,7 @@ def audit_log(system: System) -> AuditLog:
       ValueError: it is switched off.
     """
     if system.audit is None:
-        msg = "this needs the audit log, which is switched off; open the system with audit=True."
+        msg = "this needs the audit log; open the system with audit=True."
         raise ValueError(msg)
     return system.audit
 
@@ -322,12 +322,10 @@ def explain(
     """
     from raglab.live.settings import open_audit
 
-    if system is not None and log is None:
-        return explain_request(request_id, audit_log(system))
-    if log is None or system is not None:
-        msg = (
-            f"explain needs a log or a system, got {'neither' if log is None else 'both'}; pass "
-            "system=, or log=."
-        )
+    if (system is None) == (log is None):
+        got = "neither" if log is None else "both"
+        msg = f"explain needs a log or a system, got {got}; pass one."
         raise ValueError(msg)
+    if system is not None:
+        return explain_request(request_id, audit_log(system))
     return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from raglab.arguments.user_warnings import warn_user
@@ -17,7 +17,6 @@ from raglab.decision.document_names import (
 from raglab.store.case_labels import check_split_names
 from raglab.values import Case, Chunk, Corpus, document_path, source_grades
 
-_PAGES_SHOWN = 5  # labels in a message
 _COMPARED = 100_000  # documents with whose names a wrong one is compared
 
 
@@ -104,24 +103,15 @@ def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str
     if meaning.documents:
         (document,) = meaning.documents
         pages = {chunk.page_shown for chunk in chunks if chunk.document == document}
-        shown = f"{len(pages):,} page{'s' if len(pages) > 1 else ''}{_page_range(pages)}"
-        return f"correct the page: {document[:80]!r} has {shown}"
-    name = document_path(source)
+        return f"correct the page: {document[:80]!r} has {len(pages):,}"
     documents = sorted(chunk_documents(chunks))
     if len(documents) > _COMPARED:  # seconds, for a proposal
         return "correct the name"
-    # A label may leave the folders out, so that file names are compared too.
-    files = {document.rpartition("/")[2]: document for document in reversed(documents)}
-    name = name if name in files or "#" not in name else name.rpartition("#")[0]
-    near = get_close_matches(name, documents, 1) or [
-        files[file] for file in get_close_matches(name.rpartition("/")[2], files, 1)
-    ]
-    return f"correct the name, near {near[0][:80]!r}" if near else "correct the name"
-
-
-def _page_range(pages: Collection[str]) -> str:
-    """First and last page by their numbers, or a few of their labels."""
-    numbers = sorted(map(int, filter(str.isdecimal, pages)))
-    if len(numbers) == len(pages):
-        return f", {numbers[0]}" if len(numbers) == 1 else f", {numbers[0]} to {numbers[-1]}"
-    return f", among them {', '.join(sorted(pages)[:_PAGES_SHOWN])}"
+    # A label may leave folders or the page out.
+    names = {document.rpartition("/")[2]: document for document in reversed(documents)}
+    names |= {document: document for document in documents}
+    path = document_path(source)
+    for name in (path, path.rpartition("#")[0], path.rpartition("/")[2]):
+        if near := get_close_matches(name, names, 1):
+            return f"correct the name, near {names[near[0]][:80]!r}"
+    return "correct the name"

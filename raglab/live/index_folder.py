@@ -143,9 +143,8 @@ def write_index(
         "n_chunks": len(corpus.chunks),
         "corpus_hash": corpus_hash,
         "settings": wanted.stated,
+        **({} if pack is None else {"pack": pack}),
     }
-    if pack is not None:
-        head["pack"] = pack
     with locked(place / LOCK):
         # From here on it is the new index; before, it was the old one.
         write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.answering.echoes import text_without_echoes
 from raglab.answering.hygiene import clean
@@ -289,28 +288,30 @@ def answer_sets(
     padded = np.full((len(keys), width), -1, dtype=np.int32)
     for number, key in enumerate(keys):
         padded[number, : len(key.chunks)] = key.chunks
-
-    def ints(values_: Sequence[int]) -> NDArray[np.int32]:
-        return np.array(values_, dtype=np.int32)
-
-    def floats(name: str) -> Any:  # noqa: ANN401 - an array
-        return np.array([getattr(answer, name) for answer in answers], dtype=np.float64)
-
-    pairs = zip(keys, answers, strict=True)
-    cited = tuple(tuple(key.chunks[place] for place in answer.cited) for key, answer in pairs)
+    rows: Any = {name: [] for name in CheckedAnswer._fields}
+    for answer in answers:
+        for name, value in answer._asdict().items():
+            rows[name].append(value)
+    numbers = {
+        name: np.array([getattr(key, name) for key in keys], dtype=np.int32)
+        for name in ("case", "arm", "depth")
+    }
     return Answers(
         generator=generator,
         scorer=scorer,
-        row=ints([key.case for key in keys]),
-        arm=ints([key.arm for key in keys]),
-        depth=ints([key.depth for key in keys]),
+        row=numbers["case"],
+        arm=numbers["arm"],
+        depth=numbers["depth"],
         chunks=padded,
-        text=tuple(answer.text for answer in answers),
-        confidence=floats("confidence"),
-        support=floats("support"),
-        claim=tuple(answer.claim for answer in answers),
-        cited=cited,
-        refused=tuple(answer.refused for answer in answers),
+        text=tuple(rows["text"]),
+        confidence=np.array(rows["confidence"], dtype=np.float64),
+        support=np.array(rows["support"], dtype=np.float64),
+        claim=tuple(rows["claim"]),
+        cited=tuple(
+            tuple(key.chunks[place] for place in places)
+            for key, places in zip(keys, rows["cited"], strict=True)
+        ),
+        refused=tuple(rows["refused"]),
     )
 
 
@@ -358,6 +359,13 @@ def with_own_answers(generator: Generator, indexes: Indexes) -> Generator:
     return generator
 
 
+def with_model(generator: Generator, change: Callable[[Generator], Generator]) -> Generator:
+    """The generator with a change of what answers where no row of a table does."""
+    if isinstance(generator, OwnAnswers):
+        return replace(generator, otherwise=with_model(generator.otherwise, change))
+    return change(generator)
+
+
 def with_required_confidence(
     generator: Generator, policy: PolicyData, known: dict[str, bool]
 ) -> Generator:
@@ -372,8 +380,4 @@ def with_required_confidence(
     switch = confidence_switch(policy)
     if switch is None:
         return generator
-    if isinstance(generator, OwnAnswers):
-        return replace(
-            generator, otherwise=with_required_confidence(generator.otherwise, policy, known)
-        )
-    return RequiredConfidence(generator, switch, known)
+    return with_model(generator, lambda model: RequiredConfidence(model, switch, known))

@@ -43,7 +43,7 @@ from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.pictures import picture_digest, stored_pixels
-from raglab.values import Chunk, Corpus, Hits, check_n_hits
+from raglab.values import MOST_HITS, Chunk, Corpus, Hits
 from raglab.words.packs import GENERIC, Pack
 
 LATE_INTERACTION = "late-interaction"
@@ -206,34 +206,23 @@ class Retriever:
         return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
 
 
-_MOST_SIZE = 2**31 - 1  # of a setting that counts
+class _Range(NamedTuple):
+    """Kind of a number among the settings, and its least and greatest value."""
+
+    kind: Any
+    low: float
+    high: float
 
 
-def _check_numbers(wanted: RetrievalSettings) -> None:
-    """Stop at a setting that is no number of its kind, before any are compared."""
-    for name in ("fetch_k", "rerank_k", "rrf_k", "max_depth"):
-        value: Any = getattr(wanted, name)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | np.integer)
-            or not -_MOST_SIZE <= int(value) <= _MOST_SIZE
-        ):
-            msg = (
-                f"{name} must be a whole number of 31 bits, got {shown_value(value)}; write it as "
-                f"in {name}=20."
-            )
-            raise ValueError(msg)
-    check_n_hits(wanted.fetch_k)
+_WHOLE = int | np.integer
+_RANGES = {
+    "fetch_k": _Range(_WHOLE, 1, MOST_HITS),
+    "rerank_k": _Range(_WHOLE, 0, MOST_HITS),
+    "rrf_k": _Range(_WHOLE, 1, 2**31 - 1),
+    "max_depth": _Range(_WHOLE, 0, 100),  # each depth is a whole retrieval
     # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
-    weight: Any = wanted.dense_weight
-    number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-    if not number or not 0.0 < weight <= 1_000.0:
-        weight_text = shown_value(weight)
-        msg = (
-            f"dense_weight must be above 0 and at most 1000, got {weight_text}; 1 is as much as "
-            "the keywords."
-        )
-        raise ValueError(msg)
+    "dense_weight": _Range(int | float | np.number, 1e-6, 1_000),
+}
 
 
 def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
@@ -243,45 +232,38 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
       ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
       MissingExtensionError: the room of an arm is not installed.
     """
-    unknown = sorted(set(settings) - set(RetrievalSettings._fields))
+    names = RetrievalSettings._fields
+    unknown = sorted(set(settings) - set(names))
     if unknown:
-        msg = (
-            f"build_trace has no setting {unknown[0]!r}; it takes "
-            f"{', '.join(RetrievalSettings._fields)}."
-        )
+        msg = f"settings must be of {', '.join(names)}, got {unknown[0]!r}."
         raise ValueError(msg)
     wanted = RetrievalSettings(**settings)
     # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
     arms: Any = wanted.arms
     wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
-    if len(set(wanted.arms)) < len(wanted.arms):
-        msg = f"arms must be different, got {', '.join(wanted.arms)}; name each one once."
-        raise ValueError(msg)
     # No arm at all is refused as an unknown one is.
-    for arm in wanted.arms or ("",):
-        if arm not in ARMS:
-            msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
-            raise ValueError(msg)
+    if not wanted.arms or len(set(wanted.arms)) < len(wanted.arms) or set(wanted.arms) - set(ARMS):
+        value = ", ".join(map(repr, wanted.arms)) or "none"
+        msg = f"arms must be different ones of {', '.join(ARMS)}, got {value}."
+        raise ValueError(msg)
+    for arm in wanted.arms:
         arm_row(arm)  # stops at an arm whose room is not installed
-    _check_numbers(wanted)
-    if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
-        sizes = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
-        msg = (
-            f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {sizes}; lower "
-            "rerank_k."
-        )
+    for name, (kind, low, high) in _RANGES.items():
+        value = getattr(wanted, name)
+        if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
+            whole = "whole " if kind is _WHOLE else ""
+            msg = (
+                f"{name} must be a {whole}number in [{low:g}, {high:,}], got {shown_value(value)}."
+            )
+            raise ValueError(msg)
+    if wanted.rerank_k > wanted.fetch_k:
+        sizes = f"{wanted.rerank_k} above {wanted.fetch_k}"
+        msg = f"rerank_k must be at most fetch_k, got {sizes}; lower rerank_k."
         raise ValueError(msg)
     check_kind(wanted.index)
     if wanted.precision not in get_args(Precision):
-        msg = (
-            f"precision must be one of {', '.join(get_args(Precision))}, got {wanted.precision!r}."
-        )
-        raise ValueError(msg)
-    if not 0 <= wanted.max_depth <= 100:
-        msg = (
-            f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole "
-            "retrieval."
-        )
+        value = f"{', '.join(get_args(Precision))}, got {wanted.precision!r}"
+        msg = f"precision must be one of {value}."
         raise ValueError(msg)
     return wanted
 
@@ -325,14 +307,11 @@ def retriever(
     # its own.
     if wanted.rewrites and rewriter is None:
         rewriter = rm3([chunk.full_text for chunk in corpus.chunks])
+    reranker = None
     if like is not None:
         reranker = next(iter(like.strategies.values())).reranker
-    else:
-        reranker = (
-            None
-            if wanted.reranker is None
-            else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
-        )
+    elif wanted.reranker is not None:
+        reranker = CrossEncoderReranker(load_cross_encoder(wanted.reranker))
     sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
 
     def vector(text: str) -> NDArray[np.float32]:
@@ -378,11 +357,8 @@ def _picture_vectors(
     def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
         chunk = chunks[digest]
         if chunk.chunk_id not in corpus.pictures:
-            rule, remedy = (
-                "a picture must be at hand to be embedded",
-                "load the corpus from the folder of its pictures",
-            )
-            raise input_error(Where(chunk.source), rule, remedy, "its words alone")
+            remedy = "load the corpus from its folder"
+            raise input_error(Where(chunk.source), "a picture must be there", remedy, "its words")
         return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
 
     vectors = embed_pictures(encoder, list(digests.values()), read, cache)
@@ -451,12 +427,11 @@ def question_scopes(
             if len(meanings[source].documents) > 1:
                 refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
             if source not in places:
-                value = f"{source!r} in {whose[row]}" if whose else repr(source)
-                rule = (
-                    f"{'selected_sources' if whose else 'documents'} must name documents of the "
-                    "corpus"
+                field, case = (
+                    ("selected_sources", f" in {whose[row]}") if whose else ("documents", "")
                 )
-                msg = f"{rule}, got {value}; {source_remedy(source, meanings[source], chunks)}."
+                remedy = source_remedy(source, meanings[source], chunks)
+                msg = f"{field} must name documents of the corpus, got {source!r}{case}; {remedy}."
                 raise ValueError(msg)
         positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)

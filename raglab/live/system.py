@@ -125,10 +125,11 @@ class JsonCache:
     Only what this user's own processes wrote comes back: the digests hang on a secret.
     """
 
-    __slots__ = ("_blobs",)
+    __slots__ = ("_blobs", "clear", "close")
 
     def __init__(self, path: Path, secret: bytes) -> None:
         self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
+        self.clear, self.close = self._blobs.clear, self._blobs.close
 
     def get(self, key: str, read: Callable[[Any], T]) -> T | None:
         """What `read` makes of the value; None where there is none.
@@ -136,13 +137,10 @@ class JsonCache:
         A value that it refuses is taken out.
         """
         stored = self._blobs.get([key]).get(key)
-        if stored is None:
-            return None
-        try:
-            return read(json.loads(stored))
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
-            self._blobs.drop([key])
-            return None
+        with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            return None if stored is None else read(json.loads(stored))
+        self._blobs.drop([key])
+        return None
 
     def set(self, key: str, value: object) -> None:
         """Keep a value, over one that is there."""
@@ -150,14 +148,6 @@ class JsonCache:
 
     def __contains__(self, key: str) -> bool:
         return bool(self._blobs.get([key]))
-
-    def clear(self) -> None:
-        """Empty it."""
-        self._blobs.clear()
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._blobs.close()
 
 
 class Caches:
@@ -184,22 +174,13 @@ class Caches:
 
     def clear(self) -> None:
         """Empty both."""
-        self.answers.clear()
-        self.strategies.clear()
+        for cache in (self.answers, self.strategies):
+            cache.clear()
 
     def close(self) -> None:
         """Let go of the files."""
-        self.answers.close()
-        self.strategies.close()
-
-
-def _caches_of(place: Path) -> Caches | None:
-    """Caches of an index; None where a link would take them out of its folder."""
-    folder = place / CACHE
-    if folder.is_symlink():
-        warn_user(f"the caches {visible(str(folder))} are a link, and are not used.")
-        return None
-    return Caches(folder)
+        for cache in (self.answers, self.strategies):
+            cache.close()
 
 
 def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
@@ -363,17 +344,15 @@ class System:
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
     def __repr__(self) -> str:
-        ready, indexed = self.retriever, self.retriever.indexes.n_chunks
-        documents = len({chunk.document for chunk in ready.chunks[:indexed]})
-        facts = [
-            f"{indexed:,} chunks of {documents:,} documents",
-            f"policy {self.policy.policy_id}",
-            f"arm {self.arm or self.policy.strategy.arm!r}",
-            f"generator {self.generator.name!r}",
-            f"audit log {'off' if self.audit is None else 'on'}",
-            f"clarification {'off' if self.clarifier is None else 'on'}",
-        ]
-        return f"{type(self).__name__}({', '.join(facts)})"
+        indexed = self.retriever.indexes.n_chunks
+        documents = len({chunk.document for chunk in self.retriever.chunks[:indexed]})
+        on = {True: "on", False: "off"}
+        return (
+            f"{type(self).__name__}({indexed:,} chunks of {documents:,} documents, policy "
+            f"{self.policy.policy_id}, arm {self.arm or self.policy.strategy.arm!r}, generator "
+            f"{self.generator.name!r}, audit log {on[self.audit is not None]}, clarification "
+            f"{on[self.clarifier is not None]})"
+        )
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
@@ -493,7 +472,10 @@ class System:
         if log is not None and learns:
             remedy = "put it back, or move the log away and learn anew"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
-        caches = _caches_of(place) if cache else None
+        caches = Caches(place / CACHE) if cache else None
+        if cache and (place / CACHE).is_symlink():  # out of its folder
+            warn_user(f"the caches {visible(str(place / CACHE))} are a link, and are not used.")
+            caches = None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
         opening = LabOpening(place, index.settings, rewriter, base, clarifier)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import RequiredConfidence
-from raglab.live.response import OwnAnswers, Response
+from raglab.live.response import Response, with_model
 from raglab.live.span_attributes import (
     Attributes,
     error_attributes,
@@ -98,7 +98,12 @@ def answer_in_span(
     try:
         with _span(tracing, "invoke_workflow raglab", own) as write:
             response = answer(
-                replace(system, generator=_with_model_spans(system.generator, tracing))
+                replace(
+                    system,
+                    generator=with_model(
+                        system.generator, lambda model: _with_model_spans(model, tracing)
+                    ),
+                )
             )
             write(partial(response_attributes, response, has_texts=tracing.has_texts))
             return response
@@ -171,12 +176,7 @@ class _TracedGenerator:
 
 
 def _with_model_spans(generator: Generator, tracing: Tracing) -> Generator:
-    """The generator whose model writes spans.
-
-    A row of a table and an extractive answer are of no model.
-    """
-    if isinstance(generator, OwnAnswers):
-        return replace(generator, otherwise=_with_model_spans(generator.otherwise, tracing))
+    """The generator whose model writes spans; an extractive answer is of no model."""
     if isinstance(generator, RequiredConfidence):
         return replace(generator, base=_with_model_spans(generator.base, tracing))
     return generator if isinstance(generator, Extractive) else _TracedGenerator(generator, tracing)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import shutil
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import policy as policies
+from raglab.answering.client import one_deadline
 from raglab.decision.document_names import (
     EXACT_NAMES,
     stated_exact_names,
@@ -38,10 +39,11 @@ from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import (
     STAGES,
+    DepthHits,
     arm_rows,
     depths,
 )
-from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache
+from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import make_folder, replacing
 from raglab.store.loaders import hash_corpus
@@ -254,8 +256,6 @@ def build_planned(
     cases: Sequence[Case],
     allowed: Sequence[NDArray[np.int64] | None],
     place: Path | None,
-    *,
-    keep_vectors: bool = True,
 ) -> Trace:
     """Build the trace of some cases, or load it where it exists.
 
@@ -263,8 +263,6 @@ def build_planned(
 
     Args:
       allowed: positions that each case may find.
-      keep_vectors: whether the embeddings of all chunks are kept beside the batches, so that no
-        model is needed where all of those are there.
     """
     meta = plan.meta(cases)
     known = _existing(place, meta)
@@ -272,30 +270,34 @@ def build_planned(
         return _completed(known, plan.reader, place)
     parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
 
-    @functools.cache
-    def made_ready() -> Retriever:
-        ready = plan.ready()
-        vectors = ready.indexes.vectors
-        if isinstance(vectors, np.ndarray):  # else they stand in a file already
-            # without the anchors behind them
-            _write_vectors(parts if keep_vectors else None, vectors[: len(ready.chunks)])
-        return ready
-
     def one_batch(rows: slice) -> Batch:
         return _batch(
-            made_ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows]
+            plan.ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows]
         )
 
     # One case after the other within a batch, so that its size changes no bit of what is measured.
     starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
     slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
-    whole = _join_batches(
-        [_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
+    batches = [_resume_batch(parts, rows, partial(one_batch, rows)) for rows in slices]
+    hits = Hits._make(
+        np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
     )
-    stored_vectors = _read_vectors(parts)
-    vectors = made_ready().indexes.vectors if stored_vectors is None else stored_vectors
-    chunks = universe(plan.corpus, plan.wanted)
-    bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
+    queries: Any = np.concatenate([batch.queries for batch in batches]).tolist()
+    latency = Latency(STAGES, np.concatenate([batch.ms for batch in batches]))
+    chunks, hits, vectors = restrict_to_hits(
+        universe(plan.corpus, plan.wanted), plan.ready().indexes.vectors, hits
+    )
+    bare = Trace(
+        cases=tuple(cases),
+        chunks=chunks,
+        arms=plan.wanted.arms,
+        hits=hits,
+        pattern_hits=pattern_hits(cases, chunks, plan.patterns),
+        meta=meta,
+        queries=tuple(tuple(tuple(walked) for walked in arms) for arms in queries),
+        latency=latency,
+        vectors=vectors,
+    )
     trace = with_document_signals(bare, plan.reader)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
@@ -315,40 +317,27 @@ def _batch(
     rows = []
     for text, scope in zip(texts, scopes, strict=True):
         question = ready.question(text)
-        rows.append(
-            [
-                depths(ready.strategies[arm], question, wanted.max_depth + 1, scope)
-                for arm in wanted.arms
-            ]
-        )
-    hits = Hits._make(
-        np.concatenate(
-            [np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields]
-        )
-        for fields in (
-            [[[getattr(depth.hits, name) for depth in walked] for walked in arms] for arms in rows]
-            for name in Hits._fields
-        )
-    )
-    queries = np.array([[[depth.query for depth in walked] for walked in arms] for arms in rows])
-    ms = np.array(
-        [
-            [
-                [[depth.ms.get(stage, np.nan) for stage in STAGES] for depth in walked]
-                for walked in arms
-            ]
-            for arms in rows
-        ]
-    )
-    return Batch(hits, queries, ms)
+        with one_deadline():  # of a rewriter's calls for the question
+            rows.append(
+                [
+                    depths(ready.strategies[arm], question, wanted.max_depth + 1, scope)
+                    for arm in wanted.arms
+                ]
+            )
 
+    def laid(read: Callable[[DepthHits], Any]) -> NDArray[Any]:
+        return np.array([[[read(depth) for depth in walked] for walked in arms] for arms in rows])
 
-def _join_batches(batches: Sequence[Batch]) -> Batch:
-    hits = Hits._make(
-        np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
+    return Batch(
+        hits=Hits(
+            **{
+                name: laid(lambda depth, name=name: getattr(depth.hits, name)[0, 0, 0])  # type: ignore[misc]
+                for name in Hits._fields
+            }
+        ),
+        queries=laid(lambda depth: depth.query),
+        ms=laid(lambda depth: [depth.ms.get(stage, np.nan) for stage in STAGES]),
     )
-    queries = [batch.queries for batch in batches]
-    return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
 
 
 def index_fingerprint(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
@@ -394,48 +383,20 @@ def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) ->
     if parts is None:
         return make()
     path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
-    stored = _read_part(path)
-    if stored is not None:
-        return Batch(
-            Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"]
-        )
+    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files if name != "digest"}
+        if str(stored["digest"]) == _part_digest(path, arrays):
+            hits = Hits._make(arrays[name] for name in Hits._fields)
+            return Batch(hits, arrays["queries"], arrays["ms"])
     batch = make()
     _write_part(path, {**batch.hits._asdict(), "queries": batch.queries, "ms": batch.ms})
     return batch
 
 
-VECTORS = "vectors.part"
-
-
-def _write_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
-    """Keep the embeddings of all chunks, [N, dim], beside the batches.
-
-    The trace takes those of its hits once all batches are there. A run that was stopped between its
-    last batch and the trace is thus finished from what it left, without a model.
-    """
-    if parts is not None:
-        _write_part(parts / VECTORS, {"vectors": vectors})
-
-
-def _read_vectors(parts: Path | None) -> NDArray[np.float32] | None:
-    """Embeddings that were kept, None where there are none or the file is damaged."""
-    stored = None if parts is None else _read_part(parts / VECTORS)
-    return None if stored is None else np.asarray(stored["vectors"], dtype=np.float32)
-
-
-def _read_part(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Arrays of a part; None where it is not there, damaged, altered or another part."""
-    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files if name != "digest"}
-        if str(stored["digest"]) == _part_digest(path, arrays):
-            return arrays
-    return None
-
-
 def _write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a part whole or not at all, so that a killed run leaves none that looks finished."""
     make_folder(path.parent)
-    with replacing(path) as partial, partial.open("xb") as file:
+    with replacing(path) as part, part.open("xb") as file:
         digest = np.array(_part_digest(path, arrays))
         np.savez(file, **arrays, digest=digest)  # type: ignore[arg-type]
 
@@ -446,33 +407,3 @@ def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
     for name, array in arrays.items():
         total.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return total.hexdigest()
-
-
-def _trace_of_hits(
-    chunks: Sequence[Chunk],
-    vectors: VectorRows,
-    cases: Sequence[Case],
-    wanted: RetrievalSettings,
-    whole: Batch,
-    patterns: Patterns,
-    meta: Mapping[str, Any],
-) -> Trace:
-    """Trace over the chunks that were hit, renumbered in corpus order.
-
-    Ties keep their order (rule S0.4).
-    """
-    hit_chunks, hits, vectors = restrict_to_hits(chunks, vectors, whole.hits)
-    hits_of = pattern_hits(cases, hit_chunks, patterns)
-    queries: Any = whole.queries.tolist()
-    searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
-    return Trace(
-        cases=tuple(cases),
-        chunks=hit_chunks,
-        arms=wanted.arms,
-        hits=hits,
-        pattern_hits=hits_of,
-        meta=dict(meta),
-        queries=searched,
-        latency=Latency(STAGES, whole.ms),
-        vectors=vectors,
-    )

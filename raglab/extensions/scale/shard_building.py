@@ -165,7 +165,7 @@ def _stored_shard(
     plan: Building, cases: Sequence[Case], allowed: Sequence[NDArray[np.int64] | None], place: Path
 ) -> BuiltShard:
     """A shard of some cases, built where it does not stand yet."""
-    trace = build_planned(plan, cases, allowed, place, keep_vectors=False)
+    trace = build_planned(plan, cases, allowed, place)
     return BuiltShard(shard_row(trace, place), shared_facts(trace))
 
 
