@@ -53,7 +53,7 @@ def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source: str, r
 
 def test_where_no_case_is_right_the_error_proposes_too() -> None:
     """The corpus may be another one, or every name is wrong in the same way."""
-    with pytest.raises(ValueError, match=r"near .docs/home\.md., or load the corpus"):
+    with pytest.raises(ValueError, match=r"near .docs/home\.md., or load their corpus"):
         check_expected_sources(CHUNKS, [Case("w", "q", "ok", expect_sources=("home.txt",))])
 
 

@@ -220,8 +220,8 @@ class _Run:
 
     identity: of generator and scorer. sent: what a model is sent for a question and passages; None
     where no model is. from_cache: answers that were taken from the file. missing_from_cache:
-    failures that were, which are not asked again. stop: failure of a wrong key, model or address, after which nothing further
-    is asked; None where there is none.
+    failures that were, which are not asked again. stop: failure of a wrong key, model or address,
+    after which nothing further is asked; None where there is none.
     """
 
     trace: values.TraceData

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.gates import GATES
+from raglab.decision.signal_values import ANSWERED, STORED, used_signals
 from raglab.policy import PolicyData
 from raglab.policy_parts.acting import acting_gates
-from raglab.policy_parts.sections import EXPECTED_COST
+from raglab.signals import NAMES
 
+# gates and signals that read scores of retrieval
+SCORED = frozenset(
+    {"l2", "density", "gap", "similarity", "confidence", "fused", *NAMES}
+).difference(STORED, ANSWERED)
 NO_SETTING = frozenset({"arms"})  # which others there were changes no hit of the certified one
 
 
@@ -46,7 +50,7 @@ def check_scores(policy: PolicyData, place: str) -> None:
     """Stop at a policy whose values were chosen on scores of another system than raglab.
 
     What counts is where the hits came from: an exported trace of raglab that is read as a frame is
-    another system's. A policy none of whose gates reads hits has no such value.
+    another system's. A policy none of whose gates reads a score has no such value.
 
     Args:
       policy: that is to decide hits of raglab.
@@ -55,9 +59,8 @@ def check_scores(policy: PolicyData, place: str) -> None:
     Raises:
       ValueError: it was tuned or fitted on a trace of a frame or of spans.
     """
-    judged = {gate.name for gate in GATES if gate.judges in {"hits", "chosen"}}
-    by_model = policy.decision.rule == EXPECTED_COST
-    if policy.tuned_scores is not None and (by_model or judged & set(acting_gates(policy))):
+    read = {*acting_gates(policy), *used_signals(policy)}
+    if policy.tuned_scores is not None and read & SCORED:
         msg = (
             f"{place}: a policy must be tuned on scores of raglab's retrieval, got one of "
             f"{policy.tuned_scores} scores of another system; map it by "
