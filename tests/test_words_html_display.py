@@ -20,7 +20,7 @@ from raglab.decision.checks import Check, Checks
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.comparison import compare
 from raglab.lab.study import tune
-from raglab.live.response import Answer, Response, ResponseRecord
+from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.off_policy.logs import read_log
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -169,7 +169,7 @@ def _response() -> Response:
     """A response with the script in every text."""
     names = ("answer", "refusal_reason", "route", "arm", "arm_reason", "policy_id", "request_id")
     texts: dict[str, Any] = dict.fromkeys((*names, "error"), SCRIPT)
-    answer = Answer(**texts, sources=(SCRIPT,), warnings=(SCRIPT,))
+    answer = ResponseFields(**texts, sources=(SCRIPT,), warnings=(SCRIPT,))
     return Response(answer, ResponseRecord())
 
 

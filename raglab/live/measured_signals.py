@@ -444,9 +444,9 @@ def _with_column(
     # in the place of those that were there
     latency = trace.latency or Latency((), np.empty((*shape, 0)))
     name = SIGNAL_STAGE + function.name
-    kept = [place for place, stage in enumerate(latency.stages) if stage != name]
-    stages = (*(latency.stages[place] for place in kept), name)
-    every = np.concatenate([latency.ms[..., kept], ms[..., None]], axis=-1)
+    places = [place for place, stage in enumerate(latency.stages) if stage != name]
+    stages = (*(latency.stages[place] for place in places), name)
+    every = np.concatenate([latency.ms[..., places], ms[..., None]], axis=-1)
     return replace(out, latency=Latency(stages, every))
 
 

@@ -30,9 +30,9 @@ from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.requests import Request
 from raglab.live.response import (
     PREVIEW,
-    Answer,
     CheckedAnswer,
     Response,
+    ResponseFields,
     ResponseRecord,
     SingleGeneration,
     answer_sets,
@@ -63,7 +63,7 @@ UNAVAILABLE = "The language model is not available at the moment. Please ask aga
 class StoredAnswer(NamedTuple):
     """What the cache keeps of an answer, and of the way to it what bandit and log ask for again."""
 
-    answer: Answer
+    answer: ResponseFields
     checks: tuple[Check, ...]
     measures: dict[str, float | None]
     offered: tuple[dict[str, Any], ...]
@@ -149,7 +149,7 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
         reason = sentence(
             "no answer was generated: {reason}", request.language, reason=error.reason
         )
-        refusal = Answer(
+        refusal = ResponseFields(
             sentence(UNAVAILABLE, request.language),
             status=Status.refuse,
             refusal_reason=reason,
@@ -161,14 +161,16 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
 
 
 def unretrieved_response(
-    answer: Answer, request: Request, system: System, record: ResponseRecord
+    answer: ResponseFields, request: Request, system: System, record: ResponseRecord
 ) -> Response:
     """Response with an answer that no arm retrieved for."""
     policy_id = system.policy.policy_id
     return Response(answer._replace(policy_id=policy_id, request_id=request.id), record)
 
 
-def _generate_answer(request: Request, key: Key, system: System) -> tuple[Answer, ResponseRecord]:
+def _generate_answer(
+    request: Request, key: Key, system: System
+) -> tuple[ResponseFields, ResponseRecord]:
     """An answer that no cache holds, and how it came about."""
     if system.signals.functions:
         system = replace(system, signals=system.signals.for_question())
@@ -383,7 +385,7 @@ def _answers_to_all_hits(trace: TraceData, system: System) -> Answers:
 
 def complete_response(
     decisions: Decisions, text: str, selected: int | None, system: System, record: ResponseRecord
-) -> tuple[Answer, ResponseRecord]:
+) -> tuple[ResponseFields, ResponseRecord]:
     """What follows on retrieval: the choice among options, generation, and the gates on the answer.
 
     Args:
@@ -430,7 +432,9 @@ def complete_response(
     return _decided_answer(final, system, checked), record
 
 
-def _decided_answer(decisions: Decisions, system: System, checked: CheckedAnswer | None) -> Answer:
+def _decided_answer(
+    decisions: Decisions, system: System, checked: CheckedAnswer | None
+) -> ResponseFields:
     """What a decision says; `checked` is the text that the gates read, None where there is none."""
     status = Status(int(decisions.status[0]))
     refused, sources = status == Status.refuse, tuple[str, ...]()
@@ -438,7 +442,7 @@ def _decided_answer(decisions: Decisions, system: System, checked: CheckedAnswer
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
     text = None if checked is None else checked.text
     failed = decisions.trace.meta.get(FAILURES, ())
-    return Answer(
+    return ResponseFields(
         decisions.say(system.policy.refusal_message) if refused else text,
         sources,
         status,
@@ -477,7 +481,7 @@ def _options(decisions: Decisions) -> tuple[dict[str, Any], ...]:
 
 def _selected_option(
     decisions: Decisions, selected: int, text: str, system: System, record: ResponseRecord
-) -> tuple[Answer, ResponseRecord]:
+) -> tuple[ResponseFields, ResponseRecord]:
     """The user's choice among the options completes the question (rule S3.7)."""
     decided = _decided_answer(decisions, system, None)
     record = record._replace(offered=decided.options)

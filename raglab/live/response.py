@@ -32,7 +32,7 @@ CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
 PREVIEW = 160  # characters of an option's anchor
 
 
-class Answer(NamedTuple):
+class ResponseFields(NamedTuple):
     """Fields of a response as values (rule S0.3).
 
     answer: text for the user; None where a question is asked back by its options. sources:
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 
 
 # of rule S0.3, in its order
-KEYS = (*Answer._fields[:3], "refused", *Answer._fields[3:])
+KEYS = (*ResponseFields._fields[:3], "refused", *ResponseFields._fields[3:])
 
 
 class ResponseRecord(NamedTuple):
@@ -103,14 +103,14 @@ class Response(Mapping[str, Any]):
 
     A mapping with the keys of rule S0.3, which equals another with the same items.
 
-    Attributes:
-      fields: of the answer, as values.
+    Args:
+      fields: of rule S0.3, as values.
       record: measurements on the way to the response.
     """
 
     __slots__ = ("_rows", "fields", "record")
 
-    def __init__(self, fields: Answer, record: ResponseRecord) -> None:
+    def __init__(self, fields: ResponseFields, record: ResponseRecord) -> None:
         self.fields, self.record = fields, record
         lists = {name: [*getattr(fields, name)] for name in ("sources", "options", "warnings")}
         status = {"status": fields.status.name, "refused": fields.status == Status.refuse}
@@ -118,7 +118,12 @@ class Response(Mapping[str, Any]):
         self._rows = {key: rows[key] for key in KEYS}
 
     def changed(self, warnings: Sequence[str] = (), **fields: Any) -> Response:  # noqa: ANN401
-        """The response with further warnings, and other fields of `Answer` or its record."""
+        """The response with some fields changed.
+
+        Args:
+          warnings: further ones, after its own.
+          **fields: of `ResponseFields`, or `record`.
+        """
         record = fields.pop("record", self.record)
         every = (*self.fields.warnings, *warnings)
         return Response(self.fields._replace(**fields, warnings=every), record)

@@ -70,7 +70,7 @@ from raglab.live.ask import audit_log, log_answer, log_request, model_names
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
 from raglab.live.pipeline import answer_or_refuse, answer_request, unretrieved_response
 from raglab.live.requests import Request
-from raglab.live.response import Answer, Response, ResponseRecord
+from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.live.system import AUDIT
 from raglab.store.database import UnwritableLogError
 from raglab.values import Chunk, Status
@@ -672,7 +672,7 @@ def asking_response(
 ) -> Response:
     """The response that asks."""
     turn, gap = waiting.turn, waiting.gap
-    answer = Answer(
+    answer = ResponseFields(
         status=Status.ambiguous,
         options=tuple(option_rows(gap.readings, gap.kind, turn.request.language)),
         clarification=request.model_dump(mode="json"),

@@ -44,7 +44,7 @@ from raglab.live.clarifier import (
 )
 from raglab.live.pipeline import answer_or_refuse, unretrieved_response
 from raglab.live.requests import Request, language_of
-from raglab.live.response import Answer, Response, ResponseRecord
+from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.live.system import normalise_question
 from raglab.policy import check_pack
 from raglab.store.log_rows import as_written
@@ -465,7 +465,7 @@ def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
     turn, field = waiting.turn, _field_text(waiting)
     refusal_reason = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
-    answer = Answer(
+    answer = ResponseFields(
         refusal_text(turn.request, turn.system),
         status=Status.refuse,
         refusal_reason=refusal_reason,

@@ -42,7 +42,7 @@ from raglab.extensions.clarification.statements import heading_of, statements, v
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
 from raglab.live.pipeline import unretrieved_response
 from raglab.live.requests import Request
-from raglab.live.response import Answer, Response, ResponseRecord, check_answer
+from raglab.live.response import Response, ResponseFields, ResponseRecord, check_answer
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
@@ -315,7 +315,7 @@ def reading_response(
         *answer_checks(*measures, limits, request.language),
     )
     failed = next((check for check in checks if not check.passes), None)
-    answer = Answer(
+    answer = ResponseFields(
         checked_answer.text if failed is None else refusal_text(request, system),
         (chunk.shown,) if failed is None else (),
         Status.ok if failed is None else Status.refuse,

@@ -12,7 +12,7 @@ import pytest
 
 import raglab
 from raglab.live import retriever
-from raglab.live.response import Answer, Response, ResponseRecord
+from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.values import Corpus, Status
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
@@ -37,7 +37,7 @@ def asking(*texts: str) -> Response:
         {"id": n, "value": v, "text": t}
         for n, (v, t) in enumerate(zip(values, texts, strict=True), 1)
     ]
-    answer = Answer(
+    answer = ResponseFields(
         status=Status.ambiguous, options=tuple(options), clarification={"proposed": "one"}
     )
     return Response(answer, ResponseRecord({}, answer_cache_hit=False, strategy_cache_hit=False))
