@@ -403,8 +403,8 @@ class System:
           gap_finder: callable that finds what a question leaves out; None is the default.
           reply_reader: callable that reads replies; None is the default.
           field_reader: callable that reads fields of documents; None is the default.
-          reader_timeout_s: seconds that all calls of these four may take for one question, each on its
-            example; None waits for ever.
+          reader_timeout_s: seconds that all calls of these four may take for one question; None
+            waits for ever.
           audit: whether questions, decisions and what is learned are logged in the folder, unless
             the environment decides otherwise (`raglab.live.settings`); texts older than its
             keep_days are blanked. Where the log cannot be written (a place for reading alone, a
@@ -414,8 +414,8 @@ class System:
           signals: functions of signals that the policy uses; they take precedence over registered
             ones and entry points. The function of a calibrated signal is
             `SignalCalibration.signal_function(function)`.
-          signal_timeout_s: seconds that all calls of such functions may take for one question, after
-            which their signals are missing; None waits for ever.
+          signal_timeout_s: seconds that all calls of such functions may take for one question, then
+            their signals are missing; None waits for ever.
           on_error: answer to a question whose language model fails (rule S0.1). `raise`, the
             default, raises `ModelUnavailableError`; `refuse` is for a service that must answer: a
             refusal whose `error` names the failure, and which counts in no rate. As in the
