@@ -350,8 +350,8 @@ def _warn_of_interrupt(
         yield
     except KeyboardInterrupt:
         done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
-        where = "none is kept without cache=" if store is None else f"kept in {store.path}"
-        warn_user(f"record_answers was stopped: {done}, {where}; run it again.")
+        where = "lost without cache=" if store is None else f"kept in {store.path}"
+        warn_user(f"record_answers was stopped: {done} are {where}; the next run goes on there.")
         raise
 
 
@@ -365,7 +365,7 @@ def _meter(
       TypeError: what is no generator.
     """
     if not isinstance(at_once, Integral) or at_once < 1:
-        msg = f"at_once must be a whole number from 1, got {at_once!r}."
+        msg = f"at_once must be at least 1, got {at_once!r}."
         raise ValueError(msg)
     if not hasattr(generator, "answer"):
         kind = type(generator).__name__
@@ -484,7 +484,7 @@ def _missing_warning(
     ]
     first = f"the first: {missing[0].reason}." if stop is None else f"it ended at: {stop}"
     text = (
-        f"{len(missing)} of {n_sets} answers are missing, no refusals: {', '.join(parts)}; {first} "
+        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; {first} "
         "The next run of record_answers on the returned trace asks for them again"
     )
     cut_off = keeps and not _FINAL.isdisjoint(by_kind)

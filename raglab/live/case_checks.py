@@ -103,7 +103,7 @@ def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str
     if meaning.documents:
         (document,) = meaning.documents
         pages = {chunk.page_shown for chunk in chunks if chunk.document == document}
-        return f"correct the page: {document[:80]!r} has {len(pages):,}"
+        return f"correct the page, of {len(pages):,} in {document[:80]!r}"
     documents = sorted(chunk_documents(chunks))
     if len(documents) > _COMPARED:  # seconds, for a proposal
         return "correct the name"

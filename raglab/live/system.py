@@ -233,7 +233,7 @@ def check_on_error(on_error: str) -> OnError:
       ValueError: it is neither `raise` nor `refuse`.
     """
     if on_error not in get_args(OnError):
-        msg = f"on_error must be raise or refuse, got {on_error!r:.80}."
+        msg = f"on_error must be one of raise, refuse, got {on_error!r:.80}."
         raise ValueError(msg)
     return "refuse" if on_error == "refuse" else "raise"
 
@@ -819,6 +819,6 @@ def _warn_of_another_model(served: str, name: str) -> None:
     model = name.rpartition("@")[0] or name
     if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
         warn_user(
-            f"a server should answer as the model {model}, got {served}: answers are cached under "
-            f"{model}; correct the name, or start that model."
+            f"a server should answer as the model that was asked for, {model}, got {served}: answers "
+            f"stand under {model}; correct the name, or start that model."
         )
