@@ -148,7 +148,7 @@ def record_answers(
         raise ValueError(msg)
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
-    meter = _meter(generator, budget, at_once)
+    asking, meter = _metered(generator, budget, at_once)
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
     every = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
@@ -157,14 +157,6 @@ def record_answers(
     _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
     # What was recorded before stays, whatever policy and arms it was recorded for.
     earlier = answer_positions(trace.answers) if known and trace.answers is not None else {}
-    asking = generator
-    if meter:
-        asking = with_model(
-            generator,
-            lambda model: (
-                replace(model, client=meter) if isinstance(model, ModelGenerator) else model
-            ),
-        )
     file = cache_file(cache) if cache is not None else cache_folder() / FILE if meter else None
     model = behind_own_answers(generator)
     sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
@@ -355,10 +347,10 @@ def _warn_of_interrupt(
         raise
 
 
-def _meter(
+def _metered(
     generator: Generator, budget: RequestBudget | None, at_once: int
-) -> MeteredClient | None:
-    """A meter around the client of a generator; None for one that asks no client.
+) -> tuple[Generator, MeteredClient | None]:
+    """The generator with a meter around its client, and that; None for one that asks no client.
 
     Raises:
       ValueError: a budget for such a one, or `at_once` no whole number from 1.
@@ -373,11 +365,12 @@ def _meter(
         raise TypeError(msg)
     asks = behind_own_answers(generator)
     if isinstance(asks, ModelGenerator):
-        return MeteredClient(asks.client, budget)
+        meter = MeteredClient(asks.client, budget)
+        return with_model(generator, lambda _: replace(asks, client=meter)), meter
     if budget is not None:
         msg = f"a budget needs a ModelGenerator, got {generator.name}."
         raise ValueError(msg)
-    return None
+    return generator, None
 
 
 def _request_counts(

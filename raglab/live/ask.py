@@ -322,10 +322,10 @@ def explain(
     """
     from raglab.live.settings import open_audit
 
-    if (system is None) == (log is None):
+    if system is not None and log is None:
+        return explain_request(request_id, audit_log(system))
+    if log is None or system is not None:
         got = "neither" if log is None else "both"
         msg = f"explain needs a log or a system, got {got}; pass one."
         raise ValueError(msg)
-    if system is not None:
-        return explain_request(request_id, audit_log(system))
     return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

@@ -30,6 +30,7 @@ from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.failed_calls import with_failed_calls
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
+from raglab.decision.trace_view import check_in_memory
 from raglab.live.guarded_calls import CallFailedError, CallTime, call_in_time
 from raglab.live.signal_functions import (
     HIT_COLUMNS,
@@ -311,13 +312,7 @@ def add_signals(
 
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
-    if not isinstance(trace, TraceData):
-        msg = (
-            f"add_signals must have a trace in memory, got a {type(trace).__name__}; use "
-            "raglab.io.save_shards((raglab.add_signals(shard, signals) for shard in "
-            "trace.shards()), folder)."
-        )
-        raise TypeError(msg)
+    check_in_memory(trace, "add_signals")
     functions = signal_functions(signals)
     named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
     numbers = [trace.arm(name) for name in named]

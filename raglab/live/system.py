@@ -63,11 +63,10 @@ from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret, pause_after
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
-from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits
+from raglab.values import FLOAT_FIELDS, Corpus, Generator, Hits
 from raglab.words.canonical import digest
 from raglab.words.characters import composed, visible
 from raglab.words.packs import Pack
-from raglab.words.text import word_set
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -223,7 +222,6 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
 
 
 OnError = Literal["raise", "refuse"]
-READ_AT_ONCE = 4096  # passages that are kept as they were read
 
 
 def check_on_error(on_error: str) -> OnError:
@@ -477,10 +475,9 @@ class System:
         if cache and (place / CACHE).is_symlink():  # out of its folder
             warn_user(f"the caches {visible(str(place / CACHE))} are a link, and are not used.")
             caches = None
-        judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
         opening = LabOpening(place, index.settings, rewriter, base, clarifier)
-        ready = _documents_fields(index, opening, chosen, pack, judge)
+        ready = _documents_fields(index, opening, chosen, pack)
         # The bandit needs an arm that answers live, and can be switched off from outside the
         # policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -492,7 +489,7 @@ class System:
         online = _online(place, ready["retriever"], bandit, wanted=wanted == "bandit")
         return cls(
             policy=chosen,
-            scorer=judge,
+            scorer=scorer or WordSupport(),
             caches=caches,
             pack=pack,
             arm=stated,
@@ -570,9 +567,7 @@ class System:
         if index.settings != opening.settings:
             msg = f"an open index must keep its settings, got others in {opening.place}; reopen it."
             raise ValueError(msg)
-        ready = _documents_fields(
-            index, opening, self.policy, self.pack, self.scorer, self.retriever
-        )
+        ready = _documents_fields(index, opening, self.policy, self.pack, self.retriever)
         with self._change:
             for name, value in ready.items():
                 setattr(self, name, value)
@@ -633,7 +628,6 @@ def _documents_fields(
     opening: LabOpening,
     policy: Policy,
     pack: Pack,
-    scorer: SupportScorer,
     like: Retriever | None = None,
 ) -> dict[str, Any]:
     """Fields of a `System` that hang on its documents.
@@ -653,7 +647,6 @@ def _documents_fields(
         index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like
     )
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
-    _read_passages(ready.chunks, opening.generator, scorer)
     maker = opening.clarifier
     return {
         "retriever": ready,
@@ -736,18 +729,6 @@ def _audit_log(
     return logging.audit_log(place, learner, patience_s=PATIENCE_S), required
 
 
-def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
-    """Read a corpus of usual size once, so no question waits for passages to be cut into words."""
-    if len(chunks) > READ_AT_ONCE or not (
-        isinstance(generator, Extractive) and isinstance(scorer, WordSupport)
-    ):
-        return
-    for chunk in chunks:
-        generator.answer(chunk.source, [chunk])
-        scorer.support(chunk.source, [chunk.full_text])
-        word_set(chunk.full_text)
-
-
 def build_index(
     corpus: Corpus,
     folder: str | Path,
@@ -819,6 +800,6 @@ def _warn_of_another_model(served: str, name: str) -> None:
     model = name.rpartition("@")[0] or name
     if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
         warn_user(
-            f"a server should answer as the model that was asked for, {model}, got {served}: answers "
-            f"stand under {model}; correct the name, or start that model."
+            f"a server should answer as the model that was asked for, {model}, got {served}: "
+            f"answers stand under {model}; correct the name, or start that model."
         )
