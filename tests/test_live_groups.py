@@ -142,11 +142,11 @@ def test_no_group_has_the_cached_answer_of_another(
     ("groups", "rule"),
     [
         ("acme", "groups must map at most 20 attributes to texts"),
-        ({"tenant": 7}, "must be texts of 1 to 200 characters, got 7"),
-        ({"tenant": ""}, "must be texts of 1 to 200 characters"),
-        ({"": "acme"}, "must be texts of 1 to 200 characters"),
-        ({"tenant": "a" * 201}, "must be texts of 1 to 200 characters"),
-        ({"tenant": "\ud800"}, "must be texts of 1 to 200 characters"),
+        ({"tenant": 7}, "must be a Unicode text of 1 to 200 characters, got 7"),
+        ({"tenant": ""}, "must be a Unicode text of 1 to 200 characters"),
+        ({"": "acme"}, "must be a Unicode text of 1 to 200 characters"),
+        ({"tenant": "a" * 201}, "must be a Unicode text of 1 to 200 characters"),
+        ({"tenant": "\ud800"}, "must be a Unicode text of 1 to 200 characters"),
         ({str(number): "a" for number in range(21)}, "at most 20 attributes"),
     ],
 )

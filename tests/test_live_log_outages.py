@@ -189,7 +189,7 @@ class TestServer:
             system = opened(folder)
             with pytest.raises(UnwritableLogError):
                 opened(folder, audit="required")
-        assert ["older than 30 days are not forgotten yet" in text for text in said] == [True], said
+        assert ["texts of over 30 days stay" in text for text in said] == [True], said
         assert ask(QUESTION, system=system, request_id="q").record.logged
         assert logged(system) == ["q"]
 
@@ -438,8 +438,8 @@ class TestOutages:
                 with suppress(UnwritableLogError):
                     question(fails=fails)
         assert [text.partition(":")[2].split(" (")[0] for text in said] == [
-            " questions are answered without a row in it",
-            " questions are answered without a row in it",
+            " questions get no row in it",
+            " questions get no row in it",
         ]
 
     def test_a_warning_is_at_the_line_of_the_user(self) -> None:

@@ -445,7 +445,7 @@ class System:
         check_scores(chosen, f"index {place}")
         measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
-        remedy = "put it back, or make the index again"
+        remedy = "put that pack back, or make the index again"
         check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
@@ -469,7 +469,7 @@ class System:
             )
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
-            remedy = "put it back, or move the log away and learn anew"
+            remedy = "put that pack back, or move the log away"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
         caches = Caches(place / CACHE) if cache else None
         if cache and (place / CACHE).is_symlink():  # out of its folder
