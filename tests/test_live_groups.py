@@ -191,7 +191,7 @@ def test_a_frame_is_decided_by_its_column() -> None:
     """As a trace with these groups; what follows the common policy is counted, once."""
     frame, policy = _frame(), grouped_policy().replace("decision.model.structure", _structure())
     with pytest.warns(
-        UserWarning, match="6 of 12 cases state no tenant, or one without a bias of its own"
+        UserWarning, match="6 of 12 cases are of no tenant with a bias of its own"
     ):
         decided = decide_frame(frame, policy)
     trace = trace_from_frame(frame, groups=["tenant"])

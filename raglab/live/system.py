@@ -356,7 +356,7 @@ class System:
         """Stop where clarifications would be lost, or no question could be decided."""
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
-            msg = "clarifications are learned in the audit log; open the system with audit=True."
+            msg = "clarifications need the audit log; open the system with audit=True."
             raise ValueError(msg)
 
     @classmethod
