@@ -198,7 +198,7 @@ def test_a_frame_is_decided_by_its_column() -> None:
     assert decided["status"].tolist() == [
         Status(int(code)).name for code in decide(trace, policy).status
     ]
-    with pytest.warns(UserWarning, match="12 of 12 cases state no tenant"):
+    with pytest.warns(UserWarning, match="12 of 12 cases are of no tenant"):
         common = decide_frame(frame.drop(columns="tenant"), policy)
     plain = decide_frame(
         frame.drop(columns="tenant"), policy.replace("decision.model.groups", None)
