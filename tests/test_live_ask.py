@@ -556,7 +556,7 @@ class TestDoor:
             (
                 "Why?",
                 {"documents": ["x" * 1_001]},
-                "a document must be a Unicode text of 1 to 1000 characters, got 1001 characters",
+                "a document must be a Unicode text of 1 to 1000 characters, got 1001",
             ),
             ("Why?", {"documents": [7]}, "of 1 to 1000 characters, got 7"),
             (
@@ -665,7 +665,7 @@ class TestIndex:
         del opened
         (file,) = (tmp_path / "index").glob("corpus-*.jsonl")
         file.write_text(file.read_text(encoding="utf-8").replace("250", "260"), encoding="utf-8")
-        with pytest.raises(ValueError, match="of the corpus beside it"):
+        with pytest.raises(ValueError, match="must be that of corpus-"):
             System.open(tmp_path / "index")
 
     def test_embeddings_are_copied_where_they_are_known(
@@ -689,7 +689,7 @@ class TestIndex:
 
     def test_an_empty_corpus(self, tmp_path: Path) -> None:
         """Is refused."""
-        with pytest.raises(ValueError, match="at least one chunk"):
+        with pytest.raises(ValueError, match="an index needs a chunk"):
             build_index(Corpus("none", ()), tmp_path / "i")
 
     def test_the_settings_come_back(self, opened: Callable[..., System]) -> None:

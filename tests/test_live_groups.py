@@ -190,9 +190,7 @@ def _frame(n: int = 12) -> pd.DataFrame:
 def test_a_frame_is_decided_by_its_column() -> None:
     """As a trace with these groups; what follows the common policy is counted, once."""
     frame, policy = _frame(), grouped_policy().replace("decision.model.structure", _structure())
-    with pytest.warns(
-        UserWarning, match="6 of 12 cases are of no tenant with a bias of its own"
-    ):
+    with pytest.warns(UserWarning, match="6 of 12 cases are of no tenant with a bias of its own"):
         decided = decide_frame(frame, policy)
     trace = trace_from_frame(frame, groups=["tenant"])
     assert decided["status"].tolist() == [

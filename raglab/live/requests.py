@@ -120,12 +120,14 @@ def check_request(
 
 def _check_text(name: str, value: object, longest: int, least: int = 0) -> None:
     """Stop at a value that is no Unicode text of a length."""
-    is_text = isinstance(value, str)
-    if not is_text or not least <= len(value) <= longest or not is_unicode(value):  # type: ignore[arg-type]
-        # a text is not shown: it may be confidential
-        shown = f"{len(value)} characters" if isinstance(value, str) else shown_value(value)
-        rule = f"{name} must be a Unicode text of {least} to {longest} characters"
-        _refuse(rule, shown, "shorten or correct it")
+    rule = f"{name} must be a Unicode text of {least} to {longest} characters"
+    if not isinstance(value, str):
+        _refuse(rule, shown_value(value), "pass a str")
+    # a text is not shown: it may be confidential
+    if not least <= len(value) <= longest:
+        _refuse(rule, f"{len(value)}", "shorten it")
+    if not is_unicode(value):
+        _refuse(rule, "half a pair of surrogates", "take it out")
 
 
 def _refuse(rule: str, value: str, remedy: str) -> NoReturn:
