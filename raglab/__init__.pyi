@@ -44,9 +44,9 @@ from raglab.lab.traffic_review import review as review
 from raglab.live.answer_recording import record_answers as record_answers
 from raglab.live.arm_choice import feedback as feedback
 from raglab.live.ask import ask as ask
+from raglab.live.ask import explain as explain
 from raglab.live.ask import reply as reply
 from raglab.live.decided_frames import decide_frame as decide_frame
-from raglab.live.logged_requests import explain as explain
 from raglab.live.measured_signals import add_signals as add_signals
 from raglab.live.signal_functions import register_signal as register_signal
 from raglab.live.system import System as System

@@ -143,7 +143,8 @@ def _published_defaults() -> Mapping[str, Any]:
 
 GENERIC = "generic"  # the pack of no trade
 # nothing that decides
-_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", "tuned_on", "learned_cases"}
+_CASES = {"tuned_on", "tuned_scores", "learned_cases"}  # of the cases that chose its values
+_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", *_CASES}
 
 USER_SECTIONS = ("signals", OWN)  # of gates of the user, by name
 # Lists of patterns, fitted curves and models: a difference in them is one difference.
@@ -233,8 +234,10 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
       pack_hash: of its content, None of the generic pack and where it was not read; a policy file
         that states it accepts no other content.
       tuned_on: hash of the cases on which its values were chosen by a study.
+      tuned_scores: kind of the scores that these cases had where they are of another system than
+        raglab's retrieval (`trace_from_frame`); such a policy opens no `System`.
       learned_cases: codes of the questions that a part of it learned from, by the hash of the set,
-        see `raglab.decision.learned_cases`. Neither this nor `tuned_on` is part of the id.
+        see `raglab.decision.learned_cases`. None of the three is part of the id.
       certificate: of this policy, or None.
       notes: of the user.
     """
@@ -258,6 +261,10 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     ] = None
     tuned_on: Annotated[
         str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=lambda stated: stated is None)
+    ] = None
+    tuned_scores: Annotated[
+        str | None,
+        Field(min_length=1, max_length=80, exclude_if=lambda stated: stated is None),
     ] = None
     learned_cases: Annotated[
         dict[
@@ -373,11 +380,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 whole[name] = value
         if "pack" in whole:
             whole.setdefault("pack_hash", None)  # it is for the pack that was read
-        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {
-            "notes",
-            "tuned_on",
-            "learned_cases",
-        }
+        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes", *_CASES}
         certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
             rows = (
@@ -406,7 +409,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         for section in ("signals", "gates"):
             off += [section, {}] if getattr(self, section) else []
         off += ["decision.order", None]  # it may name gates that are gone
-        return self.replace("decision.rule", "chain", "tuned_on", None, *off)
+        return self.replace("decision.rule", "chain", "tuned_on", None, "tuned_scores", None, *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with an id of its own.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raglab.live import trace_building
+from raglab.live import retriever
 from raglab.live.system import System, build_index
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
@@ -44,7 +44,7 @@ def system_over(chunks: Iterable[Chunk], folder: Path, **more: Any) -> Iterator[
     """System that clarifies over passages, whose encoders are there as long as it is."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stand_ins(WordEncoder()).items():
-            patch.setattr(trace_building, name, value)
+            patch.setattr(retriever, name, value)
         build_index(Corpus("some", tuple(chunks)), folder, arms=("hybrid",), cache=None, **SMALL)
         policy = Policy.from_mapping(GATES_OFF)
         yield System.open(folder, **{"policy": policy, "cache": False, "clarify": True, **more})

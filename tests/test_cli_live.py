@@ -136,4 +136,4 @@ def test_signals_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert said["signals"] == ["judge"]
     assert Trace.load(tmp_path / "new.parquet").signal("judge").count() == 5
     failed = run("signals", str(tmp_path / "t.parquet"), "--signal", "juge", *more, code=1)
-    assert "a signal must be registered, got 'juge', registered: judge" in failed
+    assert "a signal must be registered once, got 'juge'; registered: judge" in failed

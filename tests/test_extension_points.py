@@ -27,7 +27,7 @@ from raglab.extension_points import (
 )
 from raglab.lab.study import TuneResult
 from raglab.live.arm_choice import default_arm
-from raglab.live.trace_building import check_settings
+from raglab.live.retriever import check_settings
 from raglab.policy_parts.arms import ARMS, LIVE_ARMS
 from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arms
 from raglab.store.policies import Policy

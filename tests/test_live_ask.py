@@ -23,8 +23,9 @@ from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask, reply
 from raglab.live.response import KEYS, Response
+from raglab.live.retriever import RetrievalSettings
 from raglab.live.system import System, build_index
-from raglab.live.trace_building import RetrievalSettings, build_trace
+from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.retrieval.arms import live_arms
 from raglab.retrieval.dense import EmbeddingCache
@@ -129,7 +130,7 @@ class TestResponse:
     @pytest.mark.parametrize("question", [None, 3, ["what"]])
     def test_a_question_that_is_no_text(self, opened: Callable[..., System], question: Any) -> None:
         """Broken input raises."""
-        with pytest.raises(ValueError, match="question must be a text, got"):
+        with pytest.raises(ValueError, match="question must be a Unicode text"):
             ask(question, system=opened())
 
     def test_a_document_there_is_none_of(self, opened: Callable[..., System]) -> None:
@@ -322,13 +323,12 @@ class TestCaches:
         [
             None,
             [],
-            {},
             {"answer": 7},
+            {"status": 7},
             {"status": "maybe"},
             {"policy_id": "0" * 12},
             {"confidence": "high"},
             {"sources": [1]},
-            {"checks": [{}]},
             {"more": 1},
         ],
         ids=str,
@@ -348,9 +348,9 @@ class TestCaches:
             ((key,),) = link.execute("SELECT key FROM blobs")
         sound = answers.get(key, dict)
         assert sound is not None
-        answers.set(
-            key, sound | stored if isinstance(stored, dict) and len(stored) == 1 else stored
-        )
+        if isinstance(stored, dict):
+            stored = sound | {"answer": sound["answer"] | stored}
+        answers.set(key, stored)
         again = ask("What is the motor excess?", system=system, request_id="r")
         assert (again.record.answer_cache_hit, dict(again)) == (False, dict(first))
 
@@ -525,15 +525,14 @@ class TestHostile:
             {"confidence": {"enabled": False}}, generator=Fixed(f"The excess is 5. {MARKUP}")
         )
         said = ask(f"What is the motor excess? {MARKUP}".replace("\0", ""), system=free)
-        fields = dict(said) | dict.fromkeys(
-            ("answer", "refusal_reason", "route", "arm_reason", "request_id"), MARKUP
+        names = ("answer", "refusal_reason", "route", "arm_reason", "request_id")
+        marked = said.fields._replace(
+            **dict.fromkeys(names, MARKUP),
+            sources=(MARKUP,),
+            warnings=(MARKUP,),
+            options=({"id": 1, "label": MARKUP},),
         )
-        fields |= {
-            "sources": [MARKUP],
-            "warnings": [MARKUP],
-            "options": [{"id": 1, "label": MARKUP}],
-        }
-        page = Response(fields, said.record)._repr_html_()
+        page = Response(marked, said.record)._repr_html_()
         assert_inert(page)
         assert "tex2jax_ignore" in page
         assert not hasattr(said, "_repr_markdown_")
@@ -550,16 +549,16 @@ class TestDoor:
             (
                 "x" * 20_001,
                 {},
-                "question must have at most 20000 characters, got 20001; ask in short.",
+                "question must be a Unicode text of 0 to 20000 characters, got 20001",
             ),
-            ("Why?", {"documents": "a.md"}, "documents must be a list of names, got 'a.md'"),
-            ("Why?", {"documents": ["a.md"] * 1_001}, "documents must be at most 1000, got 1001"),
+            ("Why?", {"documents": "a.md"}, "documents must be a list of at most 1000 names"),
+            ("Why?", {"documents": ["a.md"] * 1_001}, "of at most 1000 names, got a list of 1001"),
             (
                 "Why?",
                 {"documents": ["x" * 1_001]},
-                "a document must be named by 1 to 1000 characters, got 'xxx",
+                "a document must be a Unicode text of 1 to 1000 characters, got 1001",
             ),
-            ("Why?", {"documents": [7]}, "a document must be named by 1 to 1000 characters, got 7"),
+            ("Why?", {"documents": [7]}, "of 1 to 1000 characters, got 7"),
             (
                 "Why?",
                 {"selected_option": "1"},
@@ -576,18 +575,10 @@ class TestDoor:
                 "selected_option must be the number of an option",
             ),
             ("Why?", {"request_id": LONG}, "request_id must be a text of 1 to 200 characters"),
-            ("Why?", {"session": LONG}, "session must be a text of at most 200 characters"),
-            (
-                "Why \ud800?",
-                {},
-                (
-                    r"question must be a text in Unicode, got 'Why \ud800?'; take out the half of "
-                    r"a "
-                    r"pair"
-                ),
-            ),
-            ("Why?", {"session": "\udc80"}, "session must be a text in Unicode"),
-            ("Why?", {"request_id": "\udc80"}, "request_id must be a text in Unicode"),
+            ("Why?", {"session": LONG}, "session must be a Unicode text of 0 to 200 characters"),
+            ("Why \ud800?", {}, "question must be a Unicode text"),
+            ("Why?", {"session": "\udc80"}, "session must be a Unicode text"),
+            ("Why?", {"request_id": "\udc80"}, "request_id must be a Unicode text"),
         ],
     )
     def test_what_is_beyond_stops_before_anything_is_opened(
@@ -611,7 +602,7 @@ class TestDoor:
         """Its id, and the question that it repeats."""
         with pytest.raises(ValueError, match="request_id must be"):
             reply(self.LONG, "yes", system="no/such/folder")
-        with pytest.raises(ValueError, match="question must have at most"):
+        with pytest.raises(ValueError, match="question must be a Unicode text of 0 to 20000"):
             reply("r", "yes", system="no/such/folder", question="x" * 20_001)
 
 
@@ -674,7 +665,7 @@ class TestIndex:
         del opened
         (file,) = (tmp_path / "index").glob("corpus-*.jsonl")
         file.write_text(file.read_text(encoding="utf-8").replace("250", "260"), encoding="utf-8")
-        with pytest.raises(ValueError, match="of the corpus beside it"):
+        with pytest.raises(ValueError, match="must be that of corpus-"):
             System.open(tmp_path / "index")
 
     def test_embeddings_are_copied_where_they_are_known(
@@ -698,7 +689,7 @@ class TestIndex:
 
     def test_an_empty_corpus(self, tmp_path: Path) -> None:
         """Is refused."""
-        with pytest.raises(ValueError, match="at least one chunk"):
+        with pytest.raises(ValueError, match="an index needs a chunk"):
             build_index(Corpus("none", ()), tmp_path / "i")
 
     def test_the_settings_come_back(self, opened: Callable[..., System]) -> None:

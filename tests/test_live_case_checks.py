@@ -35,9 +35,9 @@ def warned(*cases: Case) -> list[str]:
         ("docs/motor-terms.md#2", "near 'docs/motor_terms.md'"),
         ("old/hmoe.md", "near 'docs/home.md'"),
         ("zebra.pdf", "correct the name, or load"),
-        ("motor_terms.md#9", "'docs/motor_terms.md' has 3 pages, 1 to 3"),
-        (r"docs\home.md#2", "'docs/home.md' has 1 page, 1"),
-        ("c#.md#2", "'docs/c#.md' has 1 page, 1"),
+        ("motor_terms.md#9", "of 3 in 'docs/motor_terms.md'"),
+        (r"docs\home.md#2", "of 1 in 'docs/home.md'"),
+        ("c#.md#2", "of 1 in 'docs/c#.md'"),
     ],
 )
 def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source: str, remedy: str) -> None:
@@ -53,7 +53,7 @@ def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source: str, r
 
 def test_where_no_case_is_right_the_error_proposes_too() -> None:
     """The corpus may be another one, or every name is wrong in the same way."""
-    with pytest.raises(ValueError, match=r"near .docs/home\.md., or load the corpus"):
+    with pytest.raises(ValueError, match=r"near .docs/home\.md., or load their corpus"):
         check_expected_sources(CHUNKS, [Case("w", "q", "ok", expect_sources=("home.txt",))])
 
 
@@ -66,5 +66,5 @@ def test_backslashes_are_read_as_slashes(source: str) -> None:
 def test_pages_by_their_labels_are_listed() -> None:
     """A document without numbers of pages has labels."""
     chunks = [Chunk(label, "x", "a.pdf", None, label) for label in ("i", "ii")]
-    with pytest.raises(ValueError, match="has 2 pages, among them i, ii"):
+    with pytest.raises(ValueError, match="correct the page, of 2 in"):
         check_expected_sources(chunks, [Case("w", "q", "ok", expect_sources=("a.pdf#1",))])

@@ -11,13 +11,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from raglab.decision.learned_cases import with_scores_of
 from raglab.lab.certification import certify_policy
+from raglab.lab.study import tune
+from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.live.decided_frames import decide_frame
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
+from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
 
 GATES = ("l2", "density", "gap", "similarity", "confidence")
@@ -103,3 +107,59 @@ def test_an_arm_that_the_index_lacks_is_refused_at_the_door(index: Path) -> None
         match=r"got bm25; make it by build_index\(…, arms=\('hybrid', 'bm25'\)",
     ):
         System.open(index, policy=POLICY.replace("strategy.arm", "bm25"), cache=False, audit=False)
+
+
+class TestOtherScores:
+    """A policy whose values were chosen on scores of another system than raglab."""
+
+    @pytest.fixture
+    def frame(self) -> Trace:
+        """Trace of a user's own cosines."""
+        rows = [
+            (case.query, case.expect_sources[0], *((0.8, "ok") if n % 3 else (0.3, "refuse")))
+            for n, case in enumerate(CASES)
+        ]
+        columns = ["query", "hit_id", "score", "label"]
+        return trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
+
+    def test_a_tuned_one_is_refused(self, frame: Trace, index: Path, tmp_path: Path) -> None:
+        """By a system that opens, and an open one; its frame is decided as ever."""
+        policy = tune(frame, trials=4, batch_size=4).policy
+        policy.save(tmp_path / "policy.yaml")
+        loaded = Policy.load(tmp_path / "policy.yaml")
+        assert (loaded.tuned_scores, loaded.policy_id) == ("cosine", policy.policy_id)
+        rule = "must be tuned on scores of raglab's retrieval, got one of cosine scores"
+        with pytest.raises(ValueError, match=rf"{rule} .* raglab\.rescale_thresholds"):
+            System.open(index, policy=tmp_path / "policy.yaml", cache=False, audit=False)
+        opened = System.open(index, policy=POLICY, cache=False, audit=False)
+        with pytest.raises(ValueError, match=rule):
+            opened.replace(policy)
+        hits = pd.DataFrame([("a?", "0.md#1", 0.9)], columns=["query", "hit_id", "score"])
+        assert len(decide_frame(hits, policy, score="cosine")) == 1
+
+    def test_what_opens(self, frame: Trace, index: Path) -> None:
+        """Values for raglab's hits, no gate on hits, or none that a study chose."""
+        policy = with_scores_of(POLICY.replace("similarity.enabled", True), frame.meta)
+        assert policy.policy_id == POLICY.replace("similarity.enabled", True).policy_id
+        own = build_trace(CORPUS, CASES, policy=POLICY, arms=("hybrid",))
+        for sound in (
+            with_scores_of(policy, own.meta),
+            with_scores_of(POLICY, frame.meta),
+            policy.without_gates(),
+            policy.replace("tuned_scores", None),
+        ):
+            System.open(index, policy=sound, cache=False, audit=False)
+        with pytest.raises(ValueError, match="scores of another system"):
+            System.open(index, policy=policy, cache=False, audit=False)
+
+    def test_rescaled_thresholds_open(self, index: Path) -> None:
+        """A map to the hits of raglab is what a message proposes."""
+        columns = ["query", "hit_id", "score", "label"]
+        rows = [(case.query, case.expect_sources[0], 0.9, "ok") for case in CASES]
+        frame = trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
+        cases = [case._replace(expect_sources=()) for case in CASES]
+        own = build_trace(CORPUS, cases, policy=POLICY, arms=("hybrid",))
+        policy = with_scores_of(POLICY.replace("similarity.enabled", True), frame.meta)
+        mapped = rescale_thresholds(frame, policy, to=own).policy
+        assert mapped.tuned_scores is None
+        System.open(index, policy=mapped, cache=False, audit=False)

@@ -142,11 +142,11 @@ def test_no_group_has_the_cached_answer_of_another(
     ("groups", "rule"),
     [
         ("acme", "groups must map at most 20 attributes to texts"),
-        ({"tenant": 7}, "must be texts of 1 to 200 characters, got 7"),
-        ({"tenant": ""}, "must be texts of 1 to 200 characters"),
-        ({"": "acme"}, "must be texts of 1 to 200 characters"),
-        ({"tenant": "a" * 201}, "must be texts of 1 to 200 characters"),
-        ({"tenant": "\ud800"}, "must be texts of 1 to 200 characters"),
+        ({"tenant": 7}, "must be a Unicode text of 1 to 200 characters, got 7"),
+        ({"tenant": ""}, "must be a Unicode text of 1 to 200 characters"),
+        ({"": "acme"}, "must be a Unicode text of 1 to 200 characters"),
+        ({"tenant": "a" * 201}, "must be a Unicode text of 1 to 200 characters"),
+        ({"tenant": "\ud800"}, "must be a Unicode text of 1 to 200 characters"),
         ({str(number): "a" for number in range(21)}, "at most 20 attributes"),
     ],
 )
@@ -190,15 +190,13 @@ def _frame(n: int = 12) -> pd.DataFrame:
 def test_a_frame_is_decided_by_its_column() -> None:
     """As a trace with these groups; what follows the common policy is counted, once."""
     frame, policy = _frame(), grouped_policy().replace("decision.model.structure", _structure())
-    with pytest.warns(
-        UserWarning, match="6 of 12 cases state no tenant, or one without a bias of its own"
-    ):
+    with pytest.warns(UserWarning, match="6 of 12 cases are of no tenant with a bias of its own"):
         decided = decide_frame(frame, policy)
     trace = trace_from_frame(frame, groups=["tenant"])
     assert decided["status"].tolist() == [
         Status(int(code)).name for code in decide(trace, policy).status
     ]
-    with pytest.warns(UserWarning, match="12 of 12 cases state no tenant"):
+    with pytest.warns(UserWarning, match="12 of 12 cases are of no tenant"):
         common = decide_frame(frame.drop(columns="tenant"), policy)
     plain = decide_frame(
         frame.drop(columns="tenant"), policy.replace("decision.model.groups", None)

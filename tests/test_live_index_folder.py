@@ -138,7 +138,7 @@ class TestAltered:
         save_corpus(OTHER, corpus_file(place))
         with pytest.raises(
             InputError,
-            match=r"must be that of the corpus beside it.* `raglab index CORPUS --out .*/i`",
+            match=r"must be that of corpus-.* `raglab index CORPUS --out .*/i`",
         ):
             read_index(place)
         corpus_file(place).unlink()
@@ -152,9 +152,9 @@ class TestAltered:
 
         The fingerprint is that of today's.
         """
-        from raglab.live import trace_building
+        from raglab.live import retriever
 
-        monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words==2")
+        monkeypatch.setattr(retriever, "identifier_of", lambda _: "words==2")
         with pytest.raises(InputError, match="its fingerprint must be"):
             read_index(place)
 
@@ -222,7 +222,7 @@ class TestRefresh:
         """An index that was made anew with others is opened again."""
         system = System.open(place, generator=Fixed(), audit=False)
         build_index(CORPUS, place, cache=None, **SMALL | {"rerank_k": 0})
-        with pytest.raises(ValueError, match="an open index must keep its arms, models and sizes"):
+        with pytest.raises(ValueError, match="an open index must keep its settings"):
             system.refresh()
 
 

@@ -22,9 +22,8 @@ from generators import Fixed
 from log_samples import check_numbers
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask
-from raglab.live.log_outages import AUDIT, BANDIT, PATIENCE_S, LogOutages
 from raglab.live.settings import open_audit
-from raglab.live.system import System, build_index
+from raglab.live.system import AUDIT, BANDIT, PATIENCE_S, LogOutages, System, build_index
 from raglab.store import database
 from raglab.store.blobs import BUSY_S
 from raglab.store.database import UnwritableLogError, is_unwritable
@@ -190,7 +189,7 @@ class TestServer:
             system = opened(folder)
             with pytest.raises(UnwritableLogError):
                 opened(folder, audit="required")
-        assert ["older than 30 days are not forgotten yet" in text for text in said] == [True], said
+        assert ["texts of over 30 days stay" in text for text in said] == [True], said
         assert ask(QUESTION, system=system, request_id="q").record.logged
         assert logged(system) == ["q"]
 
@@ -439,8 +438,8 @@ class TestOutages:
                 with suppress(UnwritableLogError):
                     question(fails=fails)
         assert [text.partition(":")[2].split(" (")[0] for text in said] == [
-            " questions are answered without a row in it",
-            " questions are answered without a row in it",
+            " questions get no row in it",
+            " questions get no row in it",
         ]
 
     def test_a_warning_is_at_the_line_of_the_user(self) -> None:

@@ -245,7 +245,7 @@ def test_hits_without_text_are_counted() -> None:
     trace = random_trace(3, n_cases=6)
     blank = replace(trace, chunks=tuple(chunk._replace(text="") for chunk in trace.chunks))
     with pytest.warns(
-        UserWarning, match=r"from the text of hits, and (\d+) of \1 have none; give the text"
+        UserWarning, match=r"from the text of hits, and (\d+) of \1 have none; give it in"
     ):
         record_answers(blank, one(), Fixed(), Full())
 

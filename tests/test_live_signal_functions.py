@@ -78,7 +78,7 @@ class TestRegistry:
         register_signal(SignalFunction("judge", len))
         with pytest.raises(
             ValueError,
-            match=r"must be registered, got 'juge', registered: judge; import the module .* entry "
+            match=r"must be registered once, got 'juge'; registered: judge; import the .* entry "
             r"point",
         ):
             signal_function("juge")
@@ -102,7 +102,7 @@ class TestRegistry:
         [
             (
                 {"needs": ("query", "expect_status")},
-                r"got 'expect_status'; a label is never shown to it",
+                r"got expect_status",
             ),
             ({"needs": ()}, f"must be of {', '.join(COLUMNS)}, got none"),
             (
@@ -127,7 +127,7 @@ class TestRegistry:
 
     def test_what_is_no_function(self) -> None:
         """A result in a function's place."""
-        with pytest.raises(TypeError, match="must take a frame of rows, got list"):
+        with pytest.raises(TypeError, match="must be callable, got list"):
             SignalFunction("judge", [0.5])  # type: ignore[arg-type]
 
     def test_the_code_is_part_of_the_identity(self) -> None:
@@ -179,7 +179,7 @@ class TestEntryPoints:
         """And not before; what is registered in the process comes first."""
         install(tmp_path, {"length": "made_signals:length"}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(ValueError, match="got 'judge', registered: length; "):
+        with pytest.raises(ValueError, match="got 'judge'; registered: length; "):
             signal_function("judge")
         assert "made_signals" not in sys.modules
         assert signal_function("length").name == "length"
@@ -196,10 +196,7 @@ class TestEntryPoints:
         points = {"broken": "broken_signals:broken", "length": "made_signals:length"}
         install(tmp_path, points, made_signals=ONE, broken_signals=ends)
         monkeypatch.syspath_prepend(tmp_path)
-        rule = (
-            "the entry point broken = broken_signals:broken of the distribution made must be "
-            "importable, got "
-        )
+        rule = "the entry point broken = broken_signals:broken of made must be importable, got "
         with pytest.raises(ValueError, match=rule) as error:
             signal_function("broken")
         assert error.value.__cause__ is not None
@@ -212,7 +209,7 @@ class TestEntryPoints:
         """A module, nothing at all, or a signal of another name."""
         install(tmp_path, {"judge": value}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(ValueError, match="of the distribution made must be "):
+        with pytest.raises(ValueError, match="of made must be "):
             signal_function("judge")
 
     def test_two_of_a_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +219,7 @@ class TestEntryPoints:
             monkeypatch.syspath_prepend(tmp_path / owner)
         with pytest.raises(
             ValueError,
-            match="must be of one distribution, got 'length' of the distribution two, the "
-            "distribution one; ",
+            match="must be registered once, got 'length' of two, one; ",
         ):
             signal_function("length")
 

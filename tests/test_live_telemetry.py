@@ -294,11 +294,11 @@ class TestRequests:
 
     def test_a_question_back_to_the_user(self, opened: Opened) -> None:
         """The clarification asks for what is left out, and the question is what comes out."""
-        fields = {
-            **ask(QUESTION, system=opened(ASKS)),
-            "clarification": {"question_to_user": "Which one?"},
-        }
-        attributes = response_attributes(Response(fields, ResponseRecord()), has_texts=True)
+        asks = {"question_to_user": "Which one?"}
+        response = ask(QUESTION, system=opened(ASKS)).changed(
+            clarification=asks, record=ResponseRecord()
+        )
+        attributes = response_attributes(response, has_texts=True)
         assert attributes["raglab.gate"] == "clarification"
         (message,) = json.loads(attributes["gen_ai.output.messages"])
         assert message["parts"][0]["content"] == "Which one?"

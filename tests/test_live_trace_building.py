@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from raglab.decision.signal_values import arm_order
-from raglab.live import trace_building
+from raglab.live import retriever, trace_building
 from raglab.live.trace_building import build_trace
 from raglab.models.loaders import Encoding, load_encoder
 from raglab.policy import PolicyData
@@ -166,7 +166,7 @@ class PairEncoder:
 
 
 def stand_ins(words: WordEncoder) -> dict[str, Any]:
-    """What of `trace_building` stands in for the bundled model and its name, by name."""
+    """What of `retriever` stands in for the bundled model and its name, by name."""
     return {
         "load_encoder": lambda _, **__: words,
         "load_cross_encoder": lambda _: PairEncoder(),
@@ -180,7 +180,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     """Return the encoder of words, which stands in for the bundled one."""
     words = WordEncoder()
     for name, value in stand_ins(words).items():
-        monkeypatch.setattr(trace_building, name, value)
+        monkeypatch.setattr(retriever, name, value)
     return words
 
 
@@ -356,7 +356,7 @@ class TestTrace:
         assert np.array_equal(
             score, np.take_along_axis(trace.hits.s_hybrid[:, 2, 0], fused, axis=1), equal_nan=True
         )
-        with pytest.raises(ValueError, match="dense_weight must be above 0"):
+        with pytest.raises(ValueError, match=r"dense_weight must be a number in .*, got 0\.0"):
             made(dense_weight=0.0)
 
     def test_patterns_of_a_policy(self, made: Callable[..., Trace]) -> None:
@@ -413,7 +413,7 @@ class TestTrace:
         [
             (
                 (Case("z", "Why?", "ok"), Case("z", "How?", "ok")),
-                "different ids, got 'z' at position 8 again .first at 7",
+                "different ids, got 'z' at positions 7 and 8",
             ),
             (
                 (
@@ -471,7 +471,8 @@ class TestTrace:
         """One is enough, a warning names the others; a refusal has no sources to be right about."""
         some = Case("z", "Why?", "ok", (), ("home.md", "boat.md"))
         with pytest.warns(
-            UserWarning, match="1 of 8 cases name sources .* the first 'boat.md' in case 'z'"
+            UserWarning,
+            match="got 'boat.md' in case 'z', one of 1 such cases: counted as not found",
         ):
             made(cases=(*CASES, some))
         with warnings.catch_warnings():
@@ -494,18 +495,18 @@ class TestTrace:
     @pytest.mark.parametrize(
         ("more", "rule"),
         [
-            ({"fetchk": 3}, "no setting 'fetchk'; it takes arms, encoder"),
+            ({"fetchk": 3}, "settings must be of arms, .* got 'fetchk'"),
             (
                 {"arms": ("hybrid", "magic")},
-                "arms must be of hybrid, iterative, graph, table, dense, bm25, got 'magic'",
+                "arms must be different ones of .*, got 'hybrid', 'magic'",
             ),
-            ({"arms": ()}, "arms must be of"),
+            ({"arms": ()}, "arms must be different ones of"),
             ({"arms": ("dense", "dense")}, "arms must be different"),
-            ({"rerank_k": 7}, "fetch_k >= rerank_k >= 0"),
-            ({"fetch_k": 0, "rerank_k": 0}, "fetch_k >= 1"),
+            ({"rerank_k": 7}, "rerank_k must be at most fetch_k"),
+            ({"fetch_k": 0, "rerank_k": 0}, "fetch_k must be a whole number"),
             ({"precision": "int8"}, "precision must be one of float32, bfloat16, got 'int8'"),
             ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-            ({"cases": ()}, "at least one case and one chunk, got 0 and 12"),
+            ({"cases": ()}, "needs cases and chunks, got 0 and 12"),
         ],
     )
     def test_wrong_settings(
@@ -578,17 +579,15 @@ class TestBatches:
         assert calls.sizes == [3, 3, 1]
         assert as_whole(path)
 
-    @pytest.mark.parametrize("what", ["l2", "vectors"])
     def test_an_altered_part_is_made_again(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, what: str
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
     ) -> None:
-        """A kept batch or embeddings with a changed number in a whole archive is made again."""
+        """A kept batch with a changed number in a whole archive is made again."""
         path = stop(made, calls, tmp_path / "t.parquet")
-        kind = "*.npz" if what == "l2" else trace_building.VECTORS
-        part = next(tmp_path.glob(f"t.parquet.*.parts/{kind}"))
+        part = next(tmp_path.glob("t.parquet.*.parts/*.npz"))
         with np.load(part) as stored:
             arrays = dict(stored)
-        arrays[what] = arrays[what] + 0.25
+        arrays["l2"] = arrays["l2"] + 0.25
         with part.open("wb") as file:
             np.savez(file, **arrays)
         made(out=path, batch_size=3)
@@ -614,39 +613,19 @@ class TestBatches:
         tmp_path: Path,
         made: Callable[..., Trace],
         calls: Calls,
-        monkeypatch: pytest.MonkeyPatch,
         more: dict[str, Any],
     ) -> None:
-        """Where all batches are there, the trace is written from them.
-
-        No model is loaded, to the same bytes.
-        """
+        """Where all batches are there, the trace is written from them, to the same bytes."""
         path = tmp_path / "t.parquet"
         made(out=tmp_path / "whole.parquet", batch_size=3, **more)
         calls.clear()
         stop_in_save(made, path, batch_size=3, **more)
         assert calls.sizes == [3, 3, 1]
         calls.clear()
-        with monkeypatch.context() as without_models:
-            without_models.setattr(trace_building, "load_encoder", _no_model)
-            without_models.setattr(trace_building, "load_cross_encoder", _no_model)
-            made(out=path, batch_size=3, **more)
+        made(out=path, batch_size=3, **more)
         assert calls.sizes == []
         assert as_whole(path)
         assert not list(tmp_path.glob("t.parquet.*.parts"))
-
-    @pytest.mark.parametrize("damage", [b"", b"no archive", None])
-    def test_damaged_embeddings_are_made_again(
-        self, tmp_path: Path, made: Callable[..., Trace], damage: bytes | None
-    ) -> None:
-        """Kept embeddings that are cut, damaged or gone are encoded again, to the same bytes."""
-        path = tmp_path / "t.parquet"
-        made(out=tmp_path / "whole.parquet")
-        stop_in_save(made, path)
-        kept = next(tmp_path.glob(f"t.parquet.*.parts/{trace_building.VECTORS}"))
-        kept.unlink() if damage is None else kept.write_bytes(damage)
-        made(out=path)
-        assert as_whole(path)
 
     def test_without_a_file_nothing_is_kept(
         self, tmp_path: Path, made: Callable[..., Trace]
@@ -665,7 +644,9 @@ class TestAgain:
         """Where the file of this fingerprint is there, it is read: no model, no index, no batch."""
         path = tmp_path / "t.parquet"
         first, before = made(out=path), path.stat().st_mtime_ns
-        for name in ("load_encoder", "load_cross_encoder", "retriever", "_batch"):
+        for name in ("load_encoder", "load_cross_encoder"):
+            monkeypatch.setattr(retriever, name, _no_model)
+        for name in ("retriever", "_batch"):
             monkeypatch.setattr(trace_building, name, _no_model)
         assert same(made(out=path), first)
         assert path.stat().st_mtime_ns == before
@@ -733,7 +714,7 @@ def bundled() -> Iterator[None]:
     torch.set_num_threads(1)
     loaded = load_encoder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: loaded)
+        patch.setattr(retriever, "load_encoder", lambda _, **__: loaded)
         yield
 
 

@@ -110,7 +110,7 @@ class TestReadOnly:
         """A log that is required, by the caller or the environment; before any model is loaded."""
         remount(disk, "ro")
         with pytest.raises(
-            InputError, match=r"audit.sqlite: the audit log must be writable where it is required"
+            InputError, match=r"audit.sqlite: the audit log must be writable: it is required"
         ):
             opened(disk, audit="required")
         with pytest.warns(UserWarning, match="cannot be written"):
@@ -118,10 +118,10 @@ class TestReadOnly:
         with pytest.raises(ValueError, match="a system with a bandit, got one without"):
             feedback("r", up=True, system=system)
         monkeypatch.setenv("RAGLAB_AUDIT_REQUIRED", "true")
-        with pytest.raises(InputError, match="must be writable where it is required"):
+        with pytest.raises(InputError, match="must be writable: it is required"):
             opened(disk)
         monkeypatch.setenv("RAGLAB_AUDIT_ENABLED", "false")
-        with pytest.raises(ValueError, match="an audit log that is required must be on"):
+        with pytest.raises(ValueError, match="a required audit log must be on"):
             opened(disk)
 
     def test_a_log_elsewhere_is_written(

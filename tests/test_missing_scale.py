@@ -12,7 +12,7 @@ from labelled import free_policy, labelled
 from raglab import extension_points
 from raglab.cli import app
 from raglab.extension_points import MissingExtensionError
-from raglab.live.trace_building import RetrievalSettings
+from raglab.live.retriever import RetrievalSettings
 from raglab.store.traces import Trace, load_view
 from raglab.values import Chunk, Corpus
 

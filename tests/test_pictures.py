@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 import raglab
-from raglab.live.trace_building import check_settings
+from raglab.live.retriever import check_settings
 from raglab.models.loaders import Encoder, load_encoder
 from raglab.retrieval.dense import dense_index
 from raglab.retrieval.indexes import Bm25Index, Indexes, Signatures

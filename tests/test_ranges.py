@@ -17,7 +17,7 @@ import raglab
 from raglab.decision.chain import SLOT_TABLE, WINNERS
 from raglab.default_learner.simulation import MOST_NUMBERED, world
 from raglab.gates import n_relevant
-from raglab.live.trace_building import check_settings
+from raglab.live.retriever import check_settings
 from raglab.policy import PolicyData
 from raglab.policy_parts import patterns
 from raglab.replay import decide

@@ -35,7 +35,7 @@ from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
 from raglab.lab.tracking import track_run
 from raglab.live.prometheus import METRICS, write_metrics
-from raglab.live.trace_building import VECTORS, _write_part
+from raglab.live.trace_building import _write_part
 from raglab.store import files
 from raglab.store.files import (
     InputError,
@@ -138,7 +138,7 @@ WRITERS = (
     Writer(
         "part of a trace",
         lambda number, path: _write_part(path, {"text": np.array([big(number)])}),
-        VECTORS,
+        "000000000-000000003.npz",
     ),
     Writer("report", report, "report.html"),
     Writer("tables of an audit log", exported, f"{REQUESTS}.parquet"),

@@ -19,8 +19,7 @@ from raglab.audit.log_summary import defaults
 from raglab.cli import app
 from raglab.decision.signal_values import STORED
 from raglab.extension_points import MissingExtensionError
-from raglab.live.ask import ask, reply
-from raglab.live.logged_requests import explain
+from raglab.live.ask import ask, explain, reply
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace

@@ -20,7 +20,7 @@ from raglab.decision.checks import Check, Checks
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.comparison import compare
 from raglab.lab.study import tune
-from raglab.live.response import KEYS, Response
+from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.off_policy.logs import read_log
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -165,17 +165,21 @@ def check_display(value: Any) -> None:
     }
 
 
+def _response() -> Response:
+    """A response with the script in every text."""
+    names = ("answer", "refusal_reason", "route", "arm", "arm_reason", "policy_id", "request_id")
+    texts: dict[str, Any] = dict.fromkeys((*names, "error"), SCRIPT)
+    answer = ResponseFields(**texts, sources=(SCRIPT,), warnings=(SCRIPT,))
+    return Response(answer, ResponseRecord())
+
+
 SHOWN: dict[str, Callable[[], str]] = {
     "checks": lambda: repr(Checks([Check("l2", "S2.3", 1.0, 1.0, 0.0, passes=True, text=SCRIPT)])),
-    "response": lambda: repr(Response(dict.fromkeys(KEYS, SCRIPT), None)),  # type: ignore[arg-type]
+    "response": lambda: repr(_response()),
     "part": lambda: repr(Part(SCRIPT, (0.0,), (0.0,))),
     "model": lambda: repr(_model()),
     "comparison": lambda: repr(compare(labelled(3, {"tune": 8}), Policy.load(), Policy.load())),
-    "page of a response": lambda: Response(
-        dict.fromkeys(KEYS, SCRIPT)
-        | dict.fromkeys(("clarification", "options", "default_applied")),
-        None,  # type: ignore[arg-type]
-    )._repr_html_(),
+    "page of a response": lambda: _response()._repr_html_(),
 }
 
 

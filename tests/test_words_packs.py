@@ -213,10 +213,10 @@ class TestAnotherPack:
 
     def test_a_trace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its meta has the hash; without a pack it has none, and replays under any."""
-        from raglab.live import trace_building
+        from raglab.live import retriever
 
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
-        monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words")
+        monkeypatch.setattr(retriever, "load_encoder", lambda _, **__: WordEncoder())
+        monkeypatch.setattr(retriever, "identifier_of", lambda _: "words")
         corpus, cases = raglab.load_corpus(LIBRARY), [Case("q", "what is the deposit?", "ok")]
         one, two = Policy.load(LIBRARY / "policy.yaml"), Policy.load(BROKER / "policy.yaml")
         bare = build_trace(corpus, cases, cache=None, **SMALL)
@@ -240,9 +240,9 @@ class TestAnotherPack:
 
     def test_an_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that was made for a policy's pack opens under no other."""
-        from raglab.live import trace_building
+        from raglab.live import retriever
 
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
+        monkeypatch.setattr(retriever, "load_encoder", lambda _, **__: WordEncoder())
         one = Policy.load(LIBRARY / "policy.yaml")
         build_index(
             Corpus("some", raglab.load_corpus(LIBRARY).chunks),

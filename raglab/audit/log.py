@@ -74,7 +74,9 @@ def record_policy(log: Entries, policy: PolicyData, at: str) -> None:
     Its pack by the hash, whatever folder that lay in, and no cases it learned from.
     """
     if log.row(POLICIES, policy_id=policy.policy_id) is None:
-        body = policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
+        body = policy.model_dump(
+            mode="json", exclude={"pack", "tuned_on", "tuned_scores", "learned_cases"}
+        )
         log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": body})
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, combinations
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,17 @@ def with_tuned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind
     return with_learned_cases(
         policy.model_copy(update={"tuned_on": hash_queries(queries)}), queries
     )
+
+
+def with_scores_of(policy: PolicyKind, meta: Mapping[str, Any]) -> PolicyKind:
+    """Policy that states what scores its values were chosen on; its policy_id stays.
+
+    Args:
+      meta: of the trace; one of raglab's own retrieval has no kind of score.
+    """
+    parameters = meta.get("parameters", {})
+    kind = str(parameters["score"] or "unstated") if "score" in parameters else None
+    return policy.model_copy(update={"tuned_scores": kind})
 
 
 def with_further_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:

@@ -21,6 +21,7 @@ from raglab.decision.learned_cases import (
     trace_queries,
     warn_of_held_back,
     with_learned_cases,
+    with_scores_of,
 )
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
@@ -831,7 +832,7 @@ def fit_decision(
         hash_queries(queries),
         traffic,
     )
-    return with_learned_cases(decided, queries)
+    return with_scores_of(with_learned_cases(decided, queries), fitted.meta)
 
 
 def _case_order(cases: DecisionCases, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

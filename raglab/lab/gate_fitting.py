@@ -18,6 +18,7 @@ from raglab.decision.learned_cases import (
     trace_queries,
     warn_of_held_back,
     with_learned_cases,
+    with_scores_of,
 )
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
@@ -239,6 +240,7 @@ def fit_fused_gate(
         p[known],
     )
     fused = with_learned_cases(start.replace("fused", section), queries)
+    fused = with_scores_of(fused, here.meta)
     return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
 
 

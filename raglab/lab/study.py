@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
 from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
-from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_tuned_cases
+from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_scores_of, with_tuned_cases
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import (
@@ -884,7 +884,7 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
     learned = {TUNED, BY_HAND, *RECIPES}
     queries = list(chain.from_iterable(trace_queries(tuned_on).values()))
     return {
-        name: with_tuned_cases(policy, queries)
+        name: with_scores_of(with_tuned_cases(policy, queries), tuned_on.meta)
         if name in learned and policy.policy_id not in fixed
         else policy
         for name, policy in policies.items()

@@ -25,6 +25,7 @@ from raglab.decision.learned_cases import (
     learned_cases,
     trace_queries,
     with_further_cases,
+    with_scores_of,
 )
 from raglab.decision.measurement import measured_tables
 from raglab.decision.score_directions import ScoredCases
@@ -809,6 +810,7 @@ def _refitted_rows(
 
 def _remembered(policy: Policy, old: Policy, there: TraceView) -> Policy:
     """Policy that keeps the cases its moved thresholds were mapped on beside others it keeps."""
+    policy = with_scores_of(policy, there.meta)
     if policy.policy_id == old.policy_id:
         return policy
     return with_further_cases(policy, [case.query for case in _all_cases(there)])

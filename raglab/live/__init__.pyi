@@ -10,7 +10,6 @@ from raglab.extensions.clarification.clarified_traces import clarified_trace as 
 from raglab.extensions.clarification.field_reading import read_contents as read_contents
 from raglab.extensions.clarification.field_reading import read_field as read_field
 from raglab.extensions.clarification.model_calls import ModelCalls as ModelCalls
-from raglab.live.ask import buttons as buttons
 from raglab.live.clarifier import FieldValue as FieldValue
 from raglab.live.clarifier import GapReading as GapReading
 from raglab.live.clarifier import ParsedQuestion as ParsedQuestion
@@ -19,5 +18,6 @@ from raglab.live.clarifier import Reply as Reply
 from raglab.live.clarifier import ReplyRequest as ReplyRequest
 from raglab.live.clarifier import Slot as Slot
 from raglab.live.langgraph_chain import build_graph as build_graph
+from raglab.live.notebook_buttons import buttons as buttons
 from raglab.live.online_bandit import Online as Online
 from raglab.live.response import Response as Response

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,6 @@ from raglab.answering.client import (
     FORBIDDEN,
     WRONG_SETTINGS,
     Message,
-    ModelClient,
     one_deadline,
 )
 from raglab.answering.extractive import Extractive
@@ -51,11 +50,11 @@ from raglab.decision.trace_view import (
 )
 from raglab.live.response import (
     CheckedAnswer,
-    OwnAnswers,
     SupportScorer,
     answer_sets,
     behind_own_answers,
     check_answer,
+    with_model,
     with_required_confidence,
 )
 from raglab.policy import PolicyData
@@ -154,18 +153,21 @@ def record_answers(
 
     Source: rules S0.1, S2.10, S2.12.
     """
-    _check_trace(trace)
+    check_in_memory(trace, "record_answers")
+    if not len(trace):
+        msg = "record_answers needs cases, got a trace without; build it with some."
+        raise ValueError(msg)
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
-    meter = _meter(generator, budget, at_once)
+    asking, meter = _metered(generator, budget, at_once)
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
     every = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
     keys = [key for arm in named for key in sets_of(every, policy, arm)]
     known = _recorded_answers(trace, generator.name, scorer.name)
     _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
-    before = len(known)
-    asking = _with_client(generator, meter) if meter else generator
+    # What was recorded before stays, whatever policy and arms it was recorded for.
+    earlier = answer_positions(trace.answers) if known and trace.answers is not None else {}
     file = cache_file(cache) if cache is not None else cache_folder() / FILE if meter else None
     model = behind_own_answers(generator)
     sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
@@ -173,27 +175,23 @@ def record_answers(
     run = _Run(trace, with_required_confidence(asking, policy, {}), scorer, identity, sent)
     failed = run.fill(known, [(key.case, key.chunks) for key in keys], file, at_once)
     if failed:
-        there = len({(key.case, key.chunks) for key in keys})
-        missing = [
-            MissingAnswer(trace.cases[row].id, error.kind, error.reason)
-            for (row, _), error in failed.items()
-        ]
-        warn_user(_missing_warning(missing, there, keeps=sent is not None, stop=run.stop))
-    # What was recorded before stays, whatever policy and arms it was recorded for.
-    old = trace.answers if before else None
-    earlier = {} if old is None else answer_positions(old)
+        n_sets = len({(key.case, key.chunks) for key in keys})
+        warn_user(_missing_warning(trace, failed, n_sets, keeps=sent is not None, stop=run.stop))
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
     )
-    requested, lacking = {key.case for key in keys}, {row for row, _ in failed}
-    meta = _meta_of_failures(trace, requested, lacking)
+    meta = _meta_of_failures(trace, {key.case for key in keys}, {row for row, _ in failed})
     if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
         held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
     )
-    settings = f"{policy.structure} {named} {decided_only}"
-    meta |= _meta_of_answers(meta, generator.name, scorer.name, settings, failed)
+    meta |= {"generator": generator.name, "scorer": scorer.name}
+    # Another generator, or another structure, answers otherwise: it is another trace.
+    if "fingerprint" in meta:
+        made_of = f"{meta['fingerprint']} {identity} {policy.structure} {named} {decided_only}"
+        made_of += f" without {sorted(failed)}" if failed else ""
+        meta["fingerprint"] = digest(made_of, 16)
     meta.pop(ANSWER_REQUESTS, None)  # of another run
     if meter:
         meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
@@ -217,53 +215,26 @@ def _meta_of_failures(
     return with_failed_calls(trace.meta, RECORDED, cases)
 
 
-def _meta_of_answers(
-    meta: Mapping[str, Any],
-    generator: str,
-    scorer: str,
-    settings: str,
-    failed: Mapping[_Place, ModelUnavailableError],
-) -> dict[str, Any]:
-    """Generator and scorer, and the fingerprint of the trace with their answers.
-
-    Another generator, or another structure, answers otherwise: it is another trace.
-    """
-    names = {"generator": generator, "scorer": scorer}
-    if "fingerprint" not in meta:
-        return names
-    made_of = f"{meta['fingerprint']} {generator} {scorer} {settings}"
-    made_of += f" without {sorted(failed)}" if failed else ""
-    return {**names, "fingerprint": digest(made_of, 16)}
-
-
+@dataclass(eq=False)
 class _Run:
     """The answers of one run.
 
     From the cache, else of the generator, kept as soon as they are there.
 
-    from_cache: answers that were taken from the file. missing_from_cache: failures that were, which
-    are not asked again. stop: failure of a wrong key, model or address, after which nothing further
-    is asked; None where there is none.
+    identity: of generator and scorer. sent: what a model is sent for a question and passages; None
+    where no model is. from_cache: answers that were taken from the file. missing_from_cache:
+    failures that were, which are not asked again. stop: failure of a wrong key, model or address,
+    after which nothing further is asked; None where there is none.
     """
 
-    def __init__(
-        self,
-        trace: values.TraceData,
-        generator: Generator,
-        scorer: SupportScorer,
-        identity: str,
-        sent: _Sent | None = None,
-    ) -> None:
-        """Take what answers.
-
-        Args:
-          identity: of generator and scorer.
-          sent: what a model is sent for a question and passages; None where no model is.
-        """
-        self.trace, self.generator, self.scorer, self.identity = trace, generator, scorer, identity
-        self.from_cache, self.missing_from_cache = 0, 0
-        self.stop: ModelUnavailableError | None = None
-        self._sent = sent
+    trace: values.TraceData
+    generator: Generator
+    scorer: SupportScorer
+    identity: str
+    sent: _Sent | None
+    from_cache: int = 0
+    missing_from_cache: int = 0
+    stop: ModelUnavailableError | None = None
 
     def fill(
         self,
@@ -322,17 +293,20 @@ class _Run:
                 for place, reply in zip(batch, replies, strict=True):
                     if isinstance(reply, ModelUnavailableError):
                         failed[place] = reply
-                        if reply.kind in _FINAL and self._sent is not None:
+                        if reply.kind in _FINAL and self.sent is not None:
                             fresh[place] = reply
                         ended = reply if isinstance(reply, BudgetSpentError) else ended
                     else:
                         known[place] = fresh[place] = reply
+                # Where some are answered, a 403 is of its own question.
                 wrong = [
-                    error
-                    for error in map(failed.get, batch)
-                    if error and _is_wrong_setting(error, known)
+                    failed[place]
+                    for place in batch
+                    if place in failed
+                    and failed[place].kind in WRONG_SETTINGS
+                    and not (failed[place].kind == FORBIDDEN and known)
                 ]
-                if wrong and self._sent is not None:
+                if wrong and self.sent is not None:
                     self.stop = wrong[0]
                     reason = f"not asked after {self.stop.reason}"
                     ended = ModelUnavailableError(
@@ -368,18 +342,10 @@ class _Run:
         question, chunks = self.trace.cases[place[0]].query, self._passages(place[1])
         passages = [[chunk.source, chunk.page_shown, chunk.full_text] for chunk in chunks]
         messages: list[dict[str, str]] = []
-        if self._sent is not None and chunks:
+        if self.sent is not None and chunks:
             with suppress(ModelUnavailableError):  # a prompt too long is not sent
-                messages = [dict(message) for message in self._sent(question, chunks)]
+                messages = [dict(message) for message in self.sent(question, chunks)]
         return digest(canonical_json([self.identity, question, passages, messages]))
-
-
-def _is_wrong_setting(error: ModelUnavailableError, known: Collection[_Place]) -> bool:
-    """Whether every further request would fail alike.
-
-    Where some are answered, a 403 is of its own question.
-    """
-    return error.kind in WRONG_SETTINGS and not (error.kind == FORBIDDEN and known)
 
 
 @contextmanager
@@ -391,66 +357,35 @@ def _warn_of_interrupt(
         yield
     except KeyboardInterrupt:
         done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
-        outcome = (
-            "are lost: state cache= to keep them" if store is None else f"are kept in {store.path}"
-        )
-        warn_user(
-            f"record_answers was stopped: {done} "
-            f"{outcome}{'' if store is None else '; the next run goes on there'}."
-        )
+        where = "lost without cache=" if store is None else f"kept in {store.path}"
+        warn_user(f"record_answers was stopped: {done} are {where}; the next run goes on there.")
         raise
 
 
-def _check_trace(trace: values.TraceData) -> None:
-    """Stop at a trace of shards, and at one without cases.
-
-    Raises:
-      TypeError, ValueError: see above.
-    """
-    check_in_memory(trace, "record_answers")
-    if not len(trace):
-        msg = "record_answers needs a trace with cases, got one without; build it with some."
-        raise ValueError(msg)
-
-
-def _meter(
+def _metered(
     generator: Generator, budget: RequestBudget | None, at_once: int
-) -> MeteredClient | None:
-    """A meter around the client of a generator; None for one that asks no client.
+) -> tuple[Generator, MeteredClient | None]:
+    """The generator with a meter around its client, and that; None for one that asks no client.
 
     Raises:
       ValueError: a budget for such a one, or `at_once` no whole number from 1.
       TypeError: what is no generator.
     """
     if not isinstance(at_once, Integral) or at_once < 1:
-        msg = (
-            f"at_once must be at least 1, got {at_once!r}; a server that answers one request at a "
-            "time takes 1."
-        )
+        msg = f"at_once must be at least 1, got {at_once!r}."
         raise ValueError(msg)
     if not hasattr(generator, "answer"):
-        msg = (
-            f"generator must have answer, got {type(generator).__name__}; a client goes into "
-            "ModelGenerator(client)."
-        )
+        kind = type(generator).__name__
+        msg = f"generator must have answer, got {kind}; a client goes into ModelGenerator(client)."
         raise TypeError(msg)
     asks = behind_own_answers(generator)
     if isinstance(asks, ModelGenerator):
-        return MeteredClient(asks.client, budget)
+        meter = MeteredClient(asks.client, budget)
+        return with_model(generator, lambda _: replace(asks, client=meter)), meter
     if budget is not None:
-        msg = (
-            f"a budget needs a generator that asks a client, got {generator.name}; take "
-            "ModelGenerator(client)."
-        )
+        msg = f"a budget needs a ModelGenerator, got {generator.name}."
         raise ValueError(msg)
-    return None
-
-
-def _with_client(generator: Generator, client: ModelClient) -> Generator:
-    """The generator with another client, behind the rows of tables where it stands there."""
-    if isinstance(generator, OwnAnswers):
-        return replace(generator, otherwise=_with_client(generator.otherwise, client))
-    return replace(generator, client=client) if isinstance(generator, ModelGenerator) else generator
+    return generator, None
 
 
 def _request_counts(
@@ -501,10 +436,9 @@ def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
     """Say how many of the hits that are answered from have no text."""
     blank = sum(not trace.chunks[number].text.strip() for number in chunks)
     if blank:
-        remedy = "give the text of each hit, in the frame's column `text`, or in the corpus"
         warn_user(
             f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have "
-            f"none; {remedy}."
+            "none; give it in the frame's column `text`, or in the corpus."
         )
 
 
@@ -532,7 +466,8 @@ _NAMED = 3  # cases of a kind of failure that a message names
 
 
 def _missing_warning(
-    missing: Sequence[MissingAnswer],
+    trace: values.TraceData,
+    failed: Mapping[_Place, ModelUnavailableError],
     n_sets: int,
     *,
     keeps: bool,
@@ -544,6 +479,10 @@ def _missing_warning(
       keeps: whether what was cut off is kept, and not asked again.
       stop: failure after which nothing further was asked.
     """
+    missing = tuple(
+        MissingAnswer(trace.cases[row].id, error.kind, error.reason)
+        for (row, _), error in failed.items()
+    )
     by_kind: dict[str, list[str]] = {}
     for answer in missing:
         by_kind.setdefault(answer.kind, []).append(answer.case_id)
@@ -551,21 +490,14 @@ def _missing_warning(
         f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
         for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     ]
-    first = (
-        f"; the first: {missing[0].reason}."
-        if stop is None
-        else f". Nothing is asked after this: {stop}"
-    )
+    first = f"the first: {missing[0].reason}." if stop is None else f"it ended at: {stop}"
     text = (
-        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}{first} They are"
-        " no refusals; the next run of record_answers on the returned trace asks for them again."
+        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; {first} "
+        "The next run of record_answers on the returned trace asks for them again"
     )
-    if keeps and any(answer.kind in _FINAL for answer in missing):
-        text += (
-            " What was cut off is asked again only after max_tokens is raised, or prompt, model "
-            "or seed changed."
-        )
-    return MissingAnswersWarning(text, tuple(missing))
+    cut_off = keeps and not _FINAL.isdisjoint(by_kind)
+    text += ", what was cut off only with another max_tokens, prompt or model." if cut_off else "."
+    return MissingAnswersWarning(text, missing)
 
 
 def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:

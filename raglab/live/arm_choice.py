@@ -21,12 +21,11 @@ from raglab.decision.measurement import policy_pattern_hits
 from raglab.decision.signal_values import Intent, intent
 from raglab.decision.threshold_arrays import intent_thresholds
 from raglab.decision.trace_view import Measured
-from raglab.live.log_outages import BANDIT
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.system import Key, System
+from raglab.live.system import BANDIT, Key, System
 from raglab.policy import PolicyData
 from raglab.policy_parts.arms import ARMS
 from raglab.policy_parts.patterns import entities_in

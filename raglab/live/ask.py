@@ -1,31 +1,32 @@
-"""Asking (shore): `ask`, `reply` and the buttons of a notebook.
+"""Asking (shore): `ask`, `reply`, `explain` (S0.3, S5.8).
 
-One question from retrieval to response (S0.3).
+A request is in the audit log before it is answered, and its decision after.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from raglab.answering.client import one_deadline
+from raglab.audit.explanation import Explanation, explain_request
 from raglab.decision.document_names import full_sources
-from raglab.default_learner import OTHER
-from raglab.live.logged_requests import answer_logged
-from raglab.live.model_failures import answer_or_refuse
-from raglab.live.pipeline import answer_request
+from raglab.live.pipeline import answer_or_refuse, answer_request
 from raglab.live.requests import Request, check_request, language_of, moment_or_now
 from raglab.live.response import Response
-from raglab.live.system import OnError, System, check_on_error, normalise_question
+from raglab.live.system import AUDIT, OnError, System, check_on_error, normalise_question
 from raglab.live.telemetry import answer_in_span
+from raglab.store.database import UnwritableLogError
 from raglab.store.log_tables import check_id
-from raglab.words.characters import visible
-from raglab.words.text import NO_MATH, html_text
+
+if TYPE_CHECKING:
+    from raglab.audit.log import AuditLog
 
 
 def ask(
@@ -91,9 +92,7 @@ def ask(
         session=session,
         groups=groups,
     )
-    system = _with_on_error(
-        (system if isinstance(system, System) else System.open(system)).snapshot(), on_error
-    )
+    system = _opened(system, on_error)
     text = normalise_question(question)
     request = Request(
         id=request_id or uuid4().hex,
@@ -105,25 +104,39 @@ def ask(
         language=language_of(text, system.pack),
         groups=tuple(sorted((groups or {}).items())),
     )
+    return _answer_in_time(request.id, text, system, partial(_answer, request), "ask", session)
+
+
+def _answer_in_time(
+    request_id: str,
+    text: str,
+    system: System,
+    answer: Callable[[System], Response],
+    operation: Literal["ask", "reply"],
+    session: str = "",
+) -> Response:
+    """The response of `answer` within one deadline, and within a span where the process traces."""
     with one_deadline():  # of whatever language models are called for this question
+        if "opentelemetry.trace" not in sys.modules:
+            return answer(system)
         return answer_in_span(
-            request.id, text, system, partial(_answer, request), operation="ask", session=session
+            request_id, text, system, answer, operation=operation, session=session
         )
 
 
 def _answer(request: Request, system: System) -> Response:
     if system.audit is None:
         return answer_or_refuse(request, system, partial(answer_request, request, system))
-    response: Response = (
-        answer_logged(request, system)
-        if system.clarifier is None
-        else system.clarifier.ask(request, system)
-    )
+    if system.clarifier is None:
+        return answer_logged(request, system)
+    response: Response = system.clarifier.ask(request, system)
     return response
 
 
-def _with_on_error(system: System, on_error: OnError | None) -> System:
-    return system if on_error is None else replace(system, on_error=check_on_error(on_error))
+def _opened(system: System | str | Path, on_error: OnError | None, **how: Any) -> System:  # noqa: ANN401
+    """A system, or that of a folder, as it is now and answers a failing model."""
+    opened = (system if isinstance(system, System) else System.open(system, **how)).snapshot()
+    return opened if on_error is None else replace(opened, on_error=check_on_error(on_error))
 
 
 def reply(
@@ -165,111 +178,154 @@ def reply(
     check_id(request_id)
     if question is not None:
         check_request(question)
-    system = (
-        system if isinstance(system, System) else System.open(system, clarify=True)
-    ).snapshot()
-    about: dict[str, Any] = {"question": question, "now": moment_or_now(now)}
+    system = _opened(system, on_error, clarify=True)
     if system.audit is None or system.clarifier is None:
-        msg = "a reply needs what asked, which is switched off; open the system with clarify=True."
+        msg = "a reply needs a system that asks; open it with clarify=True."
         raise ValueError(msg)
-    replied = partial(system.clarifier.reply, request_id, answer, **about)
-    system = _with_on_error(system, on_error)
-    with one_deadline():
-        return answer_in_span(request_id, answer, system, replied, operation="reply", session="")
+    replied = partial(
+        system.clarifier.reply, request_id, answer, question=question, now=moment_or_now(now)
+    )
+    return _answer_in_time(request_id, answer, system, replied, "reply")
 
 
-_WORDS = {
-    "en": {"yes": "Yes", "no": "No", OTHER: "Other", "hint": "your own words"},
-    "fr": {"yes": "Oui", "no": "Non", OTHER: "Autre", "hint": "avec vos mots"},
-}
-# texts of the option `other`
-_FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})
+def answer_logged(request: Request, system: System) -> Response:
+    """Response of a system that clarifies nothing, logged; see `ask`."""
+    log = audit_log(system)
+    answered = partial(answer_or_refuse, request, system)
+    try:
+        with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
+            logged_as, resumed = log_request(log, request, system)
+            # Silence of an earlier turn counts before this one is decided.
+            log.settle(now=request.now)
+    except UnwritableLogError:
+        # Without the log nothing is learned, but a system that only answers goes on.
+        if system.audit_required:
+            raise
+        return answered(partial(answer_request, request, system))
+    response = answered(partial(answer_request, request._replace(resumed=resumed), system))
+    return log_answer(log, logged_as, response, request.now, system)
 
 
-# a widget
-def buttons(
-    response: Response,
-    *,
+def log_request(
+    log: AuditLog,
+    request: Request,
     system: System,
-    on_answer: Callable[[Response], object] | None = None,
-) -> Any:  # noqa: ANN401
-    """A box with the question, buttons for yes, no and other values, and a field for the rest.
+    *,
+    parsed: object = None,
+    parser: str | None = None,
+) -> tuple[str, bool]:
+    """Log a request.
 
-    A click replies once: the answer replaces the buttons. Where the request is shown again, new
-    buttons replace them. A reply that is refused is shown, and the buttons stay.
+    The id that the log has it under, and whether it goes on with one that was stopped.
+
+    Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name
+    of its own.
 
     Args:
-      response: whose `clarification` asks.
-      system: the system that gave it.
-      on_answer: function that is called with the answer.
+      parsed: the question as it was read, and parser: by what; None where nothing read it.
+    """
+    about: dict[str, Any] = {
+        "session": request.session,
+        "documents": request.documents,
+        "groups": request.groups,
+        "parsed": parsed,
+        "policy": system.policy,
+        "fingerprint": system.fingerprint,
+        "models": model_names(system) | ({} if parser is None else {"parser": parser}),
+        "now": request.now,
+    }
+    try:
+        return request.id, log.opened(request.id, request.text, **about)
+    except UnwritableLogError:
+        raise
+    except ValueError:
+        if system.clarifier is not None:
+            raise
+        again = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"
+        log.opened(again, request.text, **about)
+        return again, False
+
+
+def log_answer(
+    log: AuditLog, request_id: str, response: Response, now: datetime, system: System
+) -> Response:
+    """Log a decision already made, and give its response, which says whether the log has it.
 
     Raises:
-      ValueError: the response asks nothing.
-
-    Example:
-      `raglab.live.buttons(raglab.ask("Who is the vendor?", system=system, documents=["a.md"]),
-      system=system)`
+      UnwritableLogError: the log cannot be written, and the system requires it, or the response
+        rests on a question to the user or a default, which nobody could reply to.
     """
-    question = response["clarification"]
-    if question is None:
-        msg = (
-            f"buttons need a response that asks, got one of status {response['status']!r}; show "
-            "the response itself."
-        )
+    try:
+        with system.log_outages.writing(AUDIT, required=system.audit_required):
+            log_decision(log, request_id, response, now)
+    except UnwritableLogError:
+        if (
+            system.audit_required
+            or response["clarification"] is not None
+            or response.record.applied is not None
+        ):
+            raise
+        return response
+    return response.changed(record=response.record._replace(logged=True))
+
+
+def log_decision(log: AuditLog, request_id: str, response: Response, now: datetime) -> None:
+    """Log a decision; before it, of a clarified request, what it became and retrieved."""
+    record = response.record
+    if record.evidence is not None:
+        log.evidence(request_id, record.evidence, now=now)
+    log.decided(request_id, response, record.checks, record.ms, applied=record.applied, now=now)
+
+
+def model_names(system: System) -> dict[str, str]:
+    """Models of a system by their part, with its prompt and pack where it has them."""
+    rewriter = None if system.opening is None else system.opening.rewriter
+    return {
+        "encoder": system.retriever.encoder.name,
+        "generator": system.generator.name,
+        "scorer": system.scorer.name,
+        "prompt_version": str(getattr(system.generator, "prompt_version", "")),
+        **({} if rewriter is None else {"rewriter": rewriter.name}),
+        **({} if system.pack.stored is None else {"pack": system.pack.stored}),
+    }
+
+
+def audit_log(system: System) -> AuditLog:
+    """Audit log of a system.
+
+    Raises:
+      ValueError: it is switched off.
+    """
+    if system.audit is None:
+        msg = "this needs the audit log; open the system with audit=True."
         raise ValueError(msg)
-    import ipywidgets as widgets
+    return system.audit
 
-    words = _WORDS["fr" if response["options"][-1]["text"] in _FRENCH else "en"]
-    shown, box = widgets.Output(), widgets.VBox()
-    own = widgets.Text(placeholder=words["hint"])
 
-    def answer(text: str) -> None:
-        if choices not in box.children:
-            return  # the second click of two, on buttons that are gone
-        shown.clear_output()
-        try:
-            final = reply(response["request_id"], text, system=system)
-        except ValueError as error:
-            shown.append_stdout(f"{visible(str(error))}\n")
-            return
-        if final["clarification"] is not None:
-            box.children = buttons(final, system=system, on_answer=on_answer).children
-            return
-        box.children = (head, shown)
-        shown.append_display_data(final)
-        if on_answer is not None:
-            on_answer(final)
+def explain(
+    request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None
+) -> Explanation:
+    """Explanation of the answer to a request, from the audit log alone.
 
-    def button(label: str, text: Callable[[], str]) -> Any:  # noqa: ANN401 - a widget
-        widget = widgets.Button(description=label, layout=widgets.Layout(width="auto"))
-        widget.on_click(lambda _: answer(text()))
-        return widget
+    See `audit.explanation.explain_request`.
 
-    question_html = html_text(question["question_to_user"])
-    # breaks its lines, as a label does not
-    head = widgets.HTML(f'<span class="{NO_MATH}">{question_html}</span>')
-    options = [
-        option
-        for option in response["options"]
-        if option["value"] not in {question["proposed_default"], OTHER}
-    ]
-    agreed = [] if question["proposed_default"] is None else [button(words["yes"], lambda: "yes")]
-    row = (
-        *agreed,
-        button(words["no"], lambda: "no"),
-        *(
-            button(
-                visible(option["text"]),
-                lambda value=option["value"]: value,  # type: ignore[misc]
-            )
-            for option in options
-        ),
-    )
-    choices = widgets.HBox(row)
-    box.children = (
-        head,
-        choices,
-        widgets.HBox([own, button(words[OTHER], lambda: own.value)]),
-        shown,
-    )
-    return box
+    Args:
+      request_id: as the response names it.
+      log: an audit log, its file or URL, or the folder of an index.
+      system: the system whose log it is, where no log is given.
+
+    Raises:
+      ValueError: neither or both are given, the system keeps no log, or the log has no such
+        request.
+
+    Source: rule S5.8.
+    """
+    from raglab.live.settings import open_audit
+
+    if system is not None and log is None:
+        return explain_request(request_id, audit_log(system))
+    if log is None or system is not None:
+        got = "neither" if log is None else "both"
+        msg = f"explain needs a log or a system, got {got}; pass one."
+        raise ValueError(msg)
+    return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

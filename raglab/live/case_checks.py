@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from raglab.arguments.user_warnings import warn_user
@@ -17,7 +17,6 @@ from raglab.decision.document_names import (
 from raglab.store.case_labels import check_split_names
 from raglab.values import Case, Chunk, Corpus, document_path, source_grades
 
-_PAGES_SHOWN = 5  # labels in a message
 _COMPARED = 100_000  # documents with whose names a wrong one is compared
 
 
@@ -30,7 +29,7 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     """
     if not cases or not corpus.chunks:
         value = f"{len(cases)} and {len(corpus.chunks)}"
-        msg = f"a trace needs at least one case and one chunk, got {value}; check the files."
+        msg = f"a trace needs cases and chunks, got {value}; check the files."
         raise ValueError(msg)
     if batch_size < 1:
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
@@ -38,9 +37,10 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     check_split_names(case.split for case in cases)
     first_positions: dict[str, int] = {}
     for number, case in enumerate(cases):
-        if first_positions.setdefault(case.id, number) != number:
-            value = f"{case.id!r} at position {number} again (first at {first_positions[case.id]})"
-            msg = f"cases must have different ids, got {value}; rename or remove one."
+        first = first_positions.setdefault(case.id, number)
+        if first != number:
+            rule = f"cases must have different ids, got {case.id!r} at positions {first} and"
+            msg = f"{rule} {number}; rename or remove one."
             raise ValueError(msg)
         # what is wrong with grades is told before retrieval, not by the ranking after it
         source_grades(case)
@@ -78,30 +78,21 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
             wrong.append((case, [*missing, *absent][0]))
         elif absent:
             partly.append((case, absent[0]))
-    if wrong:
-        case, source = wrong[0]
-        which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
-        remedy = (
-            f"{source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
-        )
-        rule = (
-            "expected sources must be in the corpus, as path, path#page or a unique file name, "
-            f"{which}"
+    for rows, effect in ((wrong, "no hits can make them right"), (partly, "counted as not found")):
+        if not rows:
+            continue
+        case, source = rows[0]
+        remedy = source_remedy(source, meanings[source], chunks)
+        msg = (
+            "expected sources must be in the corpus, as path, path#page or unique file name, got "
+            f"{source[:80]!r} in case {case.id!r}, one of {len(rows)} such cases: {effect}; "
+            f"{remedy}, or load their corpus."
         )
         # Compared with the cases that expect a source: the others could not show that the corpus is
         # another one.
-        if len(wrong) == n_expecting:
-            msg = f"{rule}; {remedy}."
+        if rows is wrong and len(wrong) == n_expecting:
             raise ValueError(msg)
-        warn_user(f"{rule}: no hits can make them right; {remedy}.")
-    if partly:
-        case, source = partly[0]
-        warn_user(
-            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among "
-            "those of which one is "
-            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found; "
-            f"{source_remedy(source, meanings[source], chunks)}."
-        )
+        warn_user(msg)
 
 
 def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str:
@@ -112,24 +103,15 @@ def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str
     if meaning.documents:
         (document,) = meaning.documents
         pages = {chunk.page_shown for chunk in chunks if chunk.document == document}
-        shown = "1 page" if len(pages) == 1 else f"{len(pages):,} pages"
-        return f"correct the page, since {document[:80]!r} has {shown}{_page_range(pages)}"
-    name = document_path(source)
+        return f"correct the page, of {len(pages):,} in {document[:80]!r}"
     documents = sorted(chunk_documents(chunks))
     if len(documents) > _COMPARED:  # seconds, for a proposal
         return "correct the name"
-    # A label may leave the folders out, so that file names are compared too.
-    files = {document.rpartition("/")[2]: document for document in reversed(documents)}
-    name = name if name in files or "#" not in name else name.rpartition("#")[0]
-    near = get_close_matches(name, documents, 1) or [
-        files[file] for file in get_close_matches(name.rpartition("/")[2], files, 1)
-    ]
-    return f"correct the name, which is near {near[0][:80]!r}" if near else "correct the name"
-
-
-def _page_range(pages: Collection[str]) -> str:
-    """First and last page by their numbers, or a few of their labels."""
-    numbers = sorted(map(int, filter(str.isdecimal, pages)))
-    if len(numbers) == len(pages):
-        return f", {numbers[0]}" if len(numbers) == 1 else f", {numbers[0]} to {numbers[-1]}"
-    return f", among them {', '.join(sorted(pages)[:_PAGES_SHOWN])}"
+    # A label may leave folders or the page out.
+    names = {document.rpartition("/")[2]: document for document in reversed(documents)}
+    names |= {document: document for document in documents}
+    path = document_path(source)
+    for name in (path, path.rpartition("#")[0], path.rpartition("/")[2]):
+        if near := get_close_matches(name, names, 1):
+            return f"correct the name, near {names[near[0]][:80]!r}"
+    return "correct the name"

@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.arguments.user_warnings import warn_user
+from raglab.decision.signal_values import ANSWERED, STORED, used_signals
 from raglab.policy import PolicyData
+from raglab.policy_parts.acting import acting_gates
+from raglab.signals import NAMES
 
+# gates and signals that read scores of retrieval
+SCORED = frozenset(
+    {"l2", "density", "gap", "similarity", "confidence", "fused", *NAMES}
+).difference(STORED, ANSWERED)
 NO_SETTING = frozenset({"arms"})  # which others there were changes no hit of the certified one
 
 
@@ -39,6 +46,30 @@ def retrieval_differences(
     return [f"{name} {parameters.get(name)} instead of {own[name]}" for name in differing]
 
 
+def check_scores(policy: PolicyData, place: str) -> None:
+    """Stop at a policy whose values were chosen on scores of another system than raglab.
+
+    What counts is where the hits came from: an exported trace of raglab that is read as a frame is
+    another system's. A policy none of whose gates reads a score has no such value.
+
+    Args:
+      policy: that is to decide hits of raglab.
+      place: that it is opened for.
+
+    Raises:
+      ValueError: it was tuned or fitted on a trace of a frame or of spans.
+    """
+    read = {*acting_gates(policy), *used_signals(policy)}
+    if policy.tuned_scores is not None and read & SCORED:
+        msg = (
+            f"{place}: a policy must be tuned on scores of raglab's retrieval, got one of "
+            f"{policy.tuned_scores} scores of another system; map it by "
+            "raglab.rescale_thresholds(trace, policy, to=build_trace(…)), or decide your hits by "
+            "decide_frame."
+        )
+        raise ValueError(msg)
+
+
 def warn_of_other_retrieval(
     policy: PolicyData, parameters: Mapping[str, Any], *, arm: str | None, place: str
 ) -> None:
@@ -58,9 +89,8 @@ def warn_of_other_retrieval(
     if arm is not None and certified not in {None, arm}:
         differences.insert(0, f"arm {arm} instead of {certified}")
     if differences:
-        how = "certify on hits of this retrieval, or decide where the certified ones come from"
         warn_user(
-            f"{place}: the policy was certified on hits that were retrieved otherwise "
-            f"({'; '.join(differences)}). Its "
-            f"promise and its thresholds are not about these hits; {how} (rule S6.10)."
+            f"{place}: the policy was certified on hits of another retrieval "
+            f"({'; '.join(differences)}): its promise is not about these hits; certify again "
+            "(rule S6.10)."
         )

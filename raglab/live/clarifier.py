@@ -68,17 +68,9 @@ class ParsedQuestion(BaseModel):
     @field_validator(*SLOTS)
     @classmethod
     def _in_range(cls, slot: Slot) -> Slot:
-        if not 0.0 <= slot.confidence <= 1.0:
-            msg = (
-                f"a confidence must be in [0, 1], got {slot.confidence}; it is the chance that "
-                "the value is right."
-            )
-            raise ValueError(msg)
-        if slot.value is None and slot.confidence > 0.0:
-            msg = (
-                f"a slot without a value must have confidence 0, got {slot.confidence}; give the "
-                "value or 0."
-            )
+        if not 0.0 <= slot.confidence <= float(slot.value is not None):
+            rule = "a confidence must be in [0, 1], and 0 without a value"
+            msg = f"{rule}, got {slot.confidence} for {slot.value!r:.80}."
             raise ValueError(msg)
         return slot
 

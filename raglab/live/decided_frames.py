@@ -95,12 +95,8 @@ def decide_frame(
 
     model = policy.structure.decision
     groups = None if model is None else model.groups
-    by_group = (
-        [groups.attribute]
-        if groups is not None and groups.attribute in getattr(frame, "columns", ())
-        else []
-    )
-    trace = frame_trace(frame, columns, score, signals, policy, name, by_group)
+    attributes = () if groups is None else {groups.attribute} & {*getattr(frame, "columns", ())}
+    trace = frame_trace(frame, columns, score, signals, policy, name, [*attributes])
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
     warn_of_gates_off(name, off)
     warn_of_other_retrieval(policy, trace.meta["parameters"], arm=None, place=name)
@@ -109,11 +105,10 @@ def decide_frame(
             group not in dict(groups.bias) for group in group_values(trace.cases, groups.attribute)
         )
         if common:
-            what = (
-                f"state no {groups.attribute}, or one without a bias of its own, and follow the "
-                "common policy"
+            warn_user(
+                f"{name}: {common:,} of {len(trace):,} cases are of no {groups.attribute} with a "
+                "bias of its own, and follow the common policy."
             )
-            warn_user(f"{name}: {common:,} of {len(trace):,} cases {what}.")
     decisions, policy_id = decide(trace, policy), policy.policy_id
     rows = [_decision(decisions, row, case.id, policy_id) for row, case in enumerate(trace.cases)]
     return pd.DataFrame(rows, columns=COLUMNS)

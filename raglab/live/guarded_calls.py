@@ -6,6 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from raglab.answering.client import end_calls_within
 
 T = TypeVar("T")
 LATE = "TimeoutError: "  # how the reason of a late call begins
+MOST_LATE = 8  # calls that still run after their time; beside them none is begun
 LONGEST_REASON = 200  # characters of an error's text
 _running: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("running", default=())
 
@@ -25,6 +27,19 @@ class CallFailedError(Exception):
 def is_running(call: object) -> bool:
     """Whether a guarded callable calls this code, so another call of it would be within itself."""
     return any(running is call for running in _running.get())
+
+
+class CallTime:
+    """Seconds that a user's callables may take together for one question.
+
+    Args:
+      limit_s: seconds in all; None waits for ever.
+    """
+
+    __slots__ = ("left_s", "limit_s")
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.limit_s = self.left_s = limit_s
 
 
 def attribute_text(value: object, name: str, timeout_s: float | None) -> str:
@@ -39,7 +54,7 @@ def attribute_text(value: object, name: str, timeout_s: float | None) -> str:
     """
     with suppress(CallFailedError):
         return call_in_time(
-            lambda: getattr(value, name, ""), (), timeout_s=timeout_s, read=_text, late=[]
+            lambda: getattr(value, name, ""), (), time=CallTime(timeout_s), read=_text, late=[]
         )
     return ""
 
@@ -52,7 +67,7 @@ def call_in_time(
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     *,
-    timeout_s: float | None,
+    time: CallTime,
     read: Callable[[Any], T],
     late: list[threading.Thread],
 ) -> T:
@@ -63,20 +78,25 @@ def call_in_time(
     Args:
       call: of the user.
       arguments: by position.
-      timeout_s: seconds of the call and of reading what it gives; None waits.
+      time: of the question, which the call and reading what it gives use up.
       read: copies the result into plain types and checks it, in the same thread and time.
-      late: takes the thread that goes on.
+      late: calls of any question that go on; takes the thread of this one if it does. Beside
+        `MOST_LATE` of them none is begun.
 
     Raises:
       CallFailedError: it raised, took longer, or gave what cannot be taken.
     """
+    late[:] = [thread for thread in late if thread.is_alive()]
+    if len(late) >= MOST_LATE:
+        msg = f"{LATE}{len(late)} earlier calls still run"
+        raise CallFailedError(msg)
     result: list[T] = []
     failure: list[str] = []
     context = contextvars.copy_context()
     context.run(_running.set, (*_running.get(), call))
-    if timeout_s is not None:
+    if time.left_s is not None:
         # a language model writes no reply that nobody waits for
-        context.run(end_calls_within, timeout_s)
+        context.run(end_calls_within, time.left_s)
 
     def work() -> None:
         try:
@@ -86,19 +106,28 @@ def call_in_time(
             with suppress(BaseException):
                 failure.append(error_line(error))
 
+    if time.left_s == 0.0:
+        raise _over(time)
+    start = monotonic()
     try:
         thread = threading.Thread(target=work, name="guarded call", daemon=True)
         thread.start()
     except RuntimeError as error:  # no thread is left
         raise CallFailedError(error_line(error)) from None
-    thread.join(timeout_s)
+    thread.join(time.left_s)
     if thread.is_alive():
         late.append(thread)
-        msg = f"{LATE}it took longer than {timeout_s:g} s"
-        raise CallFailedError(msg)
+        time.left_s = 0.0
+        raise _over(time)
+    if time.left_s is not None:
+        time.left_s = max(time.left_s - (monotonic() - start), 0.0)
     if not result:
         raise CallFailedError(*failure or ["an error that has no text"])
     return result[0]
+
+
+def _over(time: CallTime) -> CallFailedError:
+    return CallFailedError(f"{LATE}calls took longer than the {time.limit_s:g} s of a question")
 
 
 def error_line(error: BaseException) -> str:

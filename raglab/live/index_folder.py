@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.extension_points import extensions
-from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
+from raglab.live.retriever import RetrievalSettings, check_settings
+from raglab.live.trace_building import index_fingerprint
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import (
     InputError,
@@ -36,6 +37,7 @@ from raglab.words.characters import visible
 INDEX, EMBEDDINGS, CACHE, LOCK = "index.json", "embeddings.sqlite", "cache", "index.lock"
 _CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
 _MAX_BYTES = 2**20
+_WRITTEN = "as raglab wrote it"
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -99,10 +101,7 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     parameters = wanted.parameters(None)
     fingerprint = index_fingerprint(head.corpus_hash, parameters)
     if fingerprint != head.fingerprint:
-        rule = (
-            f"its fingerprint must be {fingerprint}, that of this corpus, these settings and the "
-            "models of today"
-        )
+        rule = f"its fingerprint must be {fingerprint}, of its corpus, settings and models"
         raise _damaged(place, rule, shown_value(head.fingerprint))
     if rewriter is not None and wanted.rewrites:
         parameters |= {"rewriter": rewriter.name}
@@ -130,10 +129,8 @@ def write_index(
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise input_error(
-            Where(str(place)), "an index must be a folder", "choose another", reason
-        ) from error
+        rule, reason = "an index must be a folder", error.strerror or type(error).__name__
+        raise input_error(Where(str(place)), rule, "choose another", reason) from error
     corpus_hash = hash_corpus(corpus)
     file = _corpus_file(place, corpus_hash)
     save_corpus(corpus, file)
@@ -146,9 +143,8 @@ def write_index(
         "n_chunks": len(corpus.chunks),
         "corpus_hash": corpus_hash,
         "settings": wanted.stated,
+        **({} if pack is None else {"pack": pack}),
     }
-    if pack is not None:
-        head["pack"] = pack
     with locked(place / LOCK):
         # From here on it is the new index; before, it was the old one.
         write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
@@ -176,42 +172,25 @@ def _head(place: Path) -> IndexHead:
     """Fields of index.json, none of them altered."""
     path = place / INDEX
     if not path.is_file():
-        where = Where(str(path))
-        value = (
-            "a folder without it"
-            if place.is_dir()
-            else "a file"
-            if place.exists()
-            else "no such folder"
-        )
-        remedy = "make one by raglab.build_index(corpus, folder), or with `raglab index`"
-        raise input_error(where, "an index must be a folder that holds index.json", remedy, value)
+        rule = "an index must be a folder that holds index.json"
+        raise input_error(Where(str(path)), rule, "make one by raglab.build_index", "none there")
     stated = read_json(path, _MAX_BYTES)
-    if not isinstance(stated, dict):
-        raise _damaged(place, "index.json must be an object", shown_value(stated))
-    if stated.get("schema_version") != SCHEMA_VERSION or "digest" not in stated:
-        value = (
-            f"version {shown_value(stated.get('schema_version'))}, "
-            f"{'with' if 'digest' in stated else 'without'} one"
-        )
-        raise _damaged(place, f"an index must be of version {SCHEMA_VERSION} with a digest", value)
+    version = stated.get("schema_version") if isinstance(stated, dict) else None
+    if not isinstance(stated, dict) or version != SCHEMA_VERSION or "digest" not in stated:
+        rule = f"an index must be of version {SCHEMA_VERSION} with a digest"
+        raise _damaged(place, rule, f"version {shown_value(version)}")
     try:
         head = IndexHead.model_validate_json(json.dumps(stated), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = visible(".".join(str(part) for part in first["loc"]))[:80]
-        raise _damaged(
-            place, f"its field {name} must be as raglab wrote it", first["msg"]
-        ) from None
+        raise _damaged(place, f"its field {name} must be {_WRITTEN}", first["msg"]) from None
     settings = head.settings
     if settings.index == "auto" or settings.stated != stated["settings"]:
-        raise _damaged(
-            place, "its field settings must be as raglab wrote it", shown_value(stated["settings"])
-        )
+        value = shown_value(stated["settings"])
+        raise _damaged(place, f"its field settings must be {_WRITTEN}", value)
     if _digest(stated) != head.digest:
-        raise _damaged(
-            place, "index.json must be as raglab wrote it", "fields that do not fit its digest"
-        )
+        raise _damaged(place, f"index.json must be {_WRITTEN}", "another digest")
     return head
 
 
@@ -227,8 +206,7 @@ def _corpus_of(head: IndexHead, place: Path) -> Corpus:
         head.corpus,
         head.n_chunks,
     ):
-        rule = f"an index must be that of the corpus beside it, {file.name}"
-        raise _damaged(place, rule, "another content")
+        raise _damaged(place, f"an index must be that of {file.name}", "another content")
     return corpus
 
 

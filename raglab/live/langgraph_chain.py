@@ -81,11 +81,13 @@ class _Nodes:
     def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the arm before any refinement."""
         question: Any = state.get("question")
-        named = {
-            name: state.get(name)
-            for name in ("documents", "selected_option", "request_id", "groups")
-        }
-        check_request(question, **named | {"request_id": named["request_id"] or None})
+        check_request(
+            question,
+            documents=state.get("documents"),
+            selected_option=state.get("selected_option"),
+            request_id=state.get("request_id") or None,
+            groups=state.get("groups"),
+        )
         arm, reason = default_arm(normalise_question(question), self.system)
         further = self._walk(state, arm)
         depths = list(islice(further, 1))
@@ -109,7 +111,7 @@ class _Nodes:
     def critic(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the loop goes on past this depth (rule S2.9)."""
         decisions = self._decisions(state)
-        on = bool(chain.needs_refinement(decisions.tables.evidence, decisions.thresholds).any())
+        on = chain.needs_refinement(decisions.tables.evidence, decisions.thresholds).any()
         return {"next": "refine_retrieve" if on else "synthesizer"}
 
     def refine_retrieve(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,14 +137,13 @@ class _Nodes:
         selection = (lambda _, __: passages) if selected is None else self._left
         decisions = replace(decisions, language=language_of(text, self.system.pack))
         reading = replace(self.system, generator=_PassageReader(self.system.generator, selection))
-        fields, _ = complete_response(decisions, text, selected, reading, ResponseRecord())
-        fields |= {
-            "arm": state["arm"],
-            "arm_reason": state["arm_reason"],
-            "policy_id": self.system.policy.policy_id,
-        }
-        identity = {"request_id": state.get("request_id") or uuid4().hex}
-        return {"response": dict(Response(fields | identity, ResponseRecord()))}
+        answer, record = complete_response(decisions, text, selected, reading, ResponseRecord())
+        answer = answer._replace(
+            arm=state["arm"],
+            arm_reason=state["arm_reason"],
+            request_id=state.get("request_id") or uuid4().hex,
+        )
+        return {"response": dict(Response(answer, record))}
 
     def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
         ready = self.system.retriever
@@ -165,14 +166,12 @@ class _Nodes:
         return self._decide(state, self._depth_hits(state)) if known is None else known
 
     def _decide(self, state: Mapping[str, Any], depths: Sequence[DepthHits]) -> Decisions:
-        named = tuple(state.get("documents") or ())
-        extra = {"groups": state.get("groups") or {}}
         case = Case(
             "question",
             normalise_question(state["question"]),
             "ok",
-            selected_sources=named,
-            extra=extra,
+            selected_sources=tuple(state.get("documents") or ()),
+            extra={"groups": state.get("groups") or {}},
         )
         earlier: Decisions | None = state.get("decision")
         before = None if earlier is None else earlier.trace
@@ -235,10 +234,7 @@ def build_graph(
         from langgraph.channels import UntrackedValue
         from langgraph.graph import END, START, StateGraph
     except ImportError as error:
-        msg = (
-            "build_graph needs langgraph, which is not installed; pip install "
-            '"raglab-toolkit[langgraph]".'
-        )
+        msg = 'build_graph needs langgraph; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(msg) from error
 
     # Declared here, since their channels are langgraph's: untracked, as hits and walks are no plain

@@ -8,12 +8,11 @@ takes as the signal says.
 
 from __future__ import annotations
 
-import contextvars
 import struct
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from math import isnan
 from numbers import Real
@@ -29,7 +28,8 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
-from raglab.decision.trace_view import answered_traces, with_failed_calls
+from raglab.decision.trace_view import answered_traces, check_in_memory, with_failed_calls
+from raglab.live.guarded_calls import CallFailedError, CallTime, call_in_time
 from raglab.live.signal_functions import (
     HIT_COLUMNS,
     SignalFunction,
@@ -38,7 +38,7 @@ from raglab.live.signal_functions import (
 )
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
-from raglab.signals import LONGEST_TEXT, NAMES, declaration
+from raglab.signals import LONGEST_TEXT, NAMES
 from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.traces import Trace
 from raglab.values import Answers, Latency, ModelUnavailableError, TraceData
@@ -47,8 +47,6 @@ from raglab.words.characters import composed, visible
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
-# calls that were left behind and still run; further ones wait for none of them, and fail at once
-MOST_OVERDUE = 8
 # in the meta of a trace of one question: what could not be measured, in words
 FAILURES = "signal_failures"
 Place = tuple[int, int, int]  # case, arm, depth
@@ -106,43 +104,30 @@ def signal_rows(
         one to all hits of the place.
       answers: in whose numbers of cases, arms and chunks are the trace's.
     """
-    needs_hits = any(name in HIT_COLUMNS for name in function.needs)
+    needs_hits, rows = bool({*function.needs} & {*HIT_COLUMNS}), SignalRows({}, {})
     known = {} if answers is None or not function.needs_answers else answer_positions(answers)
-    rows, identity = SignalRows({}, {}), function.identity
     documents = frozenset(known_documents(trace)) if "documents" in function.needs else frozenset()
     for arm in arms:
         first = _arm_order(trace, arm)[:, :, : function.n_hits]
-        whole = answer_places(trace, arm, structure) if function.needs_answers else None
-        for case in range(len(trace)):
-            for depth in range(first.shape[1]):
-                chunk = trace.hits.chunk[case, arm, depth]
-                places = first[case, depth][chunk[first[case, depth]] >= 0]
-                number = -1
-                if whole is not None:
-                    chunks = tuple(
-                        int(chunk_number)
-                        for chunk_number in chunk[whole[case, depth]]
-                        if chunk_number >= 0
-                    )
-                    number = known.get(AnswerKey(case, arm, depth, chunks), -1)
-                if (needs_hits and not len(places)) or (
-                    whole is not None and not _is_answer(answers, number)
-                ):
-                    continue
-                at = (case, arm, depth)
-                cells = tuple(
-                    _cell(trace, name, at, places, answers, number, documents)
-                    for name in function.needs
-                )
-                key = digest(canonical_json([identity, function.needs, cells]))
-                rows.cells.setdefault(key, cells)
-                rows.places.setdefault(key, []).append(at)
+        whole = answer_places(trace, arm, structure)
+        for case, depth in np.ndindex(first.shape[:2]):
+            at = (case, arm, depth)
+            chunk = trace.hits.chunk[at]
+            places, used = (place[case, depth] for place in (first, whole))
+            places = places[chunk[places] >= 0]
+            chunks = tuple(chunk[used][chunk[used] >= 0].tolist())
+            number = known.get(AnswerKey(case, arm, depth, chunks), -1)
+            is_said = answers is not None and number >= 0 and answers.text[number].strip()
+            if (needs_hits and not len(places)) or (function.needs_answers and not is_said):
+                continue
+            cells = tuple(
+                _cell(trace, name, at, places, answers, number, documents)
+                for name in function.needs
+            )
+            key = digest(canonical_json([function.identity, function.needs, cells]))
+            rows.cells.setdefault(key, cells)
+            rows.places.setdefault(key, []).append(at)
     return rows
-
-
-def _is_answer(answers: Answers | None, number: int) -> bool:
-    """Whether an answer of that number is there, and says anything."""
-    return answers is not None and number >= 0 and bool(answers.text[number].strip())
 
 
 def _arm_order(trace: TraceData, arm: int) -> NDArray[np.int64]:
@@ -211,22 +196,18 @@ def measure(
     frame = pd.DataFrame(
         dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True))
     )
+    rule = f"the signal {function.name} must return its values, got"
     try:
         returned = function(frame)
     # which states its own remedy; nothing is wrong with the function
     except ModelUnavailableError as error:
         reason = visible(str(error))[: 2 * LONGEST_TEXT]
-        msg = (
-            f"the signal {function.name} must return its values, got none of its model for "
-            f"{whose[0]}: {reason}"
-        )
+        msg = f"{rule} none of its model for {whose[0]}: {reason}"
         raise ValueError(msg) from error
     except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
         more = f" or one of the {len(whose) - 1} after it" if len(whose) > 1 else ""
-        reason = (
-            f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]} for {whose[0]}{more}"
-        )
-        msg = f"the signal {function.name} must return its values, got {reason}; mend the function."
+        msg = f"{rule} {reason} for {whose[0]}{more}; mend the function."
         raise ValueError(msg) from error
     return check_values(function, returned, whose)
 
@@ -250,19 +231,18 @@ def check_values(
       >>> check_values(judge, [7.0], ["case 'a'"])
       Traceback (most recent call last):
         ...
-      ValueError: the signal judge must be in [0, 1] as a probability, got 7.0 for case 'a'; \
-scale it, or name another.
+      ValueError: the signal judge must return one number a row or NaN, in [0, 1] as a \
+probability, got 7.0 for case 'a'; scale it, or name another unit.
     """
     import pandas as pd
 
-    rule = f"the signal {function.name} must"
+    unit = function.declared.unit
+    bounds = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
+    rule = f"the signal {function.name} must return one number a row or NaN, {bounds}, got"
     # Values are read by position: a Series in another order would give each row the value of
     # another.
     if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
-        msg = (
-            f"{rule} return a Series in the order and with the index of its rows, got another; "
-            "return its values."
-        )
+        msg = f"{rule} a Series of another length or order; return its values."
         raise ValueError(msg)
     # An object of the function's own is asked for its array, and may raise anything.
     try:
@@ -270,47 +250,23 @@ scale it, or name another.
         if array.dtype.kind in "US":  # one text among numbers makes texts of all
             array = np.asarray(returned, dtype=object)
     except Exception as error:
-        msg = (
-            f"{rule} return one number a row, got {type(returned).__name__}, which is no array; "
-            "return a list."
-        )
+        msg = f"{rule} {type(returned).__name__}, which is no array; return a list."
         raise ValueError(msg) from error
     # The shape before the values, whose message names a row by its place.
     if array.shape != (len(whose),):
-        shape = type(returned).__name__ if not array.ndim else f"shape {array.shape}"
-        msg = (
-            f"{rule} return one number a row, got {shape} for {len(whose)} rows; return a list as "
-            "long as the frame."
-        )
+        shape = f"shape {array.shape}" if array.ndim else type(returned).__name__
+        msg = f"{rule} {shape} for {len(whose)} rows; return a list as long as the frame."
         raise ValueError(msg)
-    numbers = np.array([_number(value) for value in array.tolist()], dtype=object)
-    unit = function.declared.unit
-    for number, raw, name in zip(numbers, array.tolist(), whose, strict=True):
-        if number is None or np.isinf(number):
-            msg = (
-                f"{rule} return finite numbers, or NaN where nothing is measured, got "
-                f"{repr(raw)[:80]} for {name}."
-            )
+    values = np.full(len(whose), np.nan)
+    for place, raw in enumerate(array.tolist()):
+        if raw is None or raw is pd.NA or (isinstance(raw, float) and isnan(raw)):
+            continue
+        with suppress(OverflowError):
+            values[place] = float(raw) if isinstance(raw, Real) else np.inf
+        if not (np.isfinite(values[place]) and unit.low <= values[place] <= unit.high):
+            msg = f"{rule} {repr(raw)[:80]} for {whose[place]}; scale it, or name another unit."
             raise ValueError(msg)
-        if not (np.isnan(number) or unit.low <= number <= unit.high):
-            unit_range = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
-            msg = f"{rule} be {unit_range}, got {number} for {name}; scale it, or name another."
-            raise ValueError(msg)
-    return numbers.astype(np.float64)
-
-
-def _number(value: object) -> float | None:
-    """The value as a float, NaN where it is missing; None where it is no number."""
-    import pandas as pd
-
-    if value is None or value is pd.NA:
-        return np.nan
-    if not isinstance(value, Real):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf
+    return values
 
 
 @answered_traces("trace", every_case=True)
@@ -354,32 +310,24 @@ def add_signals(
 
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
-    if not isinstance(trace, TraceData):
-        value, remedy = (
-            f"a {type(trace).__name__}",
-            "give it shard by shard: raglab.io.save_shards(",
-        )
-        shards = "(raglab.add_signals(shard, signals) for shard in trace.shards()), folder)."
-        msg = f"add_signals must have a trace in memory, got {value}; {remedy}{shards}"
-        raise TypeError(msg)
+    check_in_memory(trace, "add_signals")
     functions = signal_functions(signals)
     named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
     numbers = [trace.arm(name) for name in named]
-    _check_functions(functions, trace)
     structure = (policy or PolicyData.from_mapping()).structure
+    if trace.answers is None:  # before any row is asked
+        _refuse_without_answers(function for function in functions if function.needs_answers)
     out = trace
     with closing(
         Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())
     ) as store:
         for function in functions:
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
-            _check_rows(function, rows)
-            whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
-            n_failed = _failed_rows(function).total()
-            known = _fill(function, rows, whose, store)
+            if not rows.cells and function.needs_answers:
+                _refuse_without_answers([function])
+            known, has_failed = _fill(function, rows, trace, store)
             out = _with_column(out, function, rows, known)
             # a row without a value says that the model failed only where some did
-            has_failed = _failed_rows(function).total() > n_failed
             failed = {
                 place[0]
                 for key, row in known.items()
@@ -391,52 +339,38 @@ def add_signals(
     return out
 
 
-def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> None:
-    """Stop before any row is asked where the trace has no answers to show."""
+def _refuse_without_answers(functions: Iterable[SignalFunction]) -> None:
+    """Stop at a function that reads answers which the trace has not."""
     for function in functions:
-        if function.needs_answers and trace.answers is None:
-            msg = (
-                f"the signal {function.name} needs a trace with recorded answers, got one without;"
-                " record them first: raglab.record_answers(trace, policy, generator, scorer)."
-            )
-            raise ValueError(msg)
-
-
-def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
-    """Stop where the trace has answers, but none is to all hits of a case under the policy."""
-    if not rows.cells and function.needs_answers:
         msg = (
-            f"the signal {function.name} needs answers to all hits of a case, got a trace that "
-            "has none of them under"
-            " this policy; state policy= as in raglab.record_answers, there without decided_only."
+            f"the signal {function.name} needs recorded answers to all hits of a case under "
+            "policy=, got none; record them by raglab.record_answers(trace, policy, generator)."
         )
         raise ValueError(msg)
 
 
 def _fill(
-    function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs
-) -> dict[str, MeasuredRow]:
-    """Values of all rows by key: from the store, else measured batch by batch and kept there."""
-    stored = store.get(list(rows.cells))
+    function: SignalFunction, rows: SignalRows, trace: TraceData, store: Blobs
+) -> tuple[dict[str, MeasuredRow], bool]:
+    """Values of all rows by key: from the store, else measured batch by batch and kept there.
+
+    Returns: them, and whether its model failed for some.
+    """
     known = {
         key: MeasuredRow(*_PACKED.unpack(raw))
-        for key, raw in stored.items()
+        for key, raw in store.get(list(rows.cells)).items()
         if len(raw) == _PACKED.size
     }
-    names = dict(zip(rows.cells, whose, strict=True))
     pending = [key for key in rows.cells if key not in known]
     batches = [
         pending[start : start + function.batch] for start in range(0, len(pending), function.batch)
     ]
-    failed = _failed_rows(function)
+    before, size = _failed_rows(function), len(rows.cells)
     try:
-        for keys in progress(
-            batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)
-        ):
+        for keys in progress(batches, function.name, "row", size=len, total=size, done=len(known)):
             begin = perf_counter()
-            measured = measure(
-                function, [rows.cells[key] for key in keys], [names[key] for key in keys]
-            )
+            whose = [f"case {trace.cases[rows.places[key][0][0]].id!r}" for key in keys]
+            measured = measure(function, [rows.cells[key] for key in keys], whose)
             ms = 1e3 * (perf_counter() - begin) / len(keys)
             fresh = {
                 key: MeasuredRow(float(value), ms)
@@ -450,16 +384,21 @@ def _fill(
             known |= fresh
     except KeyboardInterrupt:
         n_kept = sum(not isnan(row.value) for row in known.values())
-        where = (
-            f"{n_kept:,} of {len(rows.cells):,} values of the signal {function.name} are kept in "
-            f"{store.path}"
+        warn_user(
+            f"add_signals was stopped: {n_kept:,} of {size:,} values of the signal "
+            f"{function.name} are kept in {store.path}; the next run goes on from there."
         )
-        warn_user(f"add_signals was stopped: {where}; the next run goes on from there.")
         raise
-    lost = _failed_rows(function) - failed  # of this run
+    lost = _failed_rows(function) - before  # of this run
     if lost:
-        warn_user(_missing_warning(function.name, lost, len(pending)))
-    return known
+        parts = [f"{count:,} {reason}" for reason, count in lost.most_common(_REASONS)]
+        parts += [f"{len(lost) - _REASONS:,} further reasons"] if len(lost) > _REASONS else []
+        text = (
+            f"{lost.total():,} of {len(pending):,} values of the signal {function.name} are "
+            f"missing: {', '.join(parts)}; the next run of add_signals asks for them again."
+        )
+        warn_user(MissingSignalsWarning(text, function.name, lost))
+    return known, bool(lost)
 
 
 def _failed_rows(function: SignalFunction) -> Counter[str]:
@@ -468,24 +407,10 @@ def _failed_rows(function: SignalFunction) -> Counter[str]:
     None of a function that counts none.
     """
     counts = getattr(function.fn, "counts", None)
-    missing, over_budget = getattr(counts, "missing", None), getattr(counts, "over_budget", 0)
-    return (
-        Counter(missing) + Counter({SPENT: over_budget})
-        if isinstance(missing, Counter)
-        else Counter()
-    )
-
-
-def _missing_warning(signal: str, lost: Counter[str], n_rows: int) -> MissingSignalsWarning:
-    """Warning with reasons and counts, the most frequent first, ties by the earliest."""
-    parts = [f"{count:,} {reason}" for reason, count in lost.most_common(_REASONS)]
-    parts += [f"{len(lost) - _REASONS:,} further reasons"] if len(lost) > _REASONS else []
-    text = (
-        f"{lost.total():,} of {n_rows:,} values of the signal {signal} are missing: "
-        f"{', '.join(parts)}. They say"
-        " nothing of their cases; the next run of add_signals asks for them again."
-    )
-    return MissingSignalsWarning(text, signal, lost)
+    missing = getattr(counts, "missing", None)
+    if not isinstance(missing, Counter):
+        return Counter()
+    return missing + Counter({SPENT: getattr(counts, "over_budget", 0)})
 
 
 def _column(
@@ -504,42 +429,38 @@ def _with_column(
 ) -> Trace:
     """Trace with the column of a function, and its milliseconds as a stage of the latency."""
     shape = trace.hits.chunk.shape[:3]
-    column = _column(shape, rows.places, {key: row.value for key, row in known.items()})
-    out = trace.with_signal(
-        function.name,
-        column,
-        higher=function.higher,
-        unit=function.unit,
-        stage=function.stage,
-        missing=function.missing,
-        source=function.source,
-        version=function.version,
+    values, ms = (
+        _column(shape, rows.places, {key: row[part] for key, row in known.items()})
+        for part in (0, 1)
     )
-    ms = _column(shape, rows.places, {key: row.ms for key, row in known.items()})
-    return replace(out, latency=_with_stage(trace.latency, SIGNAL_STAGE + function.name, ms))
-
-
-def _with_stage(latency: Latency | None, stage: str, ms: NDArray[np.float64]) -> Latency:
-    """Latencies with those of one stage, in the place of those that were there."""
-    there = Latency((), np.empty((*ms.shape, 0))) if latency is None else latency
-    rest = [place for place, name in enumerate(there.stages) if name != stage]
-    stages = (*(there.stages[place] for place in rest), stage)
-    return Latency(stages, np.concatenate([there.ms[..., rest], ms[..., None]], axis=-1))
+    out = trace.with_signal(function.name, values, **function.declaration)
+    # in the place of those that were there
+    latency = trace.latency or Latency((), np.empty((*shape, 0)))
+    name = SIGNAL_STAGE + function.name
+    places = [place for place, stage in enumerate(latency.stages) if stage != name]
+    stages = (*(latency.stages[place] for place in places), name)
+    every = np.concatenate([latency.ms[..., places], ms[..., None]], axis=-1)
+    return replace(out, latency=Latency(stages, every))
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSignals:
     """Signal functions of a system that answers.
 
-    overrides: used in place of those registered under the same name. limit_s: seconds that one call
-    may take; None waits for ever. functions: of the signals that the policy uses. overdue: calls
-    that took longer and still run.
+    overrides: used in place of those registered under the same name. limit_s: seconds that all
+    calls for one question may take; None waits for ever. functions: of the signals that the policy
+    uses. overdue: calls that took longer and still run. time: of one question.
     """
 
     overrides: tuple[SignalFunction, ...] = ()
     limit_s: float | None = 30.0
     functions: tuple[SignalFunction, ...] = ()
     overdue: list[threading.Thread] = field(default_factory=list, repr=False, compare=False)
+    time: CallTime | None = field(default=None, repr=False, compare=False)
+
+    def for_question(self) -> Self:
+        """The same with the time of one question, which all its depths share."""
+        return replace(self, time=CallTime(self.limit_s))
 
     def under(self, policy: PolicyData) -> Self:
         """With the functions of the signals that a policy uses and raglab does not measure itself.
@@ -555,36 +476,13 @@ class LiveSignals:
             try:
                 functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
-                rule = (
-                    f"a policy that uses the signal {name} needs its function to answer questions"
-                )
-                own = (
-                    "a column of your own hits has none, and raglab.decide_frame decides such hits"
-                )
-                remedy = (
-                    "signals=[function] of System.open takes what measured it, of a "
-                    "SignalCalibration its"
-                )
                 msg = (
-                    f"{rule}: {own}; else {remedy} .signal_function(function). Without that {error}"
+                    f"a policy that uses the signal {name} needs its function to answer questions; "
+                    "pass signals=[function], of a SignalCalibration .signal_function(function); "
+                    f"raglab.decide_frame decides own hits without it. {error}"
                 )
                 raise ValueError(msg) from error
         return replace(self, functions=tuple(functions))
-
-    @property
-    def identities(self) -> tuple[str, ...]:
-        """Identity of every signal function, part of the key of a cache: name, version and code."""
-        return tuple(function.identity for function in self.functions)
-
-    @property
-    def declarations(self) -> dict[str, Any]:
-        """What a trace's meta says of the columns."""
-        return {function.name: declaration(function.declared) for function in self.functions}
-
-    @property
-    def read_answers(self) -> bool:
-        """Whether a function needs the answer before anything is decided."""
-        return any(function.needs_answers for function in self.functions)
 
     def measured(
         self,
@@ -604,79 +502,56 @@ class LiveSignals:
           answers: to all hits of each depth; None where no function needs them.
           earlier: the same question with fewer depths, whose rows are not measured again.
         """
-        columns: Columns = {}
+        columns, time = Columns(), self.time or CallTime(self.limit_s)
         failures = [] if earlier is None else list(earlier.meta.get(FAILURES, ()))
         for function in self.functions:
             rows = signal_rows(trace, function, [0], structure, answers)
-            known = {} if earlier is None else _known(rows, earlier.columns[function.name])
+            known: dict[str, float] = {}
+            if earlier is not None:
+                column = earlier.columns[function.name]
+                known = {
+                    key: float(column[at])
+                    for key, places in rows.places.items()
+                    for at in places
+                    if at[2] < column.shape[2]
+                }
             pending = [key for key in rows.cells if key not in known]
             for start in range(0, len(pending), function.batch):
                 keys = pending[start : start + function.batch]
                 try:
-                    values = self._within_limit(function, [rows.cells[key] for key in keys])
+                    values = self._in_time(function, [rows.cells[key] for key in keys], time)
                 except ValueError as error:
                     values = np.full(len(keys), np.nan)
-                    failures.append(_failure(function, error))
+                    # its text may hold a key
+                    cause = error.__cause__
+                    kind = type(cause).__name__ if cause else "no value of its unit"
+                    reason = f"could not be measured ({kind}): it counts as missing"
+                    failures.append(f"signal {function.name} {reason}")
                     warn_user(str(error))
                 known |= dict(zip(keys, values.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
         return columns, tuple(dict.fromkeys(failures))
 
-    def _within_limit(
-        self, function: SignalFunction, cells: Sequence[tuple[Any, ...]]
+    def _in_time(
+        self, function: SignalFunction, cells: Sequence[tuple[Any, ...]], time: CallTime
     ) -> NDArray[np.float64]:
-        """Values of some rows, from a thread that is left behind once the time is up.
+        """Values of some rows within the time of the question.
 
         Raises:
           ValueError: as `measure`, or the time is up.
         """
-        whose = ["the question"] * len(cells)
-        if self.limit_s is None:
-            return measure(function, cells, whose)
-        outcome: list[NDArray[np.float64] | Exception] = []
 
-        def work() -> None:
+        def outcome() -> NDArray[np.float64] | ValueError:
             try:
-                outcome.append(measure(function, cells, whose))
+                return measure(function, cells, ["the question"] * len(cells))
             except ValueError as error:
-                outcome.append(error)
+                return error
 
-        self.overdue[:] = [call for call in self.overdue if call.is_alive()]
-        if len(self.overdue) >= MOST_OVERDUE:
-            msg = (
-                f"the signal {function.name} must return its values, got {MOST_OVERDUE} calls "
-                "that still run."
-            )
+        try:
+            values = call_in_time(outcome, (), time=time, read=lambda it: it, late=self.overdue)
+        except CallFailedError as error:
+            msg = f"the signal {function.name} must return its values, got {error}."
             raise ValueError(msg) from TimeoutError()
-        context = contextvars.copy_context()
-        thread = threading.Thread(
-            target=lambda: context.run(work), name=f"signal {function.name}", daemon=True
-        )
-        thread.start()
-        thread.join(self.limit_s)
-        if not outcome:
-            self.overdue.append(thread)
-            msg = (
-                f"the signal {function.name} must return its values within {self.limit_s:g} s, "
-                "got none."
-            )
-            raise ValueError(msg) from TimeoutError()
-        if isinstance(outcome[0], Exception):
-            raise outcome[0]
-        return outcome[0]
-
-
-def _known(rows: SignalRows, column: NDArray[np.float64]) -> dict[str, float]:
-    """Values of rows that an earlier column, of fewer depths, has."""
-    depths = column.shape[2]
-    pairs = ((key, at) for key, places in rows.places.items() for at in places if at[2] < depths)
-    return {key: float(column[at]) for key, at in pairs}
-
-
-def _failure(function: SignalFunction, error: Exception) -> str:
-    """What a response says of a signal that failed.
-
-    The kind of the cause, whose own text may hold a key.
-    """
-    cause = "no value of its unit" if error.__cause__ is None else type(error.__cause__).__name__
-    return f"signal {function.name} could not be measured ({cause}): it counts as missing"
+        if isinstance(values, ValueError):
+            raise values
+        return values

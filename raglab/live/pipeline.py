@@ -7,7 +7,7 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,40 +16,60 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
-from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
-from raglab.decision.checks import answer_checks
+from raglab.decision.checks import Check, answer_checks, error_check
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
-from raglab.decision.signal_values import ANSWERED, Columns, used_signals
+from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.requests import Request
 from raglab.live.response import (
-    KEYS,
     PREVIEW,
     CheckedAnswer,
     Response,
+    ResponseFields,
     ResponseRecord,
     SingleGeneration,
     answer_sets,
     check_answer,
 )
+from raglab.live.retriever import restrict_to_hits
 from raglab.live.signal_families import document_signals
-from raglab.live.system import Key, StoredAnswer, System, pack_depths, unpack_depths
-from raglab.live.telemetry import depths_in_spans, write_stored_depths
-from raglab.live.trace_building import restrict_to_hits
+from raglab.live.system import (
+    Key,
+    System,
+    pack_depths,
+    unpack_depths,
+)
+from raglab.live.telemetry import depths_in_spans, request_tracing, write_stored_depths
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
-from raglab.values import Answers, Case, Hits, Status, TraceData
-from raglab.words.languages import retold
+from raglab.signals import declaration
+from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
+from raglab.words.languages import retold, sentence
 from raglab.words.tokeniser import word_count
+
+UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
+
+
+class StoredAnswer(NamedTuple):
+    """What the cache keeps of an answer, and of the way to it what bandit and log ask for again."""
+
+    answer: ResponseFields
+    checks: tuple[Check, ...]
+    measures: dict[str, float | None]
+    offered: tuple[dict[str, Any], ...]
+
+
+_STORED = TypeAdapter(StoredAnswer)
 
 
 def answer_request(request: Request, system: System) -> Response:
@@ -58,168 +78,138 @@ def answer_request(request: Request, system: System) -> Response:
     Retrieval, verdict, generation, and the gates on the answer.
     """
     start = perf_counter()
-    system = _with_task(request, system)
-    keys = {arm: _key(arm, request, system) for arm in system.retriever.strategies}
-    made_by = (
-        system.generator.name,
-        system.scorer.name,
-        request.selected,
-        *system.signals.identities,
-    )
+    if request.narrowed is not None:
+        system = replace(system, generator=request.narrowed.generator(system.generator))
+    keys = {
+        arm: Key(
+            policy_id=system.policy.policy_id,
+            fingerprint=system.fingerprint,
+            arm=arm,
+            question=request.text,
+            documents=request.documents,
+        )
+        for arm in system.retriever.strategies
+    }
+    made_by: list[Any] = [system.generator.name, system.scorer.name, request.selected]
+    made_by += [function.identity for function in system.signals.functions]
     # warnings and reasons are in it
-    made_by = (*made_by, *((request.language,) if request.language != "en" else ()))
-    made_by = (*made_by, *_decided_groups(request, system))
+    made_by += [request.language] if request.language != "en" else []
+    # a group that the policy's model may be biased for
+    model = system.policy.structure.decision
+    made_by += () if model is None else model.group_values([request.case()]) or ()
     choice = select_arm(keys, made_by, request, system)
+    if request.narrowed is not None:  # what it became is retrieved anew
+        system = replace(system, caches=None)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks
     # it.
-    # what it became is retrieved anew
-    key, caches = keys[choice.arm], None if request.narrowed else system.caches
+    key, caches = keys[choice.arm], system.caches
     digest = key.digest("answer", *made_by)
-    cached_answer = (
-        None
-        if caches is None
-        else caches.answers.get(digest, partial(_cached_answer, system.policy.policy_id))
-    )
-    if cached_answer is not None:
-        fields, account = cached_answer
-        write_stored_depths(partial(_stored_depths, key, system), key.arm, system)
+    stored = None if caches is None else caches.answers.get(digest, _STORED.validate_python)
+    if stored is not None and stored.answer.policy_id == key.policy_id:
+        answer, checks, component_values, offered = stored
+        record = ResponseRecord(
+            answer_cache_hit=True, checks=checks, measures=component_values, offered=offered
+        )
+        tracing = request_tracing.get()
+        if tracing is not None:
+            write_stored_depths(partial(_stored_depths, key, system), tracing, key.arm, system)
     else:
-        fields, account = _generate_answer(request, key, system)
-        fields |= {"policy_id": system.policy.policy_id}
+        answer, record = _generate_answer(request, key, system)
         # a signal that failed once may be there next time
-        if caches is not None and not account.signal_failures:
-            caches.answers.set(digest, fields | _cached_with(account))
+        if caches is not None and not record.signal_failures:
+            rows = [check._asdict() | {"passes": bool(check.passes)} for check in record.checks]
+            parts = (answer._asdict(), rows, record.measures, record.offered)
+            caches.answers.set(digest, dict(zip(StoredAnswer._fields, parts, strict=True)))
     # What belongs to this request alone is added after the cache: id, arm and why, its time and its
     # chance.
-    identity = {"request_id": request.id, "arm": choice.arm, "arm_reason": choice.reason}
-    ms = {**account.ms, "total": 1e3 * (perf_counter() - start)}
-    response = Response(
-        {**fields, **identity}, account._replace(ms=ms, propensity=choice.propensity)
-    )
+    answer = answer._replace(request_id=request.id, arm=choice.arm, arm_reason=choice.reason)
+    ms = {**record.ms, "total": 1e3 * (perf_counter() - start)}
+    response = Response(answer, record._replace(ms=ms, propensity=choice.propensity))
     if choice.propensity is not None and not choice.rewarded:
         record_outcome(response, system)
     return response
 
 
-def _decided_groups(request: Request, system: System) -> tuple[str, ...]:
-    """Group of a request that the policy's model may be biased for, so the answer depends on it."""
-    model = system.policy.structure.decision
-    return () if model is None else model.group_values([request.case()]) or ()
+def answer_or_refuse(request: Request, system: System, answer: Callable[[], Response]) -> Response:
+    """The response of `answer`.
 
-
-def _cached_with(account: ResponseRecord) -> dict[str, Any]:
-    """What the cache keeps of the way to an answer, as JSON values.
-
-    What the bandit and the log ask for again.
-    """
-    return {
-        "measures": account.measures,
-        "offered": account.offered,
-        "checks": [*map(check_to_json, account.checks)],
-    }
-
-
-# any JSON
-def _cached_answer(
-    policy_id: str,
-    stored_answer: Any,  # noqa: ANN401
-) -> tuple[dict[str, Any], ResponseRecord]:
-    """What the cache holds of an answer and of the way to it, which took no time.
+    Where the model fails and the system must answer, a refusal with its `error`.
 
     Raises:
-      ValueError, TypeError, KeyError: it is no answer of this policy.
+      ModelUnavailableError: the model failed, and `on_error` of the system is `raise`.
+
+    Source: rule S0.1.
     """
-    if StoredAnswer.model_validate(stored_answer).policy_id != policy_id:
-        msg = f"a stored answer must be of the policy {policy_id}."
-        raise ValueError(msg)
-    return stored_answer, ResponseRecord(
-        answer_cache_hit=True,
-        checks=tuple(map(check_from_json, stored_answer["checks"])),
-        measures=stored_answer["measures"],
-        offered=stored_answer["offered"],
-    )
+    start = perf_counter()
+    try:
+        return answer()
+    except ModelUnavailableError as error:
+        if system.on_error == "raise":
+            raise
+        reason = sentence(
+            "no answer was generated: {reason}", request.language, reason=error.reason
+        )
+        refusal = ResponseFields(
+            sentence(UNAVAILABLE, request.language),
+            status=Status.refuse,
+            refusal_reason=reason,
+            error=str(error),
+        )
+        ms = {"total": 1e3 * (perf_counter() - start)}
+        record = ResponseRecord(ms, checks=(error_check(reason),))
+        return unretrieved_response(refusal, request, system, record)
+
+
+def unretrieved_response(
+    answer: ResponseFields, request: Request, system: System, record: ResponseRecord
+) -> Response:
+    """Response with an answer that no arm retrieved for."""
+    policy_id = system.policy.policy_id
+    return Response(answer._replace(policy_id=policy_id, request_id=request.id), record)
 
 
 def _generate_answer(
     request: Request, key: Key, system: System
-) -> tuple[dict[str, Any], ResponseRecord]:
-    """Fields of an answer that no cache holds, and how it came about."""
-    if set(used_signals(system.policy)) & set(ANSWERED) or system.signals.read_answers:
+) -> tuple[ResponseFields, ResponseRecord]:
+    """An answer that no cache holds, and how it came about."""
+    if system.signals.functions:
+        system = replace(system, signals=system.signals.for_question())
+    if _reads_answers(system):
         system = replace(system, generator=SingleGeneration(system.generator))
-    if request.narrowed:
-        system = replace(system, caches=None)
-    retrieval = _retrieve_depths(request, key, system)
-    decisions = replace(retrieval.decisions, language=request.language)
+    decisions, depths, cached = _retrieve_depths(request, key, system)
+    decisions = replace(decisions, language=request.language)
     ms: dict[str, float] = {}
-    for depth in retrieval.depths:
+    for depth in depths:
         for stage, spent in depth.ms.items():
             ms[stage] = ms.get(stage, 0.0) + spent
     # Components of the reward are measured on the hits, whether gates answer or refuse (rule S4.3).
     row = measures(decisions.trace, decisions, key.arm)[0].tolist()
-    account = ResponseRecord(
+    evidence = None
+    if request.narrowed is not None:
+        evidence = {
+            "query": request.text,
+            "documents": [*request.documents],
+            "task": request.narrowed.task,
+            "arm": key.arm,
+            "depths": pack_depths(depths),
+            "answer": None,
+        }
+    record = ResponseRecord(
         ms,
-        strategy_cache_hit=retrieval.cached,
-        queries=tuple(depth.query for depth in retrieval.depths),
+        strategy_cache_hit=cached,
+        queries=tuple(depth.query for depth in depths),
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
         retrieved=_hit_statistics(decisions),
         signal_failures=decisions.trace.meta.get(FAILURES, ()),
-        evidence=_request_evidence(request, key.arm, retrieval.depths)
-        if request.narrowed
-        else None,
+        evidence=evidence,
     )
-    return complete_response(decisions, request.text, request.selected, system, account)
+    return complete_response(decisions, request.text, request.selected, system, record)
 
 
-def fields_response(
-    request: Request, fields: Mapping[str, Any], system: System, record: ResponseRecord
-) -> Response:
-    """Response that no arm retrieved for.
-
-    A field that is not stated is None or empty, its status `ok`.
-    """
-    stated = dict.fromkeys(KEYS) | {
-        "sources": [],
-        "status": Status.ok.name,
-        "options": [],
-        "warnings": [],
-        "policy_id": system.policy.policy_id,
-        "request_id": request.id,
-        **fields,
-    }
-    return Response(stated | {"refused": stated["status"] == Status.refuse.name}, record)
-
-
-def _key(arm: str, request: Request, system: System) -> Key:
-    """What the answer of an arm to a request hangs on."""
-    return Key(
-        policy_id=system.policy.policy_id,
-        fingerprint=system.fingerprint,
-        arm=arm,
-        question=request.text,
-        documents=request.documents,
-    )
-
-
-def _request_evidence(request: Request, arm: str, depths: Sequence[DepthHits]) -> dict[str, Any]:
-    """What a clarified request was and retrieved, as JSON values."""
-    narrowed = request.narrowed
-    task = "" if narrowed is None else narrowed.task
-    request_fields = {
-        "query": request.text,
-        "documents": list(request.documents),
-        "task": task,
-        "arm": arm,
-    }
-    return request_fields | {"depths": pack_depths(depths), "answer": None}
-
-
-def _with_task(request: Request, system: System) -> System:
-    """System whose generator answers the narrower question, if the request is one, by its task."""
-    narrowed = request.narrowed
-    return (
-        system
-        if narrowed is None
-        else replace(system, generator=narrowed.generator(system.generator))
+def _reads_answers(system: System) -> bool:
+    """Whether a signal of the policy is measured on the answer, before anything is decided."""
+    return bool(set(used_signals(system.policy)) & set(ANSWERED)) or any(
+        function.needs_answers for function in system.signals.functions
     )
 
 
@@ -245,19 +235,13 @@ def _hit_statistics(decisions: Decisions) -> dict[str, float | None]:
     }
 
 
-class Retrieval(NamedTuple):
-    """What was retrieved for a question, by depth as far as its policy goes, and the gates' view.
+def _retrieve_depths(
+    request: Request, key: Key, system: System
+) -> tuple[Decisions, list[DepthHits], bool]:
+    """What was retrieved for a question, depth by depth as far as its policy goes.
 
-    cached: whether every depth came from the strategy cache.
+    Returns: decisions of the gates, the depths, and whether all came from the strategy cache.
     """
-
-    decisions: Decisions
-    depths: list[DepthHits]
-    cached: bool
-
-
-def _retrieve_depths(request: Request, key: Key, system: System) -> Retrieval:
-    """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, stored = system.caches, _stored_depths(key, system)
     # names a document that is not there, cached or not
     scope = system.retriever.scope(request.documents)
@@ -267,7 +251,10 @@ def _retrieve_depths(request: Request, key: Key, system: System) -> Retrieval:
     passes: list[chain.Pass] = []
     decisions: Decisions | None = None
     walked = _depths(request.text, key.arm, stored, scope, system)
-    for depth in depths_in_spans(walked, key.arm, system, len(stored)):
+    tracing = request_tracing.get()
+    if tracing is not None:
+        walked = depths_in_spans(walked, tracing, key.arm, system, len(stored))
+    for depth in walked:
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is
         # decided first.
         depths.append(depth)
@@ -288,7 +275,7 @@ def _retrieve_depths(request: Request, key: Key, system: System) -> Retrieval:
         caches.strategies.set(
             key.digest("strategy"), {"arm": key.arm, "depths": pack_depths(depths)}
         )
-    return Retrieval(decisions, depths, cached)
+    return decisions, depths, cached
 
 
 def _stored_depths(key: Key, system: System) -> list[DepthHits]:
@@ -355,20 +342,29 @@ def case_trace(
     )
     # Parser, generator and functions take longer than all gates together: they run where the policy
     # asks for them.
-    used, signals = set(used_signals(system.policy)), system.signals
-    columns = document_signals(trace, system.reader, used)
-    answers = (
-        _answers_to_all_hits(trace, system)
-        if used & set(ANSWERED) or signals.read_answers
-        else None
-    )
-    if answers is not None and used & set(ANSWERED):
-        columns |= _answer_columns(trace, answers, system)
-    if not signals.functions:
-        return replace(trace, columns=columns) if columns else trace
-    signal_columns, failures = signals.measured(trace, system.policy.structure, answers, earlier)
-    meta = {**trace.meta, "signals": signals.declarations, FAILURES: failures}
-    return replace(trace, columns=columns | signal_columns, meta=meta)
+    used, columns, answers = set(used_signals(system.policy)), Columns(), None
+    if used & set(STORED):
+        columns |= document_signals(trace, system.reader, used)
+    if _reads_answers(system):
+        answers = _answers_to_all_hits(trace, system)
+        calibration = system.policy.structure.calibration
+        rows = {
+            "generation": calibrate_confidence(answers.confidence, calibration),
+            "support": answers.support,
+        }
+        for name in ANSWERED if used & set(ANSWERED) else ():
+            columns[name] = np.full(hits.chunk.shape[:3], np.nan)
+            if name in rows:
+                columns[name][0, 0, answers.depth] = rows[name]
+    if system.signals.functions:
+        own, failures = system.signals.measured(trace, system.policy.structure, answers, earlier)
+        columns |= own
+        declarations = {
+            function.name: declaration(function.declared) for function in system.signals.functions
+        }
+        meta = {**trace.meta, "signals": declarations, FAILURES: failures}
+        trace = replace(trace, meta=meta)
+    return replace(trace, columns=columns) if columns else trace
 
 
 def _answers_to_all_hits(trace: TraceData, system: System) -> Answers:
@@ -387,113 +383,92 @@ def _answers_to_all_hits(trace: TraceData, system: System) -> Answers:
     return answer_sets(keys, answers, system.generator.name, system.scorer.name)
 
 
-def _answer_columns(trace: TraceData, answers: Answers, system: System) -> Columns:
-    """Signals of those answers, by name, [1, 1, D]: what a trace has of recorded ones."""
-    columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in ANSWERED}
-    calibration = system.policy.structure.calibration
-    columns["generation"][0, 0, answers.depth] = calibrate_confidence(
-        answers.confidence, calibration
-    )
-    columns["support"][0, 0, answers.depth] = answers.support
-    return columns
-
-
 def complete_response(
-    decisions: Decisions, text: str, selected: int | None, system: System, account: ResponseRecord
-) -> tuple[dict[str, Any], ResponseRecord]:
+    decisions: Decisions, text: str, selected: int | None, system: System, record: ResponseRecord
+) -> tuple[ResponseFields, ResponseRecord]:
     """What follows on retrieval: the choice among options, generation, and the gates on the answer.
 
     Args:
       decisions: of the one question, as far as retrieval goes.
       selected: the option that the user chose.
-      account: so far; its ms are added to.
+      record: so far; its ms are added to.
 
-    Returns: the response's fields but for arm, policy and request; and how they came about.
+    Returns: the answer but for its arm and request; and how it came about.
     """
     if selected is not None:
-        return _selected_option(decisions, selected, text, system, account)
+        return _selected_option(decisions, selected, text, system, record)
     case_id = decisions.trace.cases[0].id
     if decisions.status[0] != Status.ok:
-        return _response_fields(decisions, system, None), account._replace(
+        return _decided_answer(decisions, system, None), record._replace(
             checks=tuple(decisions.explain(case_id))
         )
-    ms = dict(account.ms)
+    ms = dict(record.ms)
     chunks = decisions.chunks_of_decision(0)
     passages = [decisions.trace.chunks[number] for number in chunks]
-    answer = check_answer(text, passages, system.generator, system.scorer, ms=ms)
+    checked = check_answer(text, passages, system.generator, system.scorer, ms=ms)
     # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and
     # not a second copy.
     start = perf_counter()
     key = AnswerKey(case=0, arm=0, depth=int(decisions.outcome.depth[0]), chunks=chunks)
-    answers = answer_sets([key], [answer], system.generator.name, system.scorer.name)
+    answers = answer_sets([key], [checked], system.generator.name, system.scorer.name)
     trace = replace(decisions.trace, answers=answers)
     measured = add_answers(decisions.tables, trace, system.policy.structure)
     final = decide_on_tables(measured, trace, system.policy, decisions.thresholds)
     final = replace(final, language=decisions.language)
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
     # Of an answer that leaves, its optional components are measured too; a refusal has neither.
-    parts = {
-        "brevity": float(answer_brevity(word_count(answer.text))),
-        "logprob": _present(answer.confidence),
-    }
-    more = parts if account.measures and final.status[0] == Status.ok else {}
-    if account.evidence is not None:
-        answer_record = answer._asdict() | {
+    component_values = dict(record.measures)
+    if component_values and final.status[0] == Status.ok:
+        component_values["brevity"] = float(answer_brevity(word_count(checked.text)))
+        component_values["logprob"] = _present(checked.confidence)
+    if record.evidence is not None:
+        row = checked._asdict() | {
             "chunks": list(chunks),
             "depth": key.depth,
-            "cited": list(answer.cited),
+            "cited": list(checked.cited),
         }
-        account = account._replace(evidence={**account.evidence, "answer": answer_record})
-    account = account._replace(
-        ms=ms, checks=tuple(final.explain(case_id)), measures={**account.measures, **more}
-    )
-    return _response_fields(final, system, answer), account
+        record = record._replace(evidence={**record.evidence, "answer": row})
+    record = record._replace(ms=ms, checks=tuple(final.explain(case_id)), measures=component_values)
+    return _decided_answer(final, system, checked), record
 
 
-def _response_fields(
-    decisions: Decisions, system: System, generated: CheckedAnswer | None
-) -> dict[str, Any]:
+def _decided_answer(
+    decisions: Decisions, system: System, checked: CheckedAnswer | None
+) -> ResponseFields:
+    """What a decision says; `checked` is the text that the gates read, None where there is none."""
     status = Status(int(decisions.status[0]))
-    refused = status == Status.refuse
+    refused, sources = status == Status.refuse, tuple[str, ...]()
+    if status == Status.ok:
+        sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
+    text = None if checked is None else checked.text
     failed = decisions.trace.meta.get(FAILURES, ())
-    answer = (
-        decisions.say(system.policy.refusal_message)
-        if refused
-        else generated.text
-        if generated is not None
-        else None
-    )
-    return {
-        "answer": answer,
-        "sources": []
-        if status != Status.ok
-        else _answer_sources(decisions, decisions.chunks_of_decision(0), generated),
-        "status": status.name,
-        "refused": refused,
-        "refusal_reason": decisions.reason(0) if refused else None,
-        "options": _options(decisions),
-        "warnings": [
+    return ResponseFields(
+        decisions.say(system.policy.refusal_message) if refused else text,
+        sources,
+        status,
+        refusal_reason=decisions.reason(0) if refused else None,
+        options=_options(decisions),
+        warnings=(
             *decisions.warnings(0),
             *(retold(failure, decisions.language) for failure in failed),
-        ],
-        "confidence": float(decisions.confidence()[0]),
-        "route": decisions.route(0),
-        "clarification": None,
-        "default_applied": None,
-        "error": None,
-    }
+        ),
+        confidence=float(decisions.confidence()[0]),
+        route=decisions.route(0),
+        policy_id=system.policy.policy_id,
+    )
 
 
 def _answer_sources(
-    decisions: Decisions, chunks: Sequence[int], generated: CheckedAnswer | None
-) -> list[str]:
+    decisions: Decisions, chunks: Sequence[int], checked: CheckedAnswer | None
+) -> tuple[str, ...]:
     """Where the answer comes from: what it cites, first, then what else it was given."""
-    first = [] if generated is None else [chunks[place] for place in generated.cited]
-    return list(dict.fromkeys(decisions.trace.chunks[number].shown for number in (*first, *chunks)))
+    first = [] if checked is None else [chunks[place] for place in checked.cited]
+    shown = (decisions.trace.chunks[number].shown for number in (*first, *chunks))
+    return tuple(dict.fromkeys(shown))
 
 
-def _options(decisions: Decisions) -> list[dict[str, Any]]:
-    return [
+def _options(decisions: Decisions) -> tuple[dict[str, Any], ...]:
+    return tuple(
         {
             "id": option.option_id,
             "sources": [f"{name}#{page}" for name, page in option.sources],
@@ -501,48 +476,50 @@ def _options(decisions: Decisions) -> list[dict[str, Any]]:
             "text": " ".join(decisions.trace.chunks[option.chunks[0]].full_text.split())[:PREVIEW],
         }
         for option in decisions.options(decisions.trace.cases[0].id)
-    ]
+    )
 
 
 def _selected_option(
-    decisions: Decisions, selected: int, text: str, system: System, account: ResponseRecord
-) -> tuple[dict[str, Any], ResponseRecord]:
+    decisions: Decisions, selected: int, text: str, system: System, record: ResponseRecord
+) -> tuple[ResponseFields, ResponseRecord]:
     """The user's choice among the options completes the question (rule S3.7)."""
-    account = account._replace(offered=tuple(_options(decisions)))
+    decided = _decided_answer(decisions, system, None)
+    record = record._replace(offered=decided.options)
     # Refused until everything holds: an unknown option and an answer that a gate stops leave the
     # same fields.
-    fields = _response_fields(decisions, system, None) | {
-        "options": [],
-        "status": "refuse",
-        "refused": True,
-        "sources": [],
-    }
-    fields["answer"] = decisions.say(system.policy.refusal_message)
+    refused = decided._replace(
+        answer=decisions.say(system.policy.refusal_message),
+        sources=(),
+        status=Status.refuse,
+        options=(),
+    )
     try:
         option = decisions.select(decisions.trace.cases[0].id, selected)
     except KeyError:
-        return fields | {
-            "refusal_reason": decisions.say(INVALID_SELECTION, option=selected)
-        }, account
+        reason = decisions.say(INVALID_SELECTION, option=selected)
+        return refused._replace(refusal_reason=reason), record
     # The hits of an option are no slot of the chain, so the gates on the answer are asked by
     # themselves.
     passages = [decisions.trace.chunks[number] for number in option.chunks]
-    answer = check_answer(text, passages, system.generator, system.scorer)
-    confidence = float(
-        calibrate_confidence(np.array(answer.confidence), system.policy.structure.calibration)
+    checked = check_answer(text, passages, system.generator, system.scorer)
+    calibration = system.policy.structure.calibration
+    confidence = float(calibrate_confidence(np.array(checked.confidence), calibration))
+    checks = tuple(
+        answer_checks(
+            confidence,
+            checked.support,
+            checked.claim,
+            checked.refused,
+            policy_thresholds([system.policy]),
+            decisions.language,
+        )
     )
-    thresholds = policy_thresholds([system.policy])
-    measurements = (confidence, answer.support, answer.claim, answer.refused)
-    checks = tuple(answer_checks(*measurements, thresholds, decisions.language))
+    record = record._replace(checks=checks)
     failed = next((check for check in checks if not check.passes), None)
     if failed is not None:
-        return fields | {"refusal_reason": failed.text}, account._replace(checks=checks)
-    sources = _answer_sources(decisions, option.chunks, answer)
-    ok = {
-        "status": "ok",
-        "refused": False,
-        "refusal_reason": None,
-        "answer": answer.text,
-        "sources": sources,
-    }
-    return fields | ok, account._replace(checks=checks)
+        return refused._replace(refusal_reason=failed.text), record
+    sources = _answer_sources(decisions, option.chunks, checked)
+    answer = refused._replace(
+        answer=checked.text, sources=sources, status=Status.ok, refusal_reason=None
+    )
+    return answer, record

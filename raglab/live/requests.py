@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from raglab.store.files import shown_value
@@ -87,74 +88,46 @@ def check_request(
     """Stop at the door what no question is: another kind of value, or one beyond the lengths above.
 
     Raises:
-      ValueError: names the field, what it must be, what came and what to do.
+      ValueError: names the field, what it must be and what came.
 
     Example:
       >>> check_request("Why?", documents="a.md")
       Traceback (most recent call last):
-      ValueError: documents must be a list of names, got 'a.md'; put it in square brackets.
+      ValueError: documents must be a list of at most 1000 names, got 'a.md'; write ["a.md"].
     """
-    if not isinstance(question, str):
-        _refuse("question must be a text", type(question).__name__, "pass a str")
-    if len(question) > LONGEST_QUESTION:
-        _refuse(
-            f"question must have at most {LONGEST_QUESTION} characters",
-            f"{len(question)}",
-            "ask in short",
-        )
-    if documents is not None:
-        _check_documents(documents)
-    if groups is not None:
-        _check_groups(groups)
+    _check_text("question", question, LONGEST_QUESTION)
+    _check_text("session", session, LONGEST_SESSION)
+    if request_id is not None:
+        check_id(request_id)
+        _check_text("request_id", request_id, LONGEST_SESSION)
+    is_list = isinstance(documents, Sequence) and not isinstance(documents, str)
+    if documents is not None and not (is_list and len(documents) <= MOST_DOCUMENTS):  # type: ignore[arg-type]
+        rule = f"documents must be a list of at most {MOST_DOCUMENTS} names"
+        _refuse(rule, shown_value(documents), 'write ["a.md"]')
+    for name in documents if isinstance(documents, Sequence) else ():
+        _check_text("a document", name, LONGEST_NAME, 1)
+    if groups is not None and not (isinstance(groups, Mapping) and len(groups) <= MOST_GROUPS):
+        rule = f"groups must map at most {MOST_GROUPS} attributes to texts"
+        _refuse(rule, shown_value(groups), 'write {"tenant": "acme"}')
+    for text in chain.from_iterable(groups.items()) if isinstance(groups, Mapping) else ():
+        _check_text("an attribute or its group", text, LONGEST_GROUP, 1)
     if selected_option is not None and (
         type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS
     ):
-        value = "one of no list" if type(selected_option) is int else shown_value(selected_option)
-        _refuse(
-            "selected_option must be the number of an option, from 1",
-            value,
-            "choose among those offered",
-        )
-    if request_id is not None:
-        check_id(request_id)
-    if not isinstance(session, str) or len(session) > LONGEST_SESSION:
-        rule = f"session must be a text of at most {LONGEST_SESSION} characters"
-        _refuse(rule, shown_value(session), "shorten it, or leave it out")
-    for name, text in (
-        ("question", question),
-        ("session", session),
-        ("request_id", request_id or ""),
-    ):
-        if not is_unicode(str(text)):
-            value, remedy = shown_value(text), "take out the half of a pair of surrogates"
-            _refuse(f"{name} must be a text in Unicode", value, remedy)
+        rule = "selected_option must be the number of an option, from 1"
+        _refuse(rule, shown_value(selected_option), "choose among those offered")
 
 
-def _check_documents(documents: object) -> None:
-    if isinstance(documents, str) or not isinstance(documents, Sequence):
-        _refuse(
-            "documents must be a list of names", shown_value(documents), "put it in square brackets"
-        )
-    if len(documents) > MOST_DOCUMENTS:
-        _refuse(
-            f"documents must be at most {MOST_DOCUMENTS}",
-            f"{len(documents)}",
-            "name fewer, or none for all",
-        )
-    for name in documents:
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-            rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
-            _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
-
-
-def _check_groups(groups: object) -> None:
-    if not isinstance(groups, Mapping) or len(groups) > MOST_GROUPS:
-        rule = f"groups must map at most {MOST_GROUPS} attributes to texts"
-        _refuse(rule, shown_value(groups), 'write groups={"tenant": "acme"}')
-    for text in (*groups.keys(), *groups.values()):
-        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_GROUP or not is_unicode(text):
-            rule = f"an attribute and its group must be texts of 1 to {LONGEST_GROUP} characters"
-            _refuse(rule, shown_value(text), "shorten it, or leave it out")
+def _check_text(name: str, value: object, longest: int, least: int = 0) -> None:
+    """Stop at a value that is no Unicode text of a length."""
+    rule = f"{name} must be a Unicode text of {least} to {longest} characters"
+    if not isinstance(value, str):
+        _refuse(rule, shown_value(value), "pass a str")
+    # a text is not shown: it may be confidential
+    if not least <= len(value) <= longest:
+        _refuse(rule, f"{len(value)}", "shorten it")
+    if not is_unicode(value):
+        _refuse(rule, "half a pair of surrogates", "take it out")
 
 
 def _refuse(rule: str, value: str, remedy: str) -> NoReturn:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.answering.hygiene import clean, text_without_echoes
 from raglab.answering.required_confidence import (
@@ -23,31 +22,43 @@ from raglab.decision.checks import Check
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.policy import PolicyData
 from raglab.retrieval.indexes import ArmIndex, Indexes
-from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
+from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError, Status
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.text import NO_MATH, html_text
 
-KEYS = (
-    "answer",
-    "sources",
-    "status",
-    "refused",
-    "refusal_reason",
-    "options",
-    "warnings",
-    "confidence",
-    "route",
-    "arm",
-    "arm_reason",
-    "clarification",
-    "default_applied",
-    "policy_id",
-    "request_id",
-    "error",
-)
 CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
 PREVIEW = 160  # characters of an option's anchor
+
+
+class ResponseFields(NamedTuple):
+    """Fields of a response as values (rule S0.3).
+
+    answer: text for the user; None where a question is asked back by its options. sources:
+    `path#page` of what the answer rests on, what it cites first. options: rows to choose among.
+    confidence: of the gates, in [0, 100]. route: how the policy answered. clarification,
+    default_applied: what was asked and filled in, as JSON values. error: of the language model.
+    """
+
+    answer: str | None = None
+    sources: tuple[str, ...] = ()
+    status: Status = Status.ok
+    refusal_reason: str | None = None
+    options: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    confidence: float | None = None
+    route: str | None = None
+    arm: str | None = None
+    arm_reason: str | None = None
+    clarification: dict[str, Any] | None = None
+    default_applied: dict[str, Any] | None = None
+    policy_id: str = ""
+    request_id: str = ""
+    error: str | None = None
+
+
+# of rule S0.3, in its order
+KEYS = (*ResponseFields._fields[:3], "refused", *ResponseFields._fields[3:])
 
 
 class ResponseRecord(NamedTuple):
@@ -92,33 +103,45 @@ class Response(Mapping[str, Any]):
     A mapping with the keys of rule S0.3, which equals another with the same items.
 
     Args:
-      fields: of rule S0.3, by key.
+      fields: of rule S0.3, as values.
       record: measurements on the way to the response.
     """
 
-    __slots__ = ("_fields", "record")
+    __slots__ = ("_rows", "fields", "record")
 
-    def __init__(self, fields: Mapping[str, Any], record: ResponseRecord) -> None:
-        self._fields = {key: fields[key] for key in KEYS}
-        self.record = record
+    def __init__(self, fields: ResponseFields, record: ResponseRecord) -> None:
+        self.fields, self.record = fields, record
+        lists = {name: [*getattr(fields, name)] for name in ("sources", "options", "warnings")}
+        status = {"status": fields.status.name, "refused": fields.status == Status.refuse}
+        rows = fields._asdict() | lists | status
+        self._rows = {key: rows[key] for key in KEYS}
+
+    def changed(self, warnings: Sequence[str] = (), **fields: Any) -> Response:  # noqa: ANN401
+        """The response with some fields changed.
+
+        Args:
+          warnings: further ones, after its own.
+          **fields: of `ResponseFields`, or `record`.
+        """
+        record = fields.pop("record", self.record)
+        every = (*self.fields.warnings, *warnings)
+        return Response(self.fields._replace(**fields, warnings=every), record)
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values of any key
-        return self._fields[key]
+        return self._rows[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._rows)
 
     def __repr__(self) -> str:
-        return visible(f"Response({json.dumps(self._fields, ensure_ascii=False)})")
+        return visible(f"Response({json.dumps(self._rows, ensure_ascii=False)})")
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
-        shown = {
-            key: value for key, value in self._fields.items() if value not in (None, [], False)
-        }
+        shown = {key: value for key, value in self._rows.items() if value not in (None, [], False)}
         cells = {**shown, **_question_columns(shown)}
         rows = "".join(
             f"<tr><th style='text-align:left'>{key}</th><td "
@@ -129,7 +152,7 @@ class Response(Mapping[str, Any]):
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
-        return json.dumps(self._fields, ensure_ascii=False)
+        return json.dumps(self._rows, ensure_ascii=False)
 
 
 def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,28 +292,30 @@ def answer_sets(
     padded = np.full((len(keys), width), -1, dtype=np.int32)
     for number, key in enumerate(keys):
         padded[number, : len(key.chunks)] = key.chunks
-
-    def ints(values_: Sequence[int]) -> NDArray[np.int32]:
-        return np.array(values_, dtype=np.int32)
-
-    def floats(name: str) -> Any:  # noqa: ANN401 - an array
-        return np.array([getattr(answer, name) for answer in answers], dtype=np.float64)
-
-    pairs = zip(keys, answers, strict=True)
-    cited = tuple(tuple(key.chunks[place] for place in answer.cited) for key, answer in pairs)
+    rows: Any = {name: [] for name in CheckedAnswer._fields}
+    for answer in answers:
+        for name, value in answer._asdict().items():
+            rows[name].append(value)
+    numbers = {
+        name: np.array([getattr(key, name) for key in keys], dtype=np.int32)
+        for name in ("case", "arm", "depth")
+    }
     return Answers(
         generator=generator,
         scorer=scorer,
-        row=ints([key.case for key in keys]),
-        arm=ints([key.arm for key in keys]),
-        depth=ints([key.depth for key in keys]),
+        row=numbers["case"],
+        arm=numbers["arm"],
+        depth=numbers["depth"],
         chunks=padded,
-        text=tuple(answer.text for answer in answers),
-        confidence=floats("confidence"),
-        support=floats("support"),
-        claim=tuple(answer.claim for answer in answers),
-        cited=cited,
-        refused=tuple(answer.refused for answer in answers),
+        text=tuple(rows["text"]),
+        confidence=np.array(rows["confidence"], dtype=np.float64),
+        support=np.array(rows["support"], dtype=np.float64),
+        claim=tuple(rows["claim"]),
+        cited=tuple(
+            tuple(key.chunks[place] for place in places)
+            for key, places in zip(keys, rows["cited"], strict=True)
+        ),
+        refused=tuple(rows["refused"]),
     )
 
 
@@ -338,6 +363,13 @@ def with_own_answers(generator: Generator, indexes: Indexes) -> Generator:
     return generator
 
 
+def with_model(generator: Generator, change: Callable[[Generator], Generator]) -> Generator:
+    """The generator with a change of what answers where no row of a table does."""
+    if isinstance(generator, OwnAnswers):
+        return replace(generator, otherwise=with_model(generator.otherwise, change))
+    return change(generator)
+
+
 def with_required_confidence(
     generator: Generator, policy: PolicyData, known: dict[str, bool]
 ) -> Generator:
@@ -352,8 +384,4 @@ def with_required_confidence(
     switch = confidence_switch(policy)
     if switch is None:
         return generator
-    if isinstance(generator, OwnAnswers):
-        return replace(
-            generator, otherwise=with_required_confidence(generator.otherwise, policy, known)
-        )
-    return RequiredConfidence(generator, switch, known)
+    return with_model(generator, lambda model: RequiredConfidence(model, switch, known))

@@ -11,6 +11,7 @@ and the machine must have its function.
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -71,29 +72,26 @@ class SignalFunction:
         declared = self.declared
         unknown = [name for name in self.needs if name not in COLUMNS]
         if unknown or not self.needs:
-            value = repr(unknown[0]) if unknown else "none"
             rule = f"needs of the signal {self.name} must be of {', '.join(COLUMNS)}"
-            msg = f"{rule}, got {value}; a label is never shown to it."
+            msg = f"{rule}, got {', '.join(unknown) or 'none'}."
             raise ValueError(msg)
-        least = _least_stage(self.needs)
+        reads = {*self.needs}
+        least = (
+            "answer" if reads & {*ANSWER_COLUMNS} else "hits" if reads & {*HIT_COLUMNS} else "query"
+        )
         if STAGES.index(declared.stage) < STAGES.index(least):
             msg = (
-                f"stage of the signal {self.name} must be {least} by its needs, got "
-                f"{self.stage!r}; state that one."
+                f"stage of the signal {self.name} must be {least} by its needs, got {self.stage!r}."
             )
             raise ValueError(msg)
         for name in ("n_hits", "batch"):
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                msg = (
-                    f"{name} of the signal {self.name} must be a whole number from 1, got {size!r}."
-                )
+                rule = f"{name} of the signal {self.name} must be a whole number from 1"
+                msg = f"{rule}, got {size!r}."
                 raise ValueError(msg)
         if not callable(self.fn):
-            msg = (
-                f"fn of the signal {self.name} must take a frame of rows, got "
-                f"{type(self.fn).__name__}."
-            )
+            msg = f"fn of the signal {self.name} must be callable, got {type(self.fn).__name__}."
             raise TypeError(msg)
 
     @property
@@ -103,14 +101,13 @@ class SignalFunction:
         Raises:
           ValueError: a field that is none of its kind.
         """
-        kinds: dict[str, str] = {
-            "higher": self.higher,
-            "stage": self.stage,
-            "missing": self.missing,
-        }
-        return own_signal(
-            self.name, unit=self.unit, version=self.version, source=self.source, **kinds
-        )
+        return own_signal(self.name, **self.declaration)
+
+    @property
+    def declaration(self) -> dict[str, str]:
+        """What a trace says of the signal, by name."""
+        names = ("higher", "unit", "stage", "missing", "source", "version")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def needs_answers(self) -> bool:
@@ -141,17 +138,6 @@ STAGES = get_args(Stage)
 # defaults whose text is the same in every process
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _REGISTERED: dict[str, SignalFunction] = {}
-
-
-def _least_stage(needs: Sequence[str]) -> str:
-    """First stage at which all columns are there."""
-    return (
-        "answer"
-        if {*needs} & {*ANSWER_COLUMNS}
-        else "hits"
-        if {*needs} & {*HIT_COLUMNS}
-        else "query"
-    )
 
 
 def _code_of(fn: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be called like one
@@ -227,21 +213,14 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
     if signal in _REGISTERED:
         return _REGISTERED[signal]
     entries = [*entry_points(group=GROUP, name=signal)]
-    if not entries:
-        there = ", ".join(sorted({*_REGISTERED, *entry_points(group=GROUP).names}))
-        known = f"registered: {there}" if there else "none is registered"
+    values = {entry.value: _owner(entry) for entry in entries}
+    if len(values) != 1:
+        names = sorted({*_REGISTERED, *entry_points(group=GROUP).names})
+        value = f"{signal!r} of {', '.join(values.values())}" if values else repr(signal)
         msg = (
-            f"a signal must be registered, got {signal!r}, {known}; "
-            "import the module whose @raglab.register_signal has it, or install the package "
-            "whose entry point of the "
-            f"group {GROUP} names it."
-        )
-        raise ValueError(msg)
-    if len({entry.value for entry in entries}) > 1:
-        owners = ", ".join(_owner(entry) for entry in entries)
-        msg = (
-            f"a signal must be of one distribution, got {signal!r} of {owners}; remove all but "
-            "one of them."
+            f"a signal must be registered once, got {value}; registered: "
+            f"{', '.join(names) or 'none'}; import the module of its @raglab.register_signal, or "
+            f"install one package with an entry point of {GROUP}."
         )
         raise ValueError(msg)
     return _imported(entries[0])
@@ -261,30 +240,22 @@ def signal_functions(
         listed = list(signals)
     for signal in listed:
         if not isinstance(signal, str | SignalFunction):
-            kind = (
-                f"the class {signal.__name__}"
-                if isinstance(signal, type)
-                else f"an object {type(signal).__name__}"
+            kind = signal.__name__ if isinstance(signal, type) else type(signal).__name__
+            msg = (
+                f"a signal must be a name or a signal function, got {kind}; see "
+                "raglab.register_signal and SignalCalibration.signal_function."
             )
-            remedy = (
-                "see raglab.register_signal; a SignalCalibration has one as "
-                ".signal_function(function)"
-            )
-            msg = f"a signal must be a name or a signal function, got {kind}; {remedy}."
             raise TypeError(msg)
     functions = tuple(signal_function(signal) for signal in listed)
-    names = [function.name for function in functions]
-    for name in names:
-        if names.count(name) > 1:
-            msg = f"signals must have different names, got {name} twice; leave one of them out."
+    for name, count in Counter(function.name for function in functions).items():
+        if count > 1:
+            msg = f"signals must have different names, got {name} twice."
             raise ValueError(msg)
     return functions
 
 
 def _owner(entry: EntryPoint) -> str:
-    return (
-        "an unknown distribution" if entry.dist is None else f"the distribution {entry.dist.name}"
-    )
+    return "no distribution" if entry.dist is None else entry.dist.name
 
 
 def _imported(entry: EntryPoint) -> SignalFunction:
@@ -293,22 +264,15 @@ def _imported(entry: EntryPoint) -> SignalFunction:
     Raises:
       ValueError: it cannot be imported, or is none of this name; names the distribution.
     """
-    where = f"the entry point {entry.name} = {entry.value} of {_owner(entry)}"
+    rule = f"the entry point {entry.name} = {entry.value} of {_owner(entry)} must be"
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:
         value = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
-        msg = f"{where} must be importable, got {value}; mend or remove that distribution."
+        msg = f"{rule} importable, got {value}; mend or remove that distribution."
         raise ValueError(msg) from error
     if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
-        value = (
-            f"the signal {loaded.name}"
-            if isinstance(loaded, SignalFunction)
-            else type(loaded).__name__
-        )
-        msg = (
-            f"{where} must be a signal function of this name, got {value}; decorate it with "
-            "raglab.register_signal."
-        )
+        value = loaded.name if isinstance(loaded, SignalFunction) else type(loaded).__name__
+        msg = f"{rule} a signal function of this name, got {value!r:.80}."
         raise ValueError(msg)
     return loaded

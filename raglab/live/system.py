@@ -9,14 +9,16 @@ import copy
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from numpy.typing import NDArray
 
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
@@ -25,7 +27,7 @@ from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
-from raglab.live.certified_retrieval import warn_of_other_retrieval
+from raglab.live.certified_retrieval import check_scores, warn_of_other_retrieval
 from raglab.live.clarifier import (
     Clarifier,
     FieldReader,
@@ -35,13 +37,6 @@ from raglab.live.clarifier import (
     clarifier_maker,
 )
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
-from raglab.live.log_outages import (
-    AUDIT,
-    AUDIT_UNWRITABLE,
-    BANDIT_UNWRITABLE,
-    PATIENCE_S,
-    LogOutages,
-)
 from raglab.live.measured_signals import LiveSignals
 from raglab.live.response import (
     SupportScorer,
@@ -49,37 +44,42 @@ from raglab.live.response import (
     with_own_answers,
     with_required_confidence,
 )
-from raglab.live.signal_families import DocumentReader
-from raglab.live.signal_functions import SignalFunction, signal_functions
-from raglab.live.trace_building import (
+from raglab.live.retriever import (
     RetrievalSettings,
     Retriever,
     check_settings,
     retriever,
-    warn_of_cut_chunks,
-    warn_of_pictures,
+    warn_of_unread,
 )
+from raglab.live.signal_families import DocumentReader
+from raglab.live.signal_functions import SignalFunction, signal_functions
 from raglab.policy import check_pack
 from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.policy_parts.patterns import chunk_entities
 from raglab.retrieval.arms import DepthHits, check_arm, live_arms, walk
-from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
-from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret
+from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret, pause_after
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
-from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
+from raglab.values import FLOAT_FIELDS, Corpus, Generator, Hits
 from raglab.words.canonical import digest
 from raglab.words.characters import composed, visible
 from raglab.words.packs import Pack
-from raglab.words.text import word_set
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.live.online_bandit import Online
     from raglab.live.settings import Settings
+
+AUDIT, BANDIT = "audit", "bandit"
+AUDIT_UNWRITABLE = "the audit log cannot be written: questions get no row in it"
+BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses, nothing is learned"
+_UNWRITABLE: Mapping[str, str] = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
+# A question waits so long for its turn in a log, where a batch of writers waits for
+# `raglab.store.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
+PATIENCE_S = 3.0
 
 T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
@@ -117,42 +117,17 @@ def normalise_question(question: str) -> str:
     return " ".join(composed(question).split())
 
 
-class StoredAnswer(BaseModel):
-    """An answer as the cache keeps it.
-
-    Fields of rule S0.3 that belong to no request, and how it came about.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    answer: str | None
-    sources: list[str]
-    status: Literal[tuple(Status.__members__)]  # type: ignore[valid-type]
-    refused: bool
-    refusal_reason: str | None
-    options: list[dict[str, Any]]
-    warnings: list[str]
-    confidence: float
-    route: str | None
-    clarification: None
-    default_applied: None
-    error: None
-    policy_id: str
-    measures: dict[str, float | None]
-    offered: list[dict[str, Any]]
-    checks: list[dict[str, Any]]
-
-
 class JsonCache:
     """JSON values by key.
 
     Only what this user's own processes wrote comes back: the digests hang on a secret.
     """
 
-    __slots__ = ("_blobs",)
+    __slots__ = ("_blobs", "clear", "close")
 
     def __init__(self, path: Path, secret: bytes) -> None:
         self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
+        self.clear, self.close = self._blobs.clear, self._blobs.close
 
     def get(self, key: str, read: Callable[[Any], T]) -> T | None:
         """What `read` makes of the value; None where there is none.
@@ -160,13 +135,10 @@ class JsonCache:
         A value that it refuses is taken out.
         """
         stored = self._blobs.get([key]).get(key)
-        if stored is None:
-            return None
-        try:
-            return read(json.loads(stored))
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
-            self._blobs.drop([key])
-            return None
+        with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            return None if stored is None else read(json.loads(stored))
+        self._blobs.drop([key])
+        return None
 
     def set(self, key: str, value: object) -> None:
         """Keep a value, over one that is there."""
@@ -174,14 +146,6 @@ class JsonCache:
 
     def __contains__(self, key: str) -> bool:
         return bool(self._blobs.get([key]))
-
-    def clear(self) -> None:
-        """Empty it."""
-        self._blobs.clear()
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._blobs.close()
 
 
 class Caches:
@@ -208,42 +172,26 @@ class Caches:
 
     def clear(self) -> None:
         """Empty both."""
-        self.answers.clear()
-        self.strategies.clear()
+        for cache in (self.answers, self.strategies):
+            cache.clear()
 
     def close(self) -> None:
         """Let go of the files."""
-        self.answers.close()
-        self.strategies.close()
-
-
-def _caches_of(place: Path) -> Caches | None:
-    """Caches of an index; None where a link would take them out of its folder."""
-    folder = place / CACHE
-    if folder.is_symlink():
-        warn_user(f"the caches {visible(str(folder))} are a link: raglab works without them.")
-        return None
-    return Caches(folder)
+        for cache in (self.answers, self.strategies):
+            cache.close()
 
 
 def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
-
-    def plain(name: str, field: Any) -> Any:  # noqa: ANN401 - an array or a list
-        values = field.ravel().tolist()
-        return (
-            [None if value != value else value for value in values]  # noqa: PLR0124
-            if name in FLOAT_FIELDS
-            else values
-        )
-
-    return [
-        {
-            "query": depth.query,
-            "hits": {name: plain(name, field) for name, field in depth.hits._asdict().items()},
-        }
-        for depth in depths
-    ]
+    rows = []
+    for depth in depths:
+        hits: dict[str, list[Any]] = {}
+        for name in Hits._fields:
+            field: NDArray[Any] = getattr(depth.hits, name).ravel()
+            missing = np.isnan(field) if name in FLOAT_FIELDS else False
+            hits[name] = np.where(missing, None, field).tolist()  # type: ignore[call-overload]
+        rows.append({"query": depth.query, "hits": hits})
+    return rows
 
 
 def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
@@ -255,31 +203,24 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
     Raises:
       ValueError, TypeError, KeyError: rows that are none.
     """
-
-    def field(name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
-        if name in FLOAT_FIELDS:
-            return np.array(
-                [np.nan if value is None else value for value in values], dtype=np.float64
-            )[None, None, None]
-        whole = np.array(values, dtype=np.int32)
-        return whole.reshape(1, 1, 1) if name == "n_reranked" else whole[None, None, None]
-
     depths = []
     for row in rows:
-        if not isinstance(row["query"], str) or set(row["hits"]) != set(Hits._fields):
-            msg = "a depth must hold a query and its hits."
-            raise ValueError(msg)
-        hits = Hits(**{name: field(name, row["hits"][name]) for name in Hits._fields})
-        shapes = {field.shape for name, field in hits._asdict().items() if name != "n_reranked"}
-        if shapes != {hits.chunk.shape} or not ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all():
-            msg = "hits must be of one shape, and of chunks that there are."
+        fields: dict[str, NDArray[Any]] = {
+            name: np.array(values, dtype=np.float64 if name in FLOAT_FIELDS else np.int32)
+            for name, values in dict(row["hits"]).items()
+        }
+        widths = {field.shape for name, field in fields.items() if name != "n_reranked"}
+        hits = Hits(**{name: field.reshape(1, 1, 1, -1) for name, field in fields.items()})
+        hits = hits._replace(n_reranked=hits.n_reranked.reshape(1, 1, 1))
+        is_known = ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all()
+        if not isinstance(row["query"], str) or len(widths) > 1 or not is_known:
+            msg = "a depth must hold a query and hits of known chunks, of one shape."
             raise ValueError(msg)
         depths.append(DepthHits(row["query"], hits, {}))
     return depths
 
 
 OnError = Literal["raise", "refuse"]
-READ_AT_ONCE = 4096  # passages that are kept as they were read
 
 
 def check_on_error(on_error: str) -> OnError:
@@ -289,10 +230,7 @@ def check_on_error(on_error: str) -> OnError:
       ValueError: it is neither `raise` nor `refuse`.
     """
     if on_error not in get_args(OnError):
-        msg = (
-            f"on_error must be one of {', '.join(get_args(OnError))}, got {on_error!r:.80}; "
-            "correct it."
-        )
+        msg = f"on_error must be one of raise, refuse, got {on_error!r:.80}."
         raise ValueError(msg)
     return "refuse" if on_error == "refuse" else "raise"
 
@@ -309,6 +247,46 @@ class LabOpening(NamedTuple):
     rewriter: Rewriter | None
     generator: Generator
     clarifier: Callable[..., Clarifier] | None
+
+
+class LogOutages:
+    """Outages of the logs of one system, shared by its threads."""
+
+    __slots__ = ("_outages",)
+
+    def __init__(self) -> None:
+        # by log: time of the monotonic clock before which it is not tried again, last message
+        self._outages: dict[str, tuple[float, str]] = {}
+
+    @contextmanager
+    def writing(self, log: str, *, required: bool = False, ends: bool = True) -> Iterator[None]:
+        """A block that writes rows of a question; the first failure of an outage is a warning.
+
+        Args:
+          log: `audit` or `bandit`.
+          required: whether the question is refused without its rows; then each one tries.
+          ends: whether the block writes the last row of a question, whose success ends an outage:
+            on a full disk there may be room for the first.
+
+        Raises:
+          UnwritableLogError: the log cannot be written; nothing was tried where that was so a
+            moment ago.
+        """
+        until, message = self._outages.get(log, (0.0, ""))
+        if not required and monotonic() < until:
+            raise UnwritableLogError(message)
+        try:
+            yield
+        except UnwritableLogError as error:
+            if not required:
+                outage = monotonic() + pause_after(error.seconds), str(error)
+                is_first = self._outages.setdefault(log, outage) is outage
+                self._outages[log] = outage
+                if is_first:
+                    warn_user(f"{_UNWRITABLE[log]} ({error})")
+            raise
+        if ends:
+            self._outages.pop(log, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -363,26 +341,21 @@ class System:
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
     def __repr__(self) -> str:
-        ready, indexed = self.retriever, self.retriever.indexes.n_chunks
-        documents = len({chunk.document for chunk in ready.chunks[:indexed]})
-        facts = [
-            f"{indexed:,} chunks of {documents:,} documents",
-            f"policy {self.policy.policy_id}",
-            f"arm {self.arm or self.policy.strategy.arm!r}",
-            f"generator {self.generator.name!r}",
-            f"audit log {'off' if self.audit is None else 'on'}",
-            f"clarification {'off' if self.clarifier is None else 'on'}",
-        ]
-        return f"{type(self).__name__}({', '.join(facts)})"
+        indexed = self.retriever.indexes.n_chunks
+        documents = len({chunk.document for chunk in self.retriever.chunks[:indexed]})
+        on = {True: "on", False: "off"}
+        return (
+            f"{type(self).__name__}({indexed:,} chunks of {documents:,} documents, policy "
+            f"{self.policy.policy_id}, arm {self.arm or self.policy.strategy.arm!r}, generator "
+            f"{self.generator.name!r}, audit log {on[self.audit is not None]}, clarification "
+            f"{on[self.clarifier is not None]})"
+        )
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
-            msg = (
-                "clarifications need the audit log, which holds what was learned; open the system "
-                "with audit=True."
-            )
+            msg = "clarifications need the audit log; open the system with audit=True."
             raise ValueError(msg)
 
     @classmethod
@@ -427,7 +400,8 @@ class System:
           gap_finder: callable that finds what a question leaves out; None is the default.
           reply_reader: callable that reads replies; None is the default.
           field_reader: callable that reads fields of documents; None is the default.
-          reader_timeout_s: seconds that one call of these four may take; None waits for ever.
+          reader_timeout_s: seconds that all calls of these four may take for one question; None
+            waits for ever.
           audit: whether questions, decisions and what is learned are logged in the folder, unless
             the environment decides otherwise (`raglab.live.settings`); texts older than its
             keep_days are blanked. Where the log cannot be written (a place for reading alone, a
@@ -437,8 +411,8 @@ class System:
           signals: functions of signals that the policy uses; they take precedence over registered
             ones and entry points. The function of a calibrated signal is
             `SignalCalibration.signal_function(function)`.
-          signal_timeout_s: seconds that one call of such a function may take, after which its
-            signal is missing; None waits for ever.
+          signal_timeout_s: seconds that all calls of such functions may take for one question, then
+            their signals are missing; None waits for ever.
           on_error: answer to a question whose language model fails (rule S0.1). `raise`, the
             default, raises `ModelUnavailableError`; `refuse` is for a service that must answer: a
             refusal whose `error` names the failure, and which counts in no rate. As in the
@@ -450,9 +424,10 @@ class System:
             written.
           MissingExtensionError: clarify, or a signal of the question parser in the policy, without
             `raglab/extensions/clarification`.
-          ValueError: clarify without the log, another pack than that of the index or of what its
-            log has learned, or a signal in the policy that neither raglab nor a function measures;
-            two functions of one name; an arm that the index lacks.
+          ValueError: a policy tuned on scores of another system; clarify without the log, another
+            pack than that of the index or of what its log has learned, or a signal in the policy
+            that neither raglab nor a function measures; two functions of one name; an arm that the
+            index lacks.
           TypeError: what is no signal function among signals.
 
         Warns:
@@ -466,6 +441,7 @@ class System:
         place, settings = Path(folder), Settings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
+        check_scores(chosen, f"index {place}")
         measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
@@ -478,25 +454,28 @@ class System:
             "parser": parser,
             "gap_finder": gap_finder,
             "reply_reader": reply_reader,
+            "field_reader": field_reader,
         }
-        own["field_reader"] = field_reader
-        how = own | {"timeout_s": reader_timeout_s, "asks": asks}
-        clarifier = partial(clarifier_maker(), settings, **how) if learns else None
+        clarifier = None
+        if learns:
+            more = {"timeout_s": reader_timeout_s, "asks": asks}
+            clarifier = partial(clarifier_maker(), settings, **own, **more)
         idle = [name for name, call in own.items() if call is not None and not asks]
         if idle:
             warn_user(
-                f"{', '.join(idle)}: read nothing here, for clarification is off; open the system "
-                "with clarify=True."
+                f"{', '.join(idle)}: clarification is off; open the system with clarify=True."
             )
         log, required = _audit_log(place, settings, audit=audit, learns=learns)
         if log is not None and learns:
-            remedy = "put that pack back, or move the log away and learn anew"
+            remedy = "put that pack back, or move the log away"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
-        caches = _caches_of(place) if cache else None
-        judge = scorer or WordSupport()
+        caches = Caches(place / CACHE) if cache else None
+        if cache and (place / CACHE).is_symlink():  # out of its folder
+            warn_user(f"the caches {visible(str(place / CACHE))} are a link, and are not used.")
+            caches = None
         base = Extractive(pack=pack) if generator is None else generator
         opening = LabOpening(place, index.settings, rewriter, base, clarifier)
-        ready = _documents_fields(index, opening, chosen, pack, judge)
+        ready = _documents_fields(index, opening, chosen, pack)
         # The bandit needs an arm that answers live, and can be switched off from outside the
         # policy.
         stated = arm or ("bandit" if settings.bandit_enabled else None)
@@ -508,7 +487,7 @@ class System:
         online = _online(place, ready["retriever"], settings, wanted=wanted == "bandit")
         return cls(
             policy=chosen,
-            scorer=judge,
+            scorer=scorer or WordSupport(),
             caches=caches,
             pack=pack,
             arm=stated,
@@ -552,23 +531,15 @@ class System:
             print(capabilities.line(name))  # noqa: T201 - what a person asked for
             _warn_of_another_model(capabilities.served, name)
         check_confidence(generator, confidence_switch(self.policy))
-        if self.audit is not None:
-            self._try_log(self.audit)
-        return self
-
-    def _try_log(self, log: AuditLog) -> None:
-        """Begin a turn of writing in the audit log, and write nothing.
-
-        Raises:
-          UnwritableLogError: none begins, and the log is required.
-        """
         required = self.audit_required
-        try:
-            with self.log_outages.writing(AUDIT, required=required), log.log.writing():
+        if self.audit is not None:
+            with (
+                nullcontext() if required else suppress(UnwritableLogError),
+                self.log_outages.writing(AUDIT, required=required),
+                self.audit.log.writing(),
+            ):
                 pass
-        except UnwritableLogError:
-            if required:
-                raise
+        return self
 
     def refresh(self) -> Self:
         """Answer from the index as its folder holds it now, models and logs as they are.
@@ -583,21 +554,18 @@ class System:
           ValueError: another settings or pack than those that it was opened with; or it was opened
             from no folder.
         """
-        opening = self._opened()
+        opening = self.opening
+        if opening is None:
+            msg = "a system to refresh must be opened by System.open, got one of parts."
+            raise ValueError(msg)
         index = read_index(opening.place, opening.rewriter)
-        remedy = "open it again under that pack"
-        check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", remedy)
+        check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", "open it again")
         if index.fingerprint == self.fingerprint:
             return self
         if index.settings != opening.settings:
-            msg = (
-                "an open index must keep its arms, models and sizes, got others in "
-                f"{opening.place}; open it again."
-            )
+            msg = f"an open index must keep its settings, got others in {opening.place}; reopen it."
             raise ValueError(msg)
-        ready = _documents_fields(
-            index, opening, self.policy, self.pack, self.scorer, self.retriever
-        )
+        ready = _documents_fields(index, opening, self.policy, self.pack, self.retriever)
         with self._change:
             for name, value in ready.items():
                 setattr(self, name, value)
@@ -629,20 +597,9 @@ class System:
           ValueError: this index is another one.
         """
         if fingerprint != self.fingerprint:
-            msg = (
-                f"a reply must go to the index that asked, {fingerprint}, got "
-                f"{self.fingerprint}; open that index, or ask the question again."
-            )
+            rule = f"a reply must go to the index that asked, {fingerprint}"
+            msg = f"{rule}, got {self.fingerprint}; open that one, or ask again."
             raise ValueError(msg)
-
-    def _opened(self) -> LabOpening:
-        if self.opening is None:
-            msg = (
-                "a system to refresh must be opened from a folder, got one of parts; open it with "
-                "System.open."
-            )
-            raise ValueError(msg)
-        return self.opening
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -653,11 +610,11 @@ class System:
           policy: of the new system.
 
         Raises:
-          ValueError: the policy names another pack, or a signal that no function measures.
+          ValueError: the policy names another pack, a signal that no function measures, or was
+            tuned on scores of another system.
         """
-        check_pack(
-            self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy"
-        )
+        check_scores(policy, "an open index")
+        check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
         return dataclasses.replace(
             self, policy=policy, entities=named, signals=self.signals.under(policy)
@@ -669,7 +626,6 @@ def _documents_fields(
     opening: LabOpening,
     policy: Policy,
     pack: Pack,
-    scorer: SupportScorer,
     like: Retriever | None = None,
 ) -> dict[str, Any]:
     """Fields of a `System` that hang on its documents.
@@ -689,7 +645,6 @@ def _documents_fields(
         index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like
     )
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
-    _read_passages(ready.chunks, opening.generator, scorer)
     maker = opening.clarifier
     return {
         "retriever": ready,
@@ -739,22 +694,16 @@ def _audit_log(
     required = audit == "required" or settings.audit_required
     if not (audit and settings.audit_enabled):
         if required:
-            msg = (
-                "an audit log that is required must be on; set RAGLAB_AUDIT_ENABLED=true, and "
-                "open with audit=True."
-            )
+            msg = "a required audit log must be on; set audit=True and RAGLAB_AUDIT_ENABLED=true."
             raise ValueError(msg)
         return None, False
     log = settings.audit(settings.log_of("audit", place))
     if log.log.read_only:
         if required or learns:
-            rule = (
-                "the audit log must be writable where "
-                f"{'it is required' if required else 'clarifications need it'}"
-            )
-            remedy = "name another in RAGLAB_AUDIT_LOG, or give the right to write"
+            why = "it is required" if required else "clarifications need it"
+            remedy = "name another in RAGLAB_AUDIT_LOG"
             raise input_error(
-                Where(log.log.shown), rule, remedy, "a place where nothing can be written"
+                Where(log.log.shown), f"the audit log must be writable: {why}", remedy, "read-only"
             )
         warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None, False
@@ -767,26 +716,11 @@ def _audit_log(
             # be written.
             if required:
                 raise
-            warn_user(
-                f"{AUDIT_UNWRITABLE}; texts older than {log.keep_days:g} days are not forgotten "
-                f"yet ({error})"
-            )
+            warn_user(f"{AUDIT_UNWRITABLE}; texts of over {log.keep_days:g} days stay ({error})")
     if required:
         return log, required
     log.close()
     return settings.audit(settings.log_of("audit", place), patience_s=PATIENCE_S), required
-
-
-def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
-    """Read a corpus of usual size once, so no question waits for passages to be cut into words."""
-    if len(chunks) > READ_AT_ONCE or not (
-        isinstance(generator, Extractive) and isinstance(scorer, WordSupport)
-    ):
-        return
-    for chunk in chunks:
-        generator.answer(chunk.source, [chunk])
-        scorer.support(chunk.source, [chunk.full_text])
-        word_set(chunk.full_text)
 
 
 def build_index(
@@ -831,7 +765,7 @@ def build_index(
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
-        msg = "an index needs at least one chunk, got none; check the folder of the documents."
+        msg = "an index needs a chunk, got none; check the folder."
         raise ValueError(msg)
     place = Path(folder)
     named = check_settings(
@@ -843,9 +777,7 @@ def build_index(
     def embed_stored(stored: Corpus) -> Path | None:
         stored = stored._replace(pictures=corpus.pictures)
         ready = retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
-        warn_of_cut_chunks(ready)
-        warn_of_language([chunk.text for chunk in stored.chunks], ready.encoder.name, wanted.arms)
-        warn_of_pictures(ready, wanted)
+        warn_of_unread(ready, wanted)
         return ready.indexes.folder
 
     pack = None if policy is None else load_pack(policy.pack).stored
@@ -861,8 +793,7 @@ def _warn_of_another_model(served: str, name: str) -> None:
     """
     model = name.rpartition("@")[0] or name
     if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
-        rule = f"a server should answer as the model that was asked for, {model}, got {served}"
         warn_user(
-            f"{rule}: its answers and their cache stand under {model}; correct the name, or start "
-            "that model."
+            f"a server should answer as the model that was asked for, {model}, got {served}: "
+            f"answers stand under {model}; correct the name, or start that model."
         )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import RequiredConfidence
-from raglab.live.response import OwnAnswers, Response
+from raglab.live.response import Response, with_model
 from raglab.live.span_attributes import (
     Attributes,
     error_attributes,
@@ -52,7 +52,7 @@ class Tracing(NamedTuple):
 
 
 # of the request that is being answered
-_tracing: ContextVar[Tracing | None] = ContextVar("tracing", default=None)
+request_tracing: ContextVar[Tracing | None] = ContextVar("tracing", default=None)
 
 
 def answer_in_span(
@@ -94,29 +94,28 @@ def answer_in_span(
     }
     own |= {"gen_ai.conversation.id": session} if session else {}
     own |= text_attributes(has_texts=tracing.has_texts, input=text)
-    token = _tracing.set(tracing)
+    token = request_tracing.set(tracing)
     try:
         with _span(tracing, "invoke_workflow raglab", own) as write:
             response = answer(
-                replace(system, generator=_with_model_spans(system.generator, tracing))
+                replace(
+                    system,
+                    generator=with_model(
+                        system.generator, lambda model: _with_model_spans(model, tracing)
+                    ),
+                )
             )
             write(partial(response_attributes, response, has_texts=tracing.has_texts))
             return response
     finally:
-        _tracing.reset(token)
+        request_tracing.reset(token)
 
 
 def depths_in_spans(
-    depths: Iterator[DepthHits], arm: str, system: System, n_stored: int
+    depths: Iterator[DepthHits], tracing: Tracing, arm: str, system: System, n_stored: int
 ) -> Iterator[DepthHits]:
-    """The depths of an endless retrieval, each made within a span where the request has one.
-
-    Some the cache has.
-    """
-    tracing, chunks = _tracing.get(), system.retriever.chunks
-    if tracing is None:
-        yield from depths
-        return
+    """The depths of an endless retrieval, each made within a span. Some the cache has."""
+    chunks = system.retriever.chunks
     for number in count():
         own = {
             "raglab.arm": arm,
@@ -139,16 +138,13 @@ def depths_in_spans(
 
 
 def write_stored_depths(
-    stored: Callable[[], Sequence[DepthHits]], arm: str, system: System
+    stored: Callable[[], Sequence[DepthHits]], tracing: Tracing, arm: str, system: System
 ) -> None:
-    """Spans of the retrieval that an answer of the cache came from.
-
-    `stored` reads it where the request has spans.
-    """
-    if _tracing.get() is not None:
-        with _harmless():
-            depths = stored()
-            list(islice(depths_in_spans(iter(depths), arm, system, len(depths)), len(depths)))
+    """Spans of the retrieval that an answer of the cache came from, which `stored` reads."""
+    with _harmless():
+        depths = stored()
+        spans = depths_in_spans(iter(depths), tracing, arm, system, len(depths))
+        list(islice(spans, len(depths)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,12 +176,7 @@ class _TracedGenerator:
 
 
 def _with_model_spans(generator: Generator, tracing: Tracing) -> Generator:
-    """The generator whose model writes spans.
-
-    A row of a table and an extractive answer are of no model.
-    """
-    if isinstance(generator, OwnAnswers):
-        return replace(generator, otherwise=_with_model_spans(generator.otherwise, tracing))
+    """The generator whose model writes spans; an extractive answer is of no model."""
     if isinstance(generator, RequiredConfidence):
         return replace(generator, base=_with_model_spans(generator.base, tracing))
     return generator if isinstance(generator, Extractive) else _TracedGenerator(generator, tracing)

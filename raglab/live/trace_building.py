@@ -2,76 +2,59 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import shutil
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import policy as policies
-from raglab import resolver
-from raglab.arguments.user_warnings import warn_user
+from raglab.answering.client import one_deadline
 from raglab.decision.document_names import (
     EXACT_NAMES,
-    chunk_documents,
-    chunk_sources,
-    refuse_unclear,
-    source_meanings,
     stated_exact_names,
 )
 from raglab.decision.signal_values import used_signals
-from raglab.extension_points import check_installed
-from raglab.live.case_checks import check_cases, check_expected_sources, source_remedy
-from raglab.live.cut_chunks import cut_chunks
+from raglab.live.case_checks import check_cases, check_expected_sources
+from raglab.live.retriever import (
+    RetrievalSettings,
+    Retriever,
+    check_settings,
+    question_scopes,
+    restrict_to_hits,
+    retriever,
+    warn_of_unread,
+)
 from raglab.live.signal_families import DocumentReader, with_document_signals
-from raglab.models.files import Precision, find_model, in_precision, pinned_name, reads_pictures
-from raglab.models.loaders import Encoder, identifier_of, load_cross_encoder, load_encoder
-from raglab.policy_parts.arms import ARMS
 from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import (
     STAGES,
-    Sizes,
-    Strategy,
-    arm_row,
+    DepthHits,
     arm_rows,
-    build_arm_indexes,
     walk,
 )
-from raglab.retrieval.corpus_language import warn_of_language
-from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache, embed, embed_pictures
-from raglab.retrieval.index_kinds import STORED, check_kind, sized_kind
-from raglab.retrieval.indexes import (
-    Indexes,
-    PictureVectors,
-    Queries,
-    Signatures,
-    build_indexes,
-    embed_queries,
-)
-from raglab.retrieval.reranking import CrossEncoderReranker
-from raglab.retrieval.rewriting import Rewriter, rm3
-from raglab.store.files import Where, input_error, make_folder, replacing, shown_value
+from raglab.retrieval.dense import EmbeddingCache, default_cache
+from raglab.retrieval.rewriting import Rewriter
+from raglab.store.files import make_folder, replacing
 from raglab.store.loaders import hash_corpus
-from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace, TraceError
-from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, check_n_hits
+from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.packs import GENERIC, Pack
 
-LATE_INTERACTION = "late-interaction"
 # What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what
 # it does not read.
 UNREADABLE = (
@@ -86,448 +69,9 @@ UNREADABLE = (
 )
 
 
-IndexKind = Literal["flat", "hnsw", "ivf", "sqfp16", "auto"]
-
-
-class RetrievalSettings(NamedTuple):
-    """What retrieval depends on; part of the fingerprint.
-
-    arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and
-    a revision; None is the bundled model, and late interaction over its token embeddings. index:
-    FAISS index; `flat` is exact, `sqfp16` exact of vectors in float16 on disk. `auto` is flat up to
-    100,000 chunks, then on disk; it is flat for any number without a cache, beside which an index
-    on disk stands, and with pictures, of which it holds none. fetch_k, rerank_k: hits a query.
-    rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try.
-    dense_weight: what the embeddings' list counts in it, where every other list counts 1.
-    precision: of the encoder, see `raglab.models.loaders.load_encoder`.
-    """
-
-    arms: tuple[str, ...] = ("hybrid",)
-    encoder: str | None = None
-    reranker: str | None = None
-    # A tuple has a method of this name.
-    index: IndexKind = "flat"  # type: ignore[assignment]
-    fetch_k: int = 50
-    rerank_k: int = 20
-    rrf_k: int = 60
-    max_depth: int = 0
-    dense_weight: float = 1.0
-    precision: Precision = "float32"
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """Settings by name as a fingerprint and an index have them.
-
-        Added ones only where they are not the default.
-        """
-        rows = self._asdict() | {"arms": list(self.arms)}
-        added = {"dense_weight": 1.0, "precision": "float32"}
-        return {
-            name: value for name, value in rows.items() if name not in added or value != added[name]
-        }
-
-    @property
-    def needs_tokens(self) -> bool:
-        """Whether late interaction reranks."""
-        return (
-            self.reranker is None
-            and self.rerank_k > 0
-            and any(ARMS[arm].reranked for arm in self.arms)
-        )
-
-    @property
-    def rewrites(self) -> bool:
-        """Whether questions are rewritten."""
-        return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
-
-    def pinned(self, *, download: bool) -> Self:
-        """The same with hub models by commit, so what is loaded is what the fingerprint names.
-
-        An encoder of the CLIP family has no embeddings of tokens, so that nothing is reranked where
-        no cross-encoder is named: the fused order stands, and the confidence is that of rule S2.8
-        without a reranker.
-
-        Args:
-          download: whether what is not on this machine may be fetched.
-        """
-        names = (self.encoder, self.reranker)
-        encoder, reranker = (
-            None if name is None else pinned_name(name, download=download) for name in names
-        )
-        same = self._replace(encoder=encoder, reranker=reranker)
-        bare = (
-            same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
-        )
-        return same._replace(rerank_k=0) if bare else same
-
-    def sized(self, corpus: Corpus, *, cached: bool = True) -> Self:
-        """The same with the kind of index that a corpus gets.
-
-        What led to it is no part of the fingerprint.
-
-        Args:
-          cached: whether embeddings are kept in a cache.
-
-        Raises:
-          ValueError: a kind on disk is named where there is no cache, or pictures.
-          MissingExtensionError: a kind on disk, and the room `scale` is not installed.
-        """
-
-        def n_pictures() -> int:
-            count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
-            is_read = (
-                count
-                and self.encoder is not None
-                and reads_pictures(find_model(self.encoder).folder)
-            )
-            return count if is_read else 0
-
-        kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
-        if kind == STORED:  # before anything is encoded
-            check_installed(f"an index of kind {STORED}", "scale")
-        return self._replace(index=kind)
-
-    def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
-        """Settings by name, models by identifier, as they go into a fingerprint."""
-        name = rewriter.name if rewriter is not None else RM3
-        return self.stated | {
-            "encoder": in_precision(identifier_of(self.encoder), self.precision),
-            "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
-            "rewriter": name if self.rewrites else None,
-        }
-
-
-RM3 = "rm3"
-
-
-@dataclass(frozen=True, slots=True)
-class Retriever:
-    """A corpus made ready to be asked.
-
-    chunks: those of the corpus, then the rows of the arms' own indexes. strategies: by arm.
-    """
-
-    chunks: tuple[Chunk, ...] = field(repr=False)
-    encoder: Encoder
-    indexes: Indexes
-    strategies: Mapping[str, Strategy]
-    needs_tokens: bool
-    _next: dict[str, Queries] = field(default_factory=dict, repr=False)
-
-    def __repr__(self) -> str:
-        arms = ", ".join(self.strategies)
-        return (
-            f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arms!r}, encoder "
-            f"{self.encoder.name!r})"
-        )
-
-    def question(self, text: str, *, keep: bool = False) -> Queries:
-        """A question with its embeddings, encoded alone.
-
-        Args:
-          keep: hand the same to whoever asks for it next, so that what chooses an arm costs no
-            second encoding.
-        """
-        queries = self._next.pop(text, None) or embed_queries(
-            [text], self.encoder, tokens=self.needs_tokens
-        )
-        if keep:
-            self._next.clear()
-            self._next[text] = queries
-        return queries
-
-    def scope(self, documents: Sequence[str]) -> NDArray[np.int64] | None:
-        """Positions that a question may find by the documents that its user named; None is all.
-
-        Raises:
-          ValueError: a name of which the corpus has no document, or several.
-        """
-        return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
-
-
-_MOST_SIZE = 2**31 - 1  # of a setting that counts
-
-
-def _check_numbers(wanted: RetrievalSettings) -> None:
-    """Stop at a setting that is no number of its kind, before any are compared."""
-    for name in ("fetch_k", "rerank_k", "rrf_k", "max_depth"):
-        value: Any = getattr(wanted, name)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | np.integer)
-            or not -_MOST_SIZE <= int(value) <= _MOST_SIZE
-        ):
-            msg = (
-                f"{name} must be a whole number of 31 bits, got {shown_value(value)}; write it as "
-                f"in {name}=20."
-            )
-            raise ValueError(msg)
-    check_n_hits(wanted.fetch_k)
-    # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
-    weight: Any = wanted.dense_weight
-    number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-    if not number or not 0.0 < weight <= 1_000.0:
-        weight_text = shown_value(weight)
-        msg = (
-            f"dense_weight must be above 0 and at most 1000, got {weight_text}; 1 is as much as "
-            "the keywords."
-        )
-        raise ValueError(msg)
-
-
-def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
-    """Settings, checked.
-
-    Raises:
-      ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
-      MissingExtensionError: the room of an arm is not installed.
-    """
-    unknown = sorted(set(settings) - set(RetrievalSettings._fields))
-    if unknown:
-        msg = (
-            f"build_trace has no setting {unknown[0]!r}; it takes "
-            f"{', '.join(RetrievalSettings._fields)}."
-        )
-        raise ValueError(msg)
-    wanted = RetrievalSettings(**settings)
-    # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
-    arms: Any = wanted.arms
-    wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
-    if len(set(wanted.arms)) < len(wanted.arms):
-        msg = f"arms must be different, got {', '.join(wanted.arms)}; name each one once."
-        raise ValueError(msg)
-    # No arm at all is refused as an unknown one is.
-    for arm in wanted.arms or ("",):
-        if arm not in ARMS:
-            msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
-            raise ValueError(msg)
-        arm_row(arm)  # stops at an arm whose room is not installed
-    _check_numbers(wanted)
-    if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
-        sizes = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
-        msg = (
-            f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {sizes}; lower "
-            "rerank_k."
-        )
-        raise ValueError(msg)
-    check_kind(wanted.index)
-    if wanted.precision not in get_args(Precision):
-        msg = (
-            f"precision must be one of {', '.join(get_args(Precision))}, got {wanted.precision!r}."
-        )
-        raise ValueError(msg)
-    if not 0 <= wanted.max_depth <= 100:
-        msg = (
-            f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole "
-            "retrieval."
-        )
-        raise ValueError(msg)
-    return wanted
-
-
-def retriever(
-    corpus: Corpus,
-    wanted: RetrievalSettings,
-    cache: EmbeddingCache | None,
-    *,
-    rewriter: Rewriter | None = None,
-    pack: Pack = GENERIC,
-    like: Retriever | None = None,
-) -> Retriever:
-    """Load the models, index the corpus, and make a strategy for every arm.
-
-    Args:
-      rewriter: None is RM3 over the corpus.
-      pack: of the trade, for questions about tables.
-      like: one of the same settings, whose models are used again.
-    """
-    encoder = (
-        load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
-    )
-    # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the
-    # same everywhere.
-    arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
-    chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
-    loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
-    indexes = build_indexes(
-        [chunk.full_text for chunk in chunks],
-        encoder,
-        cache,
-        loose,
-        strict,
-        kind=wanted.index,
-        tokens=wanted.needs_tokens,
-        arm_indexes=arm_indexes,
-        pictures=_picture_vectors(corpus, encoder, cache),
-    )
-    # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of
-    # its own.
-    if wanted.rewrites and rewriter is None:
-        rewriter = rm3([chunk.full_text for chunk in corpus.chunks])
-    if like is not None:
-        reranker = next(iter(like.strategies.values())).reranker
-    else:
-        reranker = (
-            None
-            if wanted.reranker is None
-            else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
-        )
-    sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
-
-    def vector(text: str) -> NDArray[np.float32]:
-        return embed_queries([text], encoder, tokens=False).vectors
-
-    arm_rewriter = rewriter if wanted.rewrites else None
-    strategies = {
-        arm: Strategy(
-            arm=arm,
-            indexes=indexes,
-            sizes=sizes,
-            embed=vector,
-            rewriter=arm_rewriter,
-            reranker=reranker,
-        )
-        for arm in wanted.arms
-    }
-    return Retriever(
-        chunks=chunks,
-        encoder=encoder,
-        indexes=indexes,
-        strategies=strategies,
-        needs_tokens=wanted.needs_tokens,
-    )
-
-
-def _picture_vectors(
-    corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None
-) -> PictureVectors | None:
-    """Embeddings of the chunks that are pictures.
-
-    None where there are none, or the encoder reads none.
-    """
-    digests = {
-        i: digest
-        for i, chunk in enumerate(corpus.chunks)
-        if (digest := picture_digest(chunk)) is not None
-    }
-    if not digests or not encoder.reads_pictures:
-        return None
-    chunks = {digest: corpus.chunks[i] for i, digest in digests.items()}
-
-    def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
-        chunk = chunks[digest]
-        if chunk.chunk_id not in corpus.pictures:
-            rule, remedy = (
-                "a picture must be at hand to be embedded",
-                "load the corpus from the folder of its pictures",
-            )
-            raise input_error(Where(chunk.source), rule, remedy, "its words alone")
-        return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
-
-    vectors = embed_pictures(encoder, list(digests.values()), read, cache)
-    return PictureVectors(np.array(list(digests), dtype=np.int64), vectors)
-
-
-def warn_of_pictures(ready: Retriever, wanted: RetrievalSettings) -> None:
-    """Say how many pictures are found, or reranked, by their words alone."""
-    count = sum(
-        picture_digest(chunk) is not None for chunk in ready.chunks[: ready.indexes.n_chunks]
-    )
-    if count and not ready.encoder.reads_pictures:
-        warn_user(
-            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {ready.encoder.name} "
-            "does not read: they "
-            "are found by their file names and captions alone; name an encoder of the CLIP family."
-        )
-    if count and ready.encoder.reads_pictures and wanted.reranker is not None and wanted.rerank_k:
-        warn_user(
-            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {wanted.reranker} "
-            "reranks by their file "
-            "names and captions alone; leave the reranker out, or set rerank_k=0."
-        )
-
-
-def warn_of_cut_chunks(ready: Retriever) -> None:
-    """Say how many chunks exceed what the encoder reads, and what word share is in no embedding."""
-    pictures = set(ready.indexes.pictures.tolist())
-    texts = [chunk.full_text for i, chunk in enumerate(ready.chunks) if i not in pictures]
-    cut = cut_chunks(ready.encoder, texts)
-    if cut.n_lost:
-        warn_user(
-            f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
-            f"{ready.encoder.max_tokens} tokens that "
-            f"{ready.encoder.name} reads: {cut.n_lost:,} of {cut.n_words:,} words "
-            f"({cut.n_lost / cut.n_words:.2%}) are "
-            "in no embedding; load documents with load_corpus(…, encoder=…), which cuts them to "
-            "fit, cut your own "
-            "chunks, or name an encoder that reads more."
-        )
-
-
 def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
     """What can be found: the chunks, then the rows of the arms' own indexes."""
     return (*corpus.chunks, *arm_rows(wanted.arms, corpus.chunks))
-
-
-def question_scopes(
-    chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
-) -> list[NDArray[np.int64] | None]:
-    """Positions that each question may find.
-
-    All (None), or those of the documents that the user named.
-
-    Args:
-      named: of each question, sources as `source_meanings` takes them.
-      whose: names of the cases in errors; none for a question that is asked, with its `documents`.
-
-    Raises:
-      ValueError: a name of which the corpus has no document, or several.
-    """
-    if not any(named):
-        return [None] * len(named)
-    meanings = source_meanings(
-        {source for sources in named for source in sources}, chunk_documents(chunks)
-    )
-    places: dict[str, list[int]] = {}
-    for position, sources in enumerate(chunk_sources(chunks, meanings)):
-        for source in sources:
-            places.setdefault(source, []).append(position)
-    scopes: list[NDArray[np.int64] | None] = []
-    for row, wanted in enumerate(named):
-        for source in wanted:
-            if len(meanings[source].documents) > 1:
-                refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
-            if source not in places:
-                value = f"{source!r} in {whose[row]}" if whose else repr(source)
-                rule = (
-                    f"{'selected_sources' if whose else 'documents'} must name documents of the "
-                    "corpus"
-                )
-                msg = f"{rule}, got {value}; {source_remedy(source, meanings[source], chunks)}."
-                raise ValueError(msg)
-        positions = sorted({position for source in wanted for position in places[source]})
-        scopes.append(np.array(positions, dtype=np.int64) if positions else None)
-    return scopes
-
-
-def _signatures(
-    chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool
-) -> Signatures:
-    # Chunks of a document mostly have its tags, so that of a million chunks few signatures are
-    # made.
-    signature_texts: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
-    texts = []
-    for chunk in chunks:
-        key = (chunk.file_name, tuple(chunk.tags.items()))
-        if key not in signature_texts:
-            signature_texts[key] = resolver.rendered(
-                resolver.signature(chunk.tags, chunk.file_name, strict=strict)
-            )
-        texts.append(signature_texts[key])
-    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    return Signatures(
-        np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors
-    )
 
 
 class Batch(NamedTuple):
@@ -580,16 +124,7 @@ class Building:
             self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack
         )
         if self.warns:
-            warn_of_cut_chunks(loaded_retriever)
-            warn_of_language(
-                [
-                    chunk.text
-                    for chunk in loaded_retriever.chunks[: loaded_retriever.indexes.n_chunks]
-                ],
-                loaded_retriever.encoder.name,
-                self.wanted.arms,
-            )
-            warn_of_pictures(loaded_retriever, self.wanted)
+            warn_of_unread(loaded_retriever, self.wanted)
         return loaded_retriever
 
     def meta(self, cases: Sequence[Case]) -> dict[str, Any]:
@@ -722,8 +257,6 @@ def build_planned(
     cases: Sequence[Case],
     allowed: Sequence[NDArray[np.int64] | None],
     place: Path | None,
-    *,
-    keep_vectors: bool = True,
 ) -> Trace:
     """Build the trace of some cases, or load it where it exists.
 
@@ -731,8 +264,6 @@ def build_planned(
 
     Args:
       allowed: positions that each case may find.
-      keep_vectors: whether the embeddings of all chunks are kept beside the batches, so that no
-        model is needed where all of those are there.
     """
     meta = plan.meta(cases)
     known = _existing(place, meta)
@@ -740,30 +271,34 @@ def build_planned(
         return _completed(known, plan.reader, place)
     parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
 
-    @functools.cache
-    def made_ready() -> Retriever:
-        ready = plan.ready()
-        vectors = ready.indexes.vectors
-        if isinstance(vectors, np.ndarray):  # else they stand in a file already
-            # without the anchors behind them
-            _write_vectors(parts if keep_vectors else None, vectors[: len(ready.chunks)])
-        return ready
-
     def one_batch(rows: slice) -> Batch:
         return _batch(
-            made_ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows]
+            plan.ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows]
         )
 
     # One case after the other within a batch, so that its size changes no bit of what is measured.
     starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
     slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
-    whole = _join_batches(
-        [_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
+    batches = [_resume_batch(parts, rows, partial(one_batch, rows)) for rows in slices]
+    hits = Hits._make(
+        np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
     )
-    stored_vectors = _read_vectors(parts)
-    vectors = made_ready().indexes.vectors if stored_vectors is None else stored_vectors
-    chunks = universe(plan.corpus, plan.wanted)
-    bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
+    queries: Any = np.concatenate([batch.queries for batch in batches]).tolist()
+    latency = Latency(STAGES, np.concatenate([batch.ms for batch in batches]))
+    chunks, hits, vectors = restrict_to_hits(
+        universe(plan.corpus, plan.wanted), plan.ready().indexes.vectors, hits
+    )
+    bare = Trace(
+        cases=tuple(cases),
+        chunks=chunks,
+        arms=plan.wanted.arms,
+        hits=hits,
+        pattern_hits=pattern_hits(cases, chunks, plan.patterns),
+        meta=meta,
+        queries=tuple(tuple(tuple(walked) for walked in arms) for arms in queries),
+        latency=latency,
+        vectors=vectors,
+    )
     trace = with_document_signals(bare, plan.reader)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
@@ -783,40 +318,27 @@ def _batch(
     rows = []
     for text, scope in zip(texts, scopes, strict=True):
         question = ready.question(text)
-        rows.append(
-            [
-                list(islice(walk(ready.strategies[arm], question, scope), wanted.max_depth + 1))
-                for arm in wanted.arms
-            ]
-        )
-    hits = Hits._make(
-        np.concatenate(
-            [np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields]
-        )
-        for fields in (
-            [[[getattr(depth.hits, name) for depth in walked] for walked in arms] for arms in rows]
-            for name in Hits._fields
-        )
-    )
-    queries = np.array([[[depth.query for depth in walked] for walked in arms] for arms in rows])
-    ms = np.array(
-        [
-            [
-                [[depth.ms.get(stage, np.nan) for stage in STAGES] for depth in walked]
-                for walked in arms
-            ]
-            for arms in rows
-        ]
-    )
-    return Batch(hits, queries, ms)
+        with one_deadline():  # of a rewriter's calls for the question
+            rows.append(
+                [
+                    list(islice(walk(ready.strategies[arm], question, scope), wanted.max_depth + 1))
+                    for arm in wanted.arms
+                ]
+            )
 
+    def laid(read: Callable[[DepthHits], Any]) -> NDArray[Any]:
+        return np.array([[[read(depth) for depth in walked] for walked in arms] for arms in rows])
 
-def _join_batches(batches: Sequence[Batch]) -> Batch:
-    hits = Hits._make(
-        np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
+    return Batch(
+        hits=Hits(
+            **{
+                name: laid(lambda depth, name=name: getattr(depth.hits, name)[0, 0, 0])  # type: ignore[misc]
+                for name in Hits._fields
+            }
+        ),
+        queries=laid(lambda depth: depth.query),
+        ms=laid(lambda depth: [depth.ms.get(stage, np.nan) for stage in STAGES]),
     )
-    queries = [batch.queries for batch in batches]
-    return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
 
 
 def index_fingerprint(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
@@ -862,48 +384,20 @@ def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) ->
     if parts is None:
         return make()
     path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
-    stored = _read_part(path)
-    if stored is not None:
-        return Batch(
-            Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"]
-        )
+    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files if name != "digest"}
+        if str(stored["digest"]) == _part_digest(path, arrays):
+            hits = Hits._make(arrays[name] for name in Hits._fields)
+            return Batch(hits, arrays["queries"], arrays["ms"])
     batch = make()
     _write_part(path, {**batch.hits._asdict(), "queries": batch.queries, "ms": batch.ms})
     return batch
 
 
-VECTORS = "vectors.part"
-
-
-def _write_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
-    """Keep the embeddings of all chunks, [N, dim], beside the batches.
-
-    The trace takes those of its hits once all batches are there. A run that was stopped between its
-    last batch and the trace is thus finished from what it left, without a model.
-    """
-    if parts is not None:
-        _write_part(parts / VECTORS, {"vectors": vectors})
-
-
-def _read_vectors(parts: Path | None) -> NDArray[np.float32] | None:
-    """Embeddings that were kept, None where there are none or the file is damaged."""
-    stored = None if parts is None else _read_part(parts / VECTORS)
-    return None if stored is None else np.asarray(stored["vectors"], dtype=np.float32)
-
-
-def _read_part(path: Path) -> dict[str, NDArray[Any]] | None:
-    """Arrays of a part; None where it is not there, damaged, altered or another part."""
-    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files if name != "digest"}
-        if str(stored["digest"]) == _part_digest(path, arrays):
-            return arrays
-    return None
-
-
 def _write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a part whole or not at all, so that a killed run leaves none that looks finished."""
     make_folder(path.parent)
-    with replacing(path) as partial, partial.open("xb") as file:
+    with replacing(path) as part, part.open("xb") as file:
         digest = np.array(_part_digest(path, arrays))
         np.savez(file, **arrays, digest=digest)  # type: ignore[arg-type]
 
@@ -914,46 +408,3 @@ def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
     for name, array in arrays.items():
         total.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return total.hexdigest()
-
-
-def _trace_of_hits(
-    chunks: Sequence[Chunk],
-    vectors: VectorRows,
-    cases: Sequence[Case],
-    wanted: RetrievalSettings,
-    whole: Batch,
-    patterns: Patterns,
-    meta: Mapping[str, Any],
-) -> Trace:
-    """Trace over the chunks that were hit, renumbered in corpus order.
-
-    Ties keep their order (rule S0.4).
-    """
-    hit_chunks, hits, vectors = restrict_to_hits(chunks, vectors, whole.hits)
-    hits_of = pattern_hits(cases, hit_chunks, patterns)
-    queries: Any = whole.queries.tolist()
-    searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
-    return Trace(
-        cases=tuple(cases),
-        chunks=hit_chunks,
-        arms=wanted.arms,
-        hits=hits,
-        pattern_hits=hits_of,
-        meta=dict(meta),
-        queries=searched,
-        latency=Latency(STAGES, whole.ms),
-        vectors=vectors,
-    )
-
-
-def restrict_to_hits(
-    chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
-) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
-    """Chunks that were hit, in their order; the hits with the chunks' new numbers.
-
-    The chunks' embeddings, [C, dim].
-    """
-    used = np.unique(hits.chunk[hits.chunk >= 0])
-    renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
-    hit_chunks = tuple(chunks[int(position)] for position in used)
-    return hit_chunks, hits._replace(chunk=renumbered), vectors[used]

@@ -19,7 +19,7 @@ import pytest
 from labelled import free_policy, labelled
 from raglab.lab.baseline import baseline_of
 from raglab.lab.certification import certify_policy
-from raglab.live import trace_building
+from raglab.live import retriever
 from raglab.live.ask import ask
 from raglab.live.system import System, build_index
 from raglab.store.loaders import save_cases, save_corpus
@@ -40,11 +40,9 @@ def words_for_models(secrets: Path) -> Iterator[None]:
     """Encoders of words in place of the bundled ones, and an own folder for what raglab keeps."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(
-            trace_building, "identifier_of", lambda name: "words" if name is None else name
-        )
+        patch.setattr(retriever, "load_encoder", lambda _, **__: words)
+        patch.setattr(retriever, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(retriever, "identifier_of", lambda name: "words" if name is None else name)
         patch.setenv("RAGLAB_CACHE", str(secrets))
         yield
 

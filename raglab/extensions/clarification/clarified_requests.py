@@ -8,7 +8,7 @@ user, once a request.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -61,21 +61,19 @@ from raglab.extensions.clarification.value_readings import (
     ValueReading,
     chunks_in_scope,
     domain_checks,
-    extend_response,
     quoted_reading,
     read_field_value,
     read_gap_value,
     reading_response,
 )
+from raglab.live.ask import audit_log, log_answer, log_request, model_names
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
-from raglab.live.log_outages import AUDIT
-from raglab.live.logged_requests import audit_log, log_answer, log_request, model_names
-from raglab.live.model_failures import answer_or_refuse
-from raglab.live.pipeline import answer_request, fields_response
+from raglab.live.pipeline import answer_or_refuse, answer_request, unretrieved_response
 from raglab.live.requests import Request
-from raglab.live.response import Response, ResponseRecord
+from raglab.live.response import Response, ResponseFields, ResponseRecord
+from raglab.live.system import AUDIT
 from raglab.store.database import UnwritableLogError
-from raglab.values import Chunk
+from raglab.values import Chunk, Status
 from raglab.words.canonical import decimals
 from raglab.words.languages import sentence
 from raglab.words.tokeniser import split_words
@@ -187,9 +185,8 @@ def clarify_request(request: Request, system: System, clarification: Clarificati
     # A bandit may have had its round before the log failed, and takes an id once: the router
     # chooses.
     plain_answer = partial(answer_request, request, replace(system, online=None))
-    return extend_response(
-        answer_or_refuse(request, system, plain_answer), {}, [sentence(UNLOGGED, request.language)]
-    )
+    response = answer_or_refuse(request, system, plain_answer)
+    return response.changed([sentence(UNLOGGED, request.language)])
 
 
 def _clarified(
@@ -224,7 +221,7 @@ def _clarified(
         turn = Turn(request, system, log, clarification, calls, request.id, is_pinned)
         response = answer_or_refuse(request, system, partial(_answer_turn, turn, parsed))
     ms = {**response.record.ms, "total": 1e3 * (perf_counter() - start)}
-    response = Response(response, response.record._replace(ms=ms))
+    response = response.changed(record=response.record._replace(ms=ms))
     return log_answer(log, logged_as, response, request.now, system)
 
 
@@ -267,7 +264,7 @@ def with_fallbacks(response: Response, turn: Turn) -> Response:
         )
         for fallback in turn.calls.fallbacks
     )
-    return extend_response(response, {}, [*warnings]) if warnings else response
+    return response.changed([*warnings])
 
 
 def _with_documents(request: Request, clarification: Clarification) -> Request:
@@ -338,7 +335,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         )
     reading = _complete_reading(turn, parsed, pinned, hits)
     if reading is not None:
-        return answer_reading(turn, parsed, reading, domain, {})
+        return answer_reading(turn, parsed, reading, domain, ())
     scope = parsed.known("page_scope", turn.calls.least) or ""
     if pinned.chunks and (scope.isdecimal() or scope == LAST_PAGE):
         scoped = chunks_in_scope(pinned.chunks, scope, "", request.text, turn.calls)
@@ -594,9 +591,8 @@ def fill_in(waiting: Waiting) -> Response:
         warning = default_sentence(row, waiting.shown(best), request.language, turn.pack)
         response = finish_request(waiting, first, [warning])
         use = DefaultUse(row, best, verdict, waiting.gap.kind, waiting.pinned.conditions)
-        named = {"default_applied": applied_default(use)}
-        extended = extend_response(response, named, [])
-        return Response(extended, extended.record._replace(applied=use))
+        record = response.record._replace(applied=use)
+        return response.changed(default_applied=applied_default(use), record=record)
     # A reader that failed says nothing of the value: only what was read in vain is evidence.
     is_read = all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks)
     if prospect.is_learned and first.failed and is_read:
@@ -609,7 +605,7 @@ def fill_in(waiting: Waiting) -> Response:
     if readings:
         return ask_user(waiting, prospect, [reading.value for reading in readings], tried)
     warning = vain_warning(waiting, tried)
-    return extend_response(turn.answer(), {}, [warning])
+    return turn.answer().changed([warning])
 
 
 def ask_user(
@@ -680,16 +676,17 @@ def asking_response(
 ) -> Response:
     """The response that asks."""
     turn, gap = waiting.turn, waiting.gap
-    fields = {
-        "status": "ambiguous",
-        "options": option_rows(gap.readings, gap.kind, turn.request.language),
-        "clarification": request.model_dump(mode="json"),
-        "arm_reason": turn.say(
+    answer = ResponseFields(
+        status=Status.ambiguous,
+        options=tuple(option_rows(gap.readings, gap.kind, turn.request.language)),
+        clarification=request.model_dump(mode="json"),
+        arm_reason=turn.say(
             "{kind} of {field}: {why}", kind=gap.kind, field=waiting.field, why=why
         ),
-        "warnings": [*warnings],
-    }
-    return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=waiting.domain))
+        warnings=(*warnings,),
+    )
+    record = ResponseRecord(checks=waiting.domain)
+    return unretrieved_response(answer, turn.request, turn.system, record)
 
 
 def finish_request(waiting: Waiting, reading: ValueReading, warnings: Sequence[str]) -> Response:
@@ -700,11 +697,11 @@ def finish_request(waiting: Waiting, reading: ValueReading, warnings: Sequence[s
     if reading.field_value is not None:
         where = waiting.shown(reading.value)
         return answer_reading(
-            waiting.turn, waiting.parsed, reading, waiting.domain, {"warnings": [*warnings]}, where
+            waiting.turn, waiting.parsed, reading, waiting.domain, warnings, where
         )
     if reading.narrowed is None:
-        return extend_response(waiting.turn.answer(), {}, warnings)
-    return extend_response(_answer_narrowed(waiting.turn, reading.narrowed), {}, warnings)
+        return waiting.turn.answer().changed(warnings)
+    return _answer_narrowed(waiting.turn, reading.narrowed).changed(warnings)
 
 
 def answer_reading(
@@ -712,7 +709,7 @@ def answer_reading(
     parsed: ParsedQuestion,
     reading: ValueReading,
     domain: Sequence[Check],
-    more: Mapping[str, Any],
+    warnings: Sequence[str],
     scope: str = "",
 ) -> Response:
     """Response that says what was read."""
@@ -724,7 +721,7 @@ def answer_reading(
         "{field} was found in {scope}, on page {page}", field=name, scope=shown, page=page
     )
     why = turn.say("{field} was read, no arm retrieved: {value}", field=name, value=shown)
-    return reading_response(turn.request, reading, why, where, domain, turn.system, more)
+    return reading_response(turn.request, reading, why, where, domain, turn.system, warnings)
 
 
 def _answer_narrowed(turn: Turn, narrowed: Any) -> Response:  # noqa: ANN401 - a NarrowedQuestion

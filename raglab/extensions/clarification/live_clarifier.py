@@ -15,7 +15,7 @@ from raglab.extensions.clarification.turns import Clarification
 from raglab.live.clarifier import Clarifier, FieldReader, GapFinder, QuestionParser, ReplyReader
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.trace_building import Retriever
+from raglab.live.retriever import Retriever
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.values import Chunk
 from raglab.words.packs import Pack
@@ -68,7 +68,7 @@ def make_clarifier(
       pack: of the trade.
       parser, gap_finder, reply_reader, field_reader: of the user; None is the default. They are
         called with an example.
-      timeout_s: seconds that one call of these may take.
+      timeout_s: seconds that all calls of these may take for one question.
       asks: whether for what a question leaves out; else choices among options alone are learned.
 
     Raises:

@@ -13,7 +13,6 @@ from raglab.audit.default_table import DefaultUse, RowKey
 from raglab.default_learner import document_roles, fills_in, gate, lookup, suggest
 from raglab.extensions.clarification.question_texts import applied_default, default_sentence
 from raglab.extensions.clarification.turns import Turn
-from raglab.extensions.clarification.value_readings import extend_response
 from raglab.live.response import Response
 from raglab.values import Chunk
 from raglab.words.canonical import digest
@@ -93,5 +92,5 @@ def learn_options(response: Response, turn: Turn) -> Response:
     settled = turn.answer(selected=values[best])
     use = DefaultUse(row, best, verdict, KIND, {})
     warning = default_sentence(row, best, request.language)
-    extended = extend_response(settled, {"default_applied": applied_default(use)}, [warning])
-    return Response(extended, extended.record._replace(applied=use))
+    record = settled.record._replace(applied=use)
+    return settled.changed([warning], default_applied=applied_default(use), record=record)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raglab.extensions.clarification.contents import page_kind
 from raglab.extensions.clarification.language_words import plain
-from raglab.live.trace_building import Retriever, question_scopes
+from raglab.live.retriever import Retriever, question_scopes
 from raglab.retrieval.indexes import embed_queries
 from raglab.values import Chunk
 from raglab.words.packs import Pack

@@ -46,6 +46,7 @@ from raglab.live.clarifier import (
 from raglab.live.guarded_calls import (
     LATE,
     CallFailedError,
+    CallTime,
     attribute_text,
     call_in_time,
     is_running,
@@ -54,13 +55,12 @@ from raglab.values import Chunk
 from raglab.words.packs import GENERIC, Pack
 
 T = TypeVar("T")
-TIMEOUT_S = 30.0  # of one call
+TIMEOUT_S = 30.0  # of the calls of one question together
 NAME_S = 1.0  # of reading what a callable calls itself
 LONGEST = 200  # characters of a value
 LONGEST_TEXT = 20_000  # characters of a question or quote
 MOST = 20  # readings of a gap
 MOST_PARTS = 1_000  # of a list
-MOSTLATE = 8  # calls that still run after their time; more are not begun
 PAGE_SCOPES = ("toc", "document", "last")
 EXAMPLE = Chunk("example#1", "Fees\n\nPet deposit: £250\n\nKey deposit: £50", "example.md", 1)
 EXAMPLE_QUESTION = "What is the deposit?"
@@ -119,7 +119,7 @@ class ProtocolCalls:
 
     pack: names of fields and roles, for the defaults. least: confidence below which a field of a
     question is missing. parser, gap_finder, reply_reader, field_reader: None is the default.
-    timeout_s: seconds of one call; None waits.
+    timeout_s: seconds of all calls for one question; None waits.
     """
 
     pack: Pack = field(default=GENERIC, repr=False)
@@ -130,12 +130,13 @@ class ProtocolCalls:
     field_reader: FieldReader | None = None
     timeout_s: float | None = TIMEOUT_S
     fallbacks: list[Fallback] = field(default_factory=list, repr=False)
+    time: CallTime | None = field(default=None, repr=False)
     _warnings: set[tuple[str, str]] = field(default_factory=set, repr=False)
     _late: list[threading.Thread] = field(default_factory=list, repr=False)
 
     def for_request(self) -> ProtocolCalls:
-        """The same calls with the fallbacks of one request alone."""
-        return replace(self, fallbacks=[])
+        """The same calls with the fallbacks and the time of one request alone."""
+        return replace(self, fallbacks=[], time=CallTime(self.timeout_s))
 
     def names(self) -> dict[str, str]:
         """Version of each of the four, by its role."""
@@ -155,14 +156,14 @@ class ProtocolCalls:
             if problem := _misfit(own.call, FORMS[role]):
                 msg = f"{role} must be a callable {FORMS[role]}, got {problem}"
                 raise ValueError(msg)
-        documents, trial = (EXAMPLE,), self.for_request()
+        documents = (EXAMPLE,)
         tries: dict[str, Callable[[], object]] = {
-            "parser": lambda: trial.parse(EXAMPLE_QUESTION, documents),
-            "gap_finder": lambda: trial.gaps(
+            "parser": lambda: self.for_request().parse(EXAMPLE_QUESTION, documents),
+            "gap_finder": lambda: self.for_request().gaps(
                 parse_question(EXAMPLE_QUESTION, documents), documents, documents
             ),
-            "reply_reader": lambda: trial.reply("yes", EXAMPLE_REQUEST),
-            "field_reader": lambda: trial.value("deposit", documents),
+            "reply_reader": lambda: self.for_request().reply("yes", EXAMPLE_REQUEST),
+            "field_reader": lambda: self.for_request().value("deposit", documents),
         }
         for role in callables:
             tries[role]()
@@ -233,7 +234,7 @@ class ProtocolCalls:
             return call_in_time(
                 own.call,
                 tuple(map(_frozen, arguments)),
-                timeout_s=self.timeout_s,
+                time=self.time or CallTime(self.timeout_s),
                 read=lambda value: checked(plain_copy(value)),
                 late=self._late,
             )
@@ -249,21 +250,13 @@ class ProtocolCalls:
         return default()
 
     def _check_free(self, role: str, own: OwnCall) -> None:
-        """Begin no call in itself, beside many running ones, or after the request's late one."""
+        """Begin no call in itself, or after the request's late one."""
         if is_running(own.call):
             msg = "RecursionError: it was called within itself"
             raise CallFailedError(msg)
-        self._late[:] = [thread for thread in self._late if thread.is_alive()]
-        late = next(
-            (
-                failure.reason
-                for failure in self.fallbacks
-                if failure.role == role and failure.reason.startswith(LATE)
-            ),
-            "",
-        )
-        if late or len(self._late) >= MOSTLATE:
-            raise CallFailedError(late or f"{LATE}{len(self._late)} earlier calls still run")
+        for failure in self.fallbacks:
+            if failure.role == role and failure.reason.startswith(LATE):
+                raise CallFailedError(failure.reason)
 
 
 def _misfit(call: object, form: str) -> str:

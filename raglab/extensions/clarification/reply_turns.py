@@ -30,10 +30,10 @@ from raglab.extensions.clarification.turns import Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
     ValueReading,
     domain_checks,
-    extend_response,
     field_check,
     refusal_text,
 )
+from raglab.live.ask import audit_log, log_decision
 from raglab.live.clarifier import (
     FieldValue,
     GapReading,
@@ -42,15 +42,14 @@ from raglab.live.clarifier import (
     Reply,
     ReplyRequest,
 )
-from raglab.live.logged_requests import audit_log, log_decision
-from raglab.live.model_failures import answer_or_refuse
-from raglab.live.pipeline import fields_response
+from raglab.live.pipeline import answer_or_refuse, unretrieved_response
 from raglab.live.requests import Request, language_of
-from raglab.live.response import Response, ResponseRecord
+from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.live.system import normalise_question
 from raglab.policy import check_pack
 from raglab.store.log_rows import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
+from raglab.values import Status
 from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
@@ -459,21 +458,21 @@ def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -
     )
     next_waiting = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
     response = ask_user(next_waiting, prospect_of(next_waiting), next_waiting.values, [])
-    return extend_response(response, {}, [why])
+    return response.changed([why])
 
 
 def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
     turn, field = waiting.turn, _field_text(waiting)
     refusal_reason = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
-    fields = {
-        "status": "refuse",
-        "answer": refusal_text(turn.request, turn.system),
-        "refusal_reason": refusal_reason,
-        "arm_reason": turn.say("the field was read for, no arm retrieved"),
-    }
+    answer = ResponseFields(
+        refusal_text(turn.request, turn.system),
+        status=Status.refuse,
+        refusal_reason=refusal_reason,
+        arm_reason=turn.say("the field was read for, no arm retrieved"),
+    )
     checks = (*waiting.domain, field_check(refusal_reason, has_value=False))
-    return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=checks))
+    return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
 
 
 def _field_text(waiting: Waiting) -> str:

@@ -91,4 +91,4 @@ class Turn:
         response = answer_request(
             self.request._replace(**changes, id=self.answered_as), self.system
         )
-        return Response({**response, "request_id": self.request.id}, response.record)
+        return response.changed(request_id=self.request.id)

@@ -5,7 +5,7 @@ It leads to a statement, a field of some pages, or a narrower question.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,13 +40,13 @@ from raglab.extensions.clarification.scope_answers import (
 )
 from raglab.extensions.clarification.statements import heading_of, statements, value_key
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
-from raglab.live.pipeline import fields_response
+from raglab.live.pipeline import unretrieved_response
 from raglab.live.requests import Request
-from raglab.live.response import Response, ResponseRecord, check_answer
+from raglab.live.response import Response, ResponseFields, ResponseRecord, check_answer
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData
 from raglab.words.languages import sentence
 from raglab.words.text import pieces
 
@@ -269,7 +269,7 @@ def reading_response(
     where: str,
     domain: Sequence[Check],
     system: System,
-    more: Mapping[str, Any],
+    warnings: Sequence[str],
 ) -> Response:
     """Response that says what was read, or refuses where a gate on the answer does.
 
@@ -279,7 +279,7 @@ def reading_response(
     Args:
       why: the reason that stands for the arm's.
       where: the field was found, in words.
-      more: further fields.
+      warnings: before its own.
 
     Raises:
       ValueError: nothing was read.
@@ -315,16 +315,16 @@ def reading_response(
         *answer_checks(*measures, limits, request.language),
     )
     failed = next((check for check in checks if not check.passes), None)
-    fields: dict[str, Any] = {
-        "answer": checked_answer.text if failed is None else refusal_text(request, system),
-        "sources": [chunk.shown] if failed is None else [],
-        "status": "ok" if failed is None else "refuse",
-        "refusal_reason": None if failed is None else failed.text,
-        "confidence": 100.0 * checked_answer.confidence,
-        "route": ROUTE,
-        "arm_reason": why,
-    }
-    fields |= more
+    answer = ResponseFields(
+        checked_answer.text if failed is None else refusal_text(request, system),
+        (chunk.shown,) if failed is None else (),
+        Status.ok if failed is None else Status.refuse,
+        refusal_reason=None if failed is None else failed.text,
+        warnings=(*warnings,),
+        confidence=100.0 * checked_answer.confidence,
+        route=ROUTE,
+        arm_reason=why,
+    )
     if failed is None and YEARS.search(request.text) is None:
         why, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
         warning = (
@@ -332,9 +332,9 @@ def reading_response(
             .get(f"say_{why}", "")
             .format(document=chunk.shown, until=until)
         )
-        fields["warnings"] = [*fields.get("warnings", ()), *([warning] if why else [])]
+        answer = answer._replace(warnings=(*warnings, warning)) if why else answer
     ms = {"support": 1e3 * (perf_counter() - start)}
-    return fields_response(request, fields, system, ResponseRecord(ms, checks=checks))
+    return unretrieved_response(answer, request, system, ResponseRecord(ms, checks=checks))
 
 
 def _unmet_words(request: Request, reading: ValueReading, system: System) -> list[str]:
@@ -352,15 +352,6 @@ def _unmet_words(request: Request, reading: ValueReading, system: System) -> lis
     ] or stated
     words = [unmet(plain(request.text), fact, own) for fact in named]
     return sorted(words[0]) if words and all(words) else []
-
-
-def extend_response(
-    response: Response, more: Mapping[str, Any], warnings: Sequence[str]
-) -> Response:
-    """The response with further fields, and warnings after its own."""
-    return Response(
-        {**response, **more, "warnings": [*response["warnings"], *warnings]}, response.record
-    )
 
 
 def refusal_text(request: Request, system: System) -> str:

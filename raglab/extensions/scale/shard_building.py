@@ -33,13 +33,13 @@ from raglab.extensions.scale.sharded_traces import (
     replace_shards,
     shard_name,
 )
+from raglab.live.retriever import question_scopes
 from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import (
     UNREADABLE,
     Building,
     build_planned,
     plan_building,
-    question_scopes,
 )
 from raglab.loops.parallel import current_workers, run_each
 from raglab.policy import PolicyData
@@ -165,7 +165,7 @@ def _stored_shard(
     plan: Building, cases: Sequence[Case], allowed: Sequence[NDArray[np.int64] | None], place: Path
 ) -> BuiltShard:
     """A shard of some cases, built where it does not stand yet."""
-    trace = build_planned(plan, cases, allowed, place, keep_vectors=False)
+    trace = build_planned(plan, cases, allowed, place)
     return BuiltShard(shard_row(trace, place), shared_facts(trace))
 
 

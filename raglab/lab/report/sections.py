@@ -620,7 +620,7 @@ def reliability_section(judged: ReportData) -> list[Block]:
 
 
 def _reliability_caption(judged: ReportData, name: str, *, enough: bool) -> str:
-    from raglab.live.trace_building import LATE_INTERACTION
+    from raglab.live.retriever import LATE_INTERACTION
 
     late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
     what = (

@@ -34,7 +34,7 @@ from test_live_unwritable import opened as opened_on_disk
 def test_the_log_that_clarifications_need(disk: Path) -> None:
     """Before any model is loaded."""
     remount(disk, "ro")
-    with pytest.raises(InputError, match="must be writable where clarifications need it"):
+    with pytest.raises(InputError, match="must be writable: clarifications need it"):
         opened_on_disk(disk, clarify=True)
 
 

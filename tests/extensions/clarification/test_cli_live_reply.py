@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from broker_documents import BROKER, FRENCH, OPEN, QUI
 from raglab.cli import app, live
-from raglab.live.logged_requests import explain
+from raglab.live.ask import explain
 from raglab.live.response import KEYS
 from raglab.store.policies import Policy
 

@@ -17,7 +17,7 @@ import pytest
 
 import raglab
 from raglab.default_learner import DefaultLearner
-from raglab.live import trace_building
+from raglab.live import retriever
 from raglab.values import Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
@@ -137,11 +137,9 @@ def test_a_set_of_tables_end_to_end(
     The file holds no text of them.
     """
     words = WordEncoder()
-    monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-    monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(
-        trace_building, "identifier_of", lambda name: "words" if name is None else name
-    )
+    monkeypatch.setattr(retriever, "load_encoder", lambda _, **__: words)
+    monkeypatch.setattr(retriever, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(retriever, "identifier_of", lambda name: "words" if name is None else name)
     monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
     folder = tmp_path / "fees"
     (folder / "documents").mkdir(parents=True)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab.live import trace_building
-from raglab.live.response import KEYS, Response, ResponseRecord
-from raglab.values import Corpus
+from raglab.live import retriever
+from raglab.live.response import Response, ResponseFields, ResponseRecord
+from raglab.values import Corpus, Status
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 ROOT = Path(raglab.__file__).parents[1]
@@ -37,13 +37,10 @@ def asking(*texts: str) -> Response:
         {"id": n, "value": v, "text": t}
         for n, (v, t) in enumerate(zip(values, texts, strict=True), 1)
     ]
-    fields = {
-        **dict.fromkeys(KEYS),
-        "status": "ambiguous",
-        "options": options,
-        "clarification": {"proposed": "one"},
-    }
-    return Response(fields, ResponseRecord({}, answer_cache_hit=False, strategy_cache_hit=False))
+    answer = ResponseFields(
+        status=Status.ambiguous, options=tuple(options), clarification={"proposed": "one"}
+    )
+    return Response(answer, ResponseRecord({}, answer_cache_hit=False, strategy_cache_hit=False))
 
 
 @pytest.mark.parametrize(
@@ -102,11 +99,9 @@ def test_two_situations_run_end_to_end(
     The table counts both.
     """
     words = WordEncoder()
-    monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-    monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(
-        trace_building, "identifier_of", lambda name: "words" if name is None else name
-    )
+    monkeypatch.setattr(retriever, "load_encoder", lambda _, **__: words)
+    monkeypatch.setattr(retriever, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(retriever, "identifier_of", lambda name: "words" if name is None else name)
     monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
     wanted = {"case1-insurer-fr", "case12-insurer-en"}
     situations = [

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from broker_documents import COVER, ENGLISH, FRENCH, OPEN, QUI, START, WHO
-from raglab.live.ask import ask, buttons
+from raglab.live.ask import ask
+from raglab.live.notebook_buttons import buttons
 from raglab.live.response import Response
 from raglab.live.system import System
 from raglab.store.policies import Policy

@@ -400,6 +400,25 @@ def _talk(system: System, log: Path) -> list[Response]:
     return responses
 
 
+def test_the_four_share_the_time_of_a_question() -> None:
+    """What one used up is gone for the others; the next question has it anew."""
+
+    def slow(*_: Any) -> None:
+        time.sleep(0.3)
+
+    roles = dict.fromkeys(OWN, slow)
+    calls = ProtocolCalls(timeout_s=0.4, **roles)  # type: ignore[arg-type]
+    for _ in range(2):
+        question = calls.for_request()
+        begin = time.perf_counter()
+        question.parse("What is the fee?", ())
+        question.gaps(parse_question("What is the fee?", ()), (), ())
+        question.value("fee", ())
+        assert time.perf_counter() - begin < 0.6
+        late = [fallback.reason for fallback in question.fallbacks[1:]]
+        assert [text.partition(":")[0] for text in late] == ["TimeoutError"] * 2
+
+
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize("failure", [_raises, _nonsense, _sleeps])
 def test_a_failure_live_is_said_once_and_logged(

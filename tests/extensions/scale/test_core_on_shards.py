@@ -94,7 +94,7 @@ def test_signals_are_measured_shard_by_shard(tmp_path: Path) -> None:
     made = save_shards([whole], tmp_path / "t", shard=4)
     both: Any = made
     with pytest.raises(
-        TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace; .*save_shar"
+        TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace"
     ):
         add_signals(both, counted()[0])
     written = save_shards(

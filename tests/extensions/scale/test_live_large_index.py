@@ -34,11 +34,12 @@ from raglab.extensions.scale.large_index import (
     stored_index,
 )
 from raglab.extensions.scale.shard_building import build_shards
-from raglab.live import trace_building
+from raglab.live import retriever
 from raglab.live.ask import ask
 from raglab.live.index_folder import INDEX, _digest, read_index
+from raglab.live.retriever import check_settings
 from raglab.live.system import System, build_index
-from raglab.live.trace_building import build_trace, check_settings
+from raglab.live.trace_building import build_trace
 from raglab.retrieval import index_kinds, indexes
 from raglab.retrieval.dense import EmbeddingCache, cache_key, dense_index
 from raglab.retrieval.index_kinds import sized_kind
@@ -408,8 +409,8 @@ class TestKind:
         """Those that are found by their words do not count."""
         picture = chunk(13, "map.png", None, "A map.", kind="image", sha256="0" * 64)
         corpus = CORPUS._replace(chunks=(*CORPUS.chunks, picture))
-        monkeypatch.setattr(trace_building, "find_model", lambda name: SimpleNamespace(folder=name))
-        monkeypatch.setattr(trace_building, "reads_pictures", lambda folder: folder == "clip")
+        monkeypatch.setattr(retriever, "find_model", lambda name: SimpleNamespace(folder=name))
+        monkeypatch.setattr(retriever, "reads_pictures", lambda folder: folder == "clip")
         monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         for model, kind in (("clip", "flat"), ("words", "sqfp16"), (None, "sqfp16")):
             wanted = check_settings({"index": "auto", "encoder": model})

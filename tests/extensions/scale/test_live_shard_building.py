@@ -31,7 +31,7 @@ from raglab.extensions.scale.shard_building import (
     read_corpus,
     write_work,
 )
-from raglab.live import trace_building
+from raglab.live import retriever, trace_building
 from raglab.models.loaders import Encoding
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
@@ -110,7 +110,7 @@ def read_words(happens: Callable[[], object] = bool) -> None:
     No worker takes ten seconds to load a model.
     """
     for name, value in stand_ins(InterruptedEncoder(happens)).items():
-        setattr(trace_building, name, value)
+        setattr(retriever, name, value)
 
 
 def workers_read_words(client: Any, happens: Callable[[], object]) -> None:

@@ -1,0 +1,471 @@
+"""Retriever (shore): a corpus made ready to be asked: settings, models, indexes, strategies.
+
+What a trace stores and a live question reads is retrieved by it (rules S1.2, S1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import resolver
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.document_names import (
+    chunk_documents,
+    chunk_sources,
+    refuse_unclear,
+    source_meanings,
+)
+from raglab.extension_points import check_installed
+from raglab.live.case_checks import source_remedy
+from raglab.live.cut_chunks import cut_chunks
+from raglab.models.files import Precision, find_model, in_precision, pinned_name, reads_pictures
+from raglab.models.loaders import Encoder, identifier_of, load_cross_encoder, load_encoder
+from raglab.policy_parts.arms import ARMS
+from raglab.retrieval.arms import Sizes, Strategy, arm_row, build_arm_indexes
+from raglab.retrieval.corpus_language import warn_of_language
+from raglab.retrieval.dense import EmbeddingCache, VectorRows, embed, embed_pictures
+from raglab.retrieval.index_kinds import STORED, check_kind, sized_kind
+from raglab.retrieval.indexes import (
+    Indexes,
+    PictureVectors,
+    Queries,
+    Signatures,
+    build_indexes,
+    embed_queries,
+)
+from raglab.retrieval.reranking import CrossEncoderReranker
+from raglab.retrieval.rewriting import Rewriter, rm3
+from raglab.store.files import Where, input_error, shown_value
+from raglab.store.pictures import picture_digest, stored_pixels
+from raglab.values import MOST_HITS, Chunk, Corpus, Hits
+from raglab.words.packs import GENERIC, Pack
+
+LATE_INTERACTION = "late-interaction"
+IndexKind = Literal["flat", "hnsw", "ivf", "sqfp16", "auto"]
+
+
+class RetrievalSettings(NamedTuple):
+    """What retrieval depends on; part of the fingerprint.
+
+    arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and
+    a revision; None is the bundled model, and late interaction over its token embeddings. index:
+    FAISS index; `flat` is exact, `sqfp16` exact of vectors in float16 on disk. `auto` is flat up to
+    100,000 chunks, then on disk; it is flat for any number without a cache, beside which an index
+    on disk stands, and with pictures, of which it holds none. fetch_k, rerank_k: hits a query.
+    rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try.
+    dense_weight: what the embeddings' list counts in it, where every other list counts 1.
+    precision: of the encoder, see `raglab.models.loaders.load_encoder`.
+    """
+
+    arms: tuple[str, ...] = ("hybrid",)
+    encoder: str | None = None
+    reranker: str | None = None
+    # A tuple has a method of this name.
+    index: IndexKind = "flat"  # type: ignore[assignment]
+    fetch_k: int = 50
+    rerank_k: int = 20
+    rrf_k: int = 60
+    max_depth: int = 0
+    dense_weight: float = 1.0
+    precision: Precision = "float32"
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Settings by name as a fingerprint and an index have them.
+
+        Added ones only where they are not the default.
+        """
+        rows = self._asdict() | {"arms": list(self.arms)}
+        added = {"dense_weight": 1.0, "precision": "float32"}
+        return {
+            name: value for name, value in rows.items() if name not in added or value != added[name]
+        }
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether late interaction reranks."""
+        return (
+            self.reranker is None
+            and self.rerank_k > 0
+            and any(ARMS[arm].reranked for arm in self.arms)
+        )
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether questions are rewritten."""
+        return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
+
+    def pinned(self, *, download: bool) -> Self:
+        """The same with hub models by commit, so what is loaded is what the fingerprint names.
+
+        An encoder of the CLIP family has no embeddings of tokens, so that nothing is reranked where
+        no cross-encoder is named: the fused order stands, and the confidence is that of rule S2.8
+        without a reranker.
+
+        Args:
+          download: whether what is not on this machine may be fetched.
+        """
+        names = (self.encoder, self.reranker)
+        encoder, reranker = (
+            None if name is None else pinned_name(name, download=download) for name in names
+        )
+        same = self._replace(encoder=encoder, reranker=reranker)
+        bare = (
+            same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
+        )
+        return same._replace(rerank_k=0) if bare else same
+
+    def sized(self, corpus: Corpus, *, cached: bool = True) -> Self:
+        """The same with the kind of index that a corpus gets.
+
+        What led to it is no part of the fingerprint.
+
+        Args:
+          cached: whether embeddings are kept in a cache.
+
+        Raises:
+          ValueError: a kind on disk is named where there is no cache, or pictures.
+          MissingExtensionError: a kind on disk, and the room `scale` is not installed.
+        """
+
+        def n_pictures() -> int:
+            count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
+            is_read = (
+                count
+                and self.encoder is not None
+                and reads_pictures(find_model(self.encoder).folder)
+            )
+            return count if is_read else 0
+
+        kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
+        if kind == STORED:  # before anything is encoded
+            check_installed(f"an index of kind {STORED}", "scale")
+        return self._replace(index=kind)
+
+    def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
+        """Settings by name, models by identifier, as they go into a fingerprint."""
+        name = rewriter.name if rewriter is not None else RM3
+        return self.stated | {
+            "encoder": in_precision(identifier_of(self.encoder), self.precision),
+            "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
+            "rewriter": name if self.rewrites else None,
+        }
+
+
+RM3 = "rm3"
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """A corpus made ready to be asked.
+
+    chunks: those of the corpus, then the rows of the arms' own indexes. strategies: by arm.
+    """
+
+    chunks: tuple[Chunk, ...] = field(repr=False)
+    encoder: Encoder
+    indexes: Indexes
+    strategies: Mapping[str, Strategy]
+    needs_tokens: bool
+    _next: dict[str, Queries] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        arms = ", ".join(self.strategies)
+        return (
+            f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arms!r}, encoder "
+            f"{self.encoder.name!r})"
+        )
+
+    def question(self, text: str, *, keep: bool = False) -> Queries:
+        """A question with its embeddings, encoded alone.
+
+        Args:
+          keep: hand the same to whoever asks for it next, so that what chooses an arm costs no
+            second encoding.
+        """
+        queries = self._next.pop(text, None) or embed_queries(
+            [text], self.encoder, tokens=self.needs_tokens
+        )
+        if keep:
+            self._next.clear()
+            self._next[text] = queries
+        return queries
+
+    def scope(self, documents: Sequence[str]) -> NDArray[np.int64] | None:
+        """Positions that a question may find by the documents that its user named; None is all.
+
+        Raises:
+          ValueError: a name of which the corpus has no document, or several.
+        """
+        return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
+
+
+class _Range(NamedTuple):
+    """Kind of a number among the settings, and its least and greatest value."""
+
+    kind: Any
+    low: float
+    high: float
+
+
+_WHOLE = int | np.integer
+_RANGES = {
+    "fetch_k": _Range(_WHOLE, 1, MOST_HITS),
+    "rerank_k": _Range(_WHOLE, 0, MOST_HITS),
+    "rrf_k": _Range(_WHOLE, 1, 2**31 - 1),
+    "max_depth": _Range(_WHOLE, 0, 100),  # each depth is a whole retrieval
+    # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
+    "dense_weight": _Range(int | float | np.number, 1e-6, 1_000),
+}
+
+
+def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
+    """Settings, checked.
+
+    Raises:
+      ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
+      MissingExtensionError: the room of an arm is not installed.
+    """
+    names = RetrievalSettings._fields
+    unknown = sorted(set(settings) - set(names))
+    if unknown:
+        msg = f"settings must be of {', '.join(names)}, got {unknown[0]!r}."
+        raise ValueError(msg)
+    wanted = RetrievalSettings(**settings)
+    # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
+    arms: Any = wanted.arms
+    wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
+    # No arm at all is refused as an unknown one is.
+    if not wanted.arms or len(set(wanted.arms)) < len(wanted.arms) or set(wanted.arms) - set(ARMS):
+        value = ", ".join(map(repr, wanted.arms)) or "none"
+        msg = f"arms must be different ones of {', '.join(ARMS)}, got {value}."
+        raise ValueError(msg)
+    for arm in wanted.arms:
+        arm_row(arm)  # stops at an arm whose room is not installed
+    for name, (kind, low, high) in _RANGES.items():
+        value = getattr(wanted, name)
+        if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
+            whole = "whole " if kind is _WHOLE else ""
+            msg = (
+                f"{name} must be a {whole}number in [{low:g}, {high:,}], got {shown_value(value)}."
+            )
+            raise ValueError(msg)
+    if wanted.rerank_k > wanted.fetch_k:
+        sizes = f"{wanted.rerank_k} above {wanted.fetch_k}"
+        msg = f"rerank_k must be at most fetch_k, got {sizes}; lower rerank_k."
+        raise ValueError(msg)
+    check_kind(wanted.index)
+    if wanted.precision not in get_args(Precision):
+        value = f"{', '.join(get_args(Precision))}, got {wanted.precision!r}"
+        msg = f"precision must be one of {value}."
+        raise ValueError(msg)
+    return wanted
+
+
+def retriever(
+    corpus: Corpus,
+    wanted: RetrievalSettings,
+    cache: EmbeddingCache | None,
+    *,
+    rewriter: Rewriter | None = None,
+    pack: Pack = GENERIC,
+    like: Retriever | None = None,
+) -> Retriever:
+    """Load the models, index the corpus, and make a strategy for every arm.
+
+    Args:
+      rewriter: None is RM3 over the corpus.
+      pack: of the trade, for questions about tables.
+      like: one of the same settings, whose models are used again.
+    """
+    encoder = (
+        load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
+    )
+    # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the
+    # same everywhere.
+    arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
+    chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
+    loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
+    indexes = build_indexes(
+        [chunk.full_text for chunk in chunks],
+        encoder,
+        cache,
+        loose,
+        strict,
+        kind=wanted.index,
+        tokens=wanted.needs_tokens,
+        arm_indexes=arm_indexes,
+        pictures=_picture_vectors(corpus, encoder, cache),
+    )
+    # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of
+    # its own.
+    if wanted.rewrites and rewriter is None:
+        rewriter = rm3([chunk.full_text for chunk in corpus.chunks])
+    reranker = None
+    if like is not None:
+        reranker = next(iter(like.strategies.values())).reranker
+    elif wanted.reranker is not None:
+        reranker = CrossEncoderReranker(load_cross_encoder(wanted.reranker))
+    sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
+
+    def vector(text: str) -> NDArray[np.float32]:
+        return embed_queries([text], encoder, tokens=False).vectors
+
+    arm_rewriter = rewriter if wanted.rewrites else None
+    strategies = {
+        arm: Strategy(
+            arm=arm,
+            indexes=indexes,
+            sizes=sizes,
+            embed=vector,
+            rewriter=arm_rewriter,
+            reranker=reranker,
+        )
+        for arm in wanted.arms
+    }
+    return Retriever(
+        chunks=chunks,
+        encoder=encoder,
+        indexes=indexes,
+        strategies=strategies,
+        needs_tokens=wanted.needs_tokens,
+    )
+
+
+def _picture_vectors(
+    corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None
+) -> PictureVectors | None:
+    """Embeddings of the chunks that are pictures.
+
+    None where there are none, or the encoder reads none.
+    """
+    digests = {
+        i: digest
+        for i, chunk in enumerate(corpus.chunks)
+        if (digest := picture_digest(chunk)) is not None
+    }
+    if not digests or not encoder.reads_pictures:
+        return None
+    chunks = {digest: corpus.chunks[i] for i, digest in digests.items()}
+
+    def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
+        chunk = chunks[digest]
+        if chunk.chunk_id not in corpus.pictures:
+            remedy = "load the corpus from its folder"
+            raise input_error(Where(chunk.source), "a picture must be there", remedy, "its words")
+        return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
+
+    vectors = embed_pictures(encoder, list(digests.values()), read, cache)
+    return PictureVectors(np.array(list(digests), dtype=np.int64), vectors)
+
+
+def warn_of_unread(ready: Retriever, wanted: RetrievalSettings) -> None:
+    """Say what the models do not read of a corpus.
+
+    Pictures that are found or reranked by their words alone, the share of words in no embedding of
+    long chunks, and another language than that of the encoder.
+    """
+    name, chunks = ready.encoder.name, ready.chunks[: ready.indexes.n_chunks]
+    pictures = set(ready.indexes.pictures.tolist())
+    texts = [chunk.full_text for i, chunk in enumerate(ready.chunks) if i not in pictures]
+    cut = cut_chunks(ready.encoder, texts)
+    if cut.n_lost:
+        warn_user(
+            f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
+            f"{ready.encoder.max_tokens} tokens that {name} reads: {cut.n_lost:,} of "
+            f"{cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are in no embedding; load "
+            "documents with load_corpus(…, encoder=…), or name an encoder that reads more."
+        )
+    warn_of_language([chunk.text for chunk in chunks], name, wanted.arms)
+    count = sum(picture_digest(chunk) is not None for chunk in chunks)
+    if not count:
+        return
+    reader, remedy = "", ""
+    if not ready.encoder.reads_pictures:
+        reader, remedy = f"{name} does not read", "name an encoder of the CLIP family"
+    elif wanted.reranker is not None and wanted.rerank_k:
+        reader, remedy = f"{wanted.reranker} reranks by their words", "set rerank_k=0"
+    if reader:
+        warn_user(
+            f"{count} of {len(chunks)} chunks are pictures, which {reader}: only file names and "
+            f"captions count; {remedy}."
+        )
+
+
+def question_scopes(
+    chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
+) -> list[NDArray[np.int64] | None]:
+    """Positions that each question may find.
+
+    All (None), or those of the documents that the user named.
+
+    Args:
+      named: of each question, sources as `source_meanings` takes them.
+      whose: names of the cases in errors; none for a question that is asked, with its `documents`.
+
+    Raises:
+      ValueError: a name of which the corpus has no document, or several.
+    """
+    if not any(named):
+        return [None] * len(named)
+    meanings = source_meanings(
+        {source for sources in named for source in sources}, chunk_documents(chunks)
+    )
+    places: dict[str, list[int]] = {}
+    for position, sources in enumerate(chunk_sources(chunks, meanings)):
+        for source in sources:
+            places.setdefault(source, []).append(position)
+    scopes: list[NDArray[np.int64] | None] = []
+    for row, wanted in enumerate(named):
+        for source in wanted:
+            if len(meanings[source].documents) > 1:
+                refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
+            if source not in places:
+                field, case = (
+                    ("selected_sources", f" in {whose[row]}") if whose else ("documents", "")
+                )
+                remedy = source_remedy(source, meanings[source], chunks)
+                msg = f"{field} must name documents of the corpus, got {source!r}{case}; {remedy}."
+                raise ValueError(msg)
+        positions = sorted({position for source in wanted for position in places[source]})
+        scopes.append(np.array(positions, dtype=np.int64) if positions else None)
+    return scopes
+
+
+def _signatures(
+    chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool
+) -> Signatures:
+    # Chunks of a document mostly have its tags, so that of a million chunks few signatures are
+    # made.
+    signature_texts: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+    texts = []
+    for chunk in chunks:
+        key = (chunk.file_name, tuple(chunk.tags.items()))
+        if key not in signature_texts:
+            signature_texts[key] = resolver.rendered(
+                resolver.signature(chunk.tags, chunk.file_name, strict=strict)
+            )
+        texts.append(signature_texts[key])
+    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return Signatures(
+        np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors
+    )
+
+
+def restrict_to_hits(
+    chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
+) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
+    """Chunks that were hit, in their order; the hits with the chunks' new numbers.
+
+    The chunks' embeddings, [C, dim].
+    """
+    used = np.unique(hits.chunk[hits.chunk >= 0])
+    renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
+    hit_chunks = tuple(chunks[int(position)] for position in used)
+    return hit_chunks, hits._replace(chunk=renumbered), vectors[used]
