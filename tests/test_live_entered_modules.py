@@ -20,7 +20,7 @@ from test_live_ask import OPEN, opener
 from test_live_trace_building import WordEncoder, encoder  # noqa: F401
 
 ROOT = Path(raglab.__file__).parent
-MOST = 70
+MOST = 50
 LIVE = {"arm_choice", "ask", "pipeline", "requests", "response", "retriever", "system"}
 
 
