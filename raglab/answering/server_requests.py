@@ -119,5 +119,8 @@ def reply_body(request: ServerRequest) -> bytes:
         why, kind, content = "could not be reached or broke off", NO_CONNECTION, None
     except openai.APIStatusError as error:
         content = error.body
-        why, kind = f"answered {error.status_code}{message_of(content)}", f"HTTP {error.status_code}"
+        why, kind = (
+            f"answered {error.status_code}{message_of(content)}",
+            f"HTTP {error.status_code}",
+        )
     raise ServerError(why, kind, content)
