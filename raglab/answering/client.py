@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, Protocol
 
+from raglab.values import ModelUnavailableError
+
 Message = Mapping[str, str]  # `role` (system, user or assistant) and `content`
 Finish = Literal["stop", "length", "declined"]
 # ways to hold a model to a schema, the surest first
@@ -215,6 +217,15 @@ def check_messages(messages: object) -> None:
         rule = f"messages must be mappings of role and content, got {type(messages).__name__}"
         msg = f"{rule}; write [{{'role': 'user', 'content': 'Say hi'}}]."
         raise TypeError(msg)
+
+
+def model_failure(
+    kind: str, reason: str, remedy: str, seconds: float = 0.0
+) -> ModelUnavailableError:
+    """The error of a model that failed: rule, what happened, remedy."""
+    rule = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}"
+    msg = f"{rule}; {remedy}, then ask again."
+    return ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
 
 
 _WORD = re.compile(r"[A-Za-z\x80-\u02ff]+")  # of Latin letters: a token for each three bytes begun

@@ -14,6 +14,7 @@ from raglab.answering.client import (
     Completion,
     Message,
     ModelClient,
+    model_failure,
 )
 from raglab.answering.prompts import (
     ANSWER,
@@ -29,7 +30,7 @@ from raglab.answering.prompts import (
     without_marks,
 )
 from raglab.answering.thoughts import without_thoughts
-from raglab.values import Chunk, Generation, ModelUnavailableError
+from raglab.values import Chunk, Generation
 from raglab.words.text import split_code
 
 _CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
@@ -53,12 +54,7 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
         remedy = "raise max_tokens"
     if completion.reason:  # thoughts took the tokens
         what, remedy = completion.reason, f"{remedy}, or switch thinking off on the server"
-    reason, seconds = f"{name} {what}", completion.ms / 1e3
-    msg = (
-        f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; {remedy}, "
-        "then ask again."
-    )
-    raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
+    raise model_failure(kind, f"{name} {what}", remedy, completion.ms / 1e3)
 
 
 @dataclass(frozen=True, slots=True)

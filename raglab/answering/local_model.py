@@ -24,6 +24,7 @@ from raglab.answering.client import (
     call_deadline,
     check_messages,
     json_object,
+    model_failure,
 )
 from raglab.answering.thoughts import without_thoughts
 from raglab.models.loaders import (
@@ -32,7 +33,6 @@ from raglab.models.loaders import (
     check_causal_name,
     load_causal_model,
 )
-from raglab.values import ModelUnavailableError
 
 TOP = 20  # alternatives a token that are given at most
 
@@ -45,8 +45,8 @@ class LocalModel:
       name_or_folder: a folder with weights in safetensors, a file in GGUF or the folder of one
         (which needs the extra `raglab-toolkit[local]`), or a name of the local model cache or the
         hub.
-      timeout: seconds of all calls of a question that is asked live, or of a call alone; a reply
-        that is not whole by then is lost.
+      timeout: seconds of all calls of a question that is asked live or recorded, or of a call
+        alone; a reply that is not whole by then is lost.
       temperature: 0 takes the most probable token, so that the seed changes nothing.
       download: whether the hub may be asked for it, as for an encoder.
 
@@ -165,8 +165,7 @@ class LocalModel:
             if len(prompt) + max_tokens > model.context:
                 sizes = f"{len(prompt)} tokens and a reply of {max_tokens}"
                 reason = f"a prompt of {sizes} exceed the context of {model.context}"
-                msg = f"a prompt must leave room for the reply, got {reason}; send fewer passages."
-                raise ModelUnavailableError(msg, kind=TOO_LONG, reason=reason, seconds=0.0)
+                raise model_failure(TOO_LONG, reason, "send fewer passages")
             steps = model.log_probabilities(prompt)
             while len(ids) < max_tokens and finish == "length":
                 self._check_time(begin, late, len(ids))
@@ -210,9 +209,7 @@ class LocalModel:
         seconds = time.monotonic() - begin
         if begin + seconds > late:
             reason = f"{n_written} tokens were written in {seconds:.1f} s"
-            remedy = "raise timeout, or lower max_tokens"
-            msg = f"a language model must answer, got {TIMEOUT}: {reason}; {remedy}."
-            raise ModelUnavailableError(msg, kind=TIMEOUT, reason=reason, seconds=seconds)
+            raise model_failure(TIMEOUT, reason, "raise timeout, or lower max_tokens", seconds)
 
 
 def _is_object(text: str) -> bool:

@@ -33,6 +33,7 @@ from raglab.answering.client import (
     call_deadline,
     check_messages,
     json_object,
+    model_failure,
     one_deadline,
 )
 from raglab.answering.hygiene import visible
@@ -127,8 +128,8 @@ class OpenAIClient:
         the key, and appear in no name, representation or reason.
       key_env: variable of the environment that holds the key, in capitals unless it is set already;
         where it is not set, none is sent. The key itself is no argument.
-      timeout: seconds of all calls of a question that is asked live, or of a call alone: a probe,
-        every attempt, the pauses between them, headers and body.
+      timeout: seconds of all calls of a question that is asked live or recorded, or of a call
+        alone: a probe, every attempt, the pauses between them, headers and body.
       max_retries: further attempts after a 408, 409, 429 or 5xx or a broken connection, after the
         seconds that Retry-After asks for; none where these are over 120.
       temperature: 0 takes the most probable token.
@@ -427,11 +428,9 @@ class OpenAIClient:
 
     def _fail(self, failure: ServerError, seconds: float, secrets: Sequence[str]) -> NoReturn:
         """Raise the error of a server that failed: rule, what happened, remedy."""
-        kind, reason = failure.kind, f"{self.host} {one_line_reason(str(failure), secrets)}"
-        remedy = _REMEDIES.get(kind, "correct what it names").format(key_env=self.key_env)
-        rule = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}"
-        msg = f"{rule}; {remedy}, then ask again."
-        raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
+        remedy = _REMEDIES.get(failure.kind, "correct what it names").format(key_env=self.key_env)
+        reason = f"{self.host} {one_line_reason(str(failure), secrets)}"
+        raise model_failure(failure.kind, reason, remedy, seconds)
 
 
 def _is_base_url(text: str) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import NamedTuple
 
-from raglab.answering.client import TOO_LONG, Message, check_client, estimate_tokens
+from raglab.answering.client import TOO_LONG, Message, check_client, estimate_tokens, model_failure
 from raglab.answering.hygiene import visible
-from raglab.values import ModelUnavailableError
 from raglab.words.canonical import digest
 
 MOST_TOKENS = 1400  # of a prompt, as `estimate_tokens` counts them
@@ -76,8 +75,7 @@ def passage_room(limit: int, prompt: Prompt, *texts: str, needed: bool = True) -
     if needed and limit - taken < LEAST_TOKENS:
         reason = f"instructions and question take about {taken} of {limit} tokens"
         remedy = "raise max_prompt_tokens, or ask in fewer words"
-        msg = f"a prompt must have room for a passage, got {reason}; {remedy}."
-        raise ModelUnavailableError(msg, kind=TOO_LONG, reason=reason, seconds=0.0)
+        raise model_failure(TOO_LONG, reason, remedy)
     return limit - taken
 
 
