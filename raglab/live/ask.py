@@ -105,7 +105,8 @@ def ask(
         language=language_of(text, system.pack),
         groups=tuple(sorted((groups or {}).items())),
     )
-    with one_deadline():  # of whatever language models are called for this question
+    # of whatever language models are called for this question
+    with one_deadline(waits=True):
         return answer_in_span(
             request.id, text, system, partial(_answer, request), operation="ask", session=session
         )
@@ -174,7 +175,7 @@ def reply(
         raise ValueError(msg)
     replied = partial(system.clarifier.reply, request_id, answer, **about)
     system = _with_on_error(system, on_error)
-    with one_deadline():
+    with one_deadline(waits=True):
         return answer_in_span(request_id, answer, system, replied, operation="reply", session="")
 
 
