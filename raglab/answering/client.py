@@ -38,22 +38,36 @@ WRONG_SETTINGS = frozenset(
 
 # When the first call of the question began that is being answered; empty before it.
 _begun: ContextVar[list[float] | None] = ContextVar("begun", default=None)
+# Whether somebody waits for the answer to the question.
+_waits: ContextVar[bool] = ContextVar("waits", default=False)
 # When all calls must have ended, since what called them waits no longer.
 _ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 
 @contextmanager
-def one_deadline() -> Iterator[None]:
+def one_deadline(*, waits: bool = False) -> Iterator[None]:
     """Let the time limits of all calls inside begin with the first, as those of one question.
 
     Inside of a question they began with its own first call.
+
+    Args:
+      waits: whether somebody waits for the answer, so that waiting for a turn at a model of this
+        process is part of the time.
     """
     begun = _begun.get()
     token = _begun.set([] if begun is None else begun)
+    waiting = _waits.set(waits or _waits.get())
     try:
         yield
     finally:
+        _waits.reset(waiting)
         _begun.reset(token)
+
+
+def begin_waiting() -> None:
+    """Begin the time of a question that somebody waits for."""
+    if _waits.get():
+        call_deadline(math.inf)
 
 
 def end_calls_within(seconds: float) -> None:

@@ -21,6 +21,7 @@ from raglab.answering.client import (
     Finish,
     Message,
     TokenScore,
+    begin_waiting,
     call_deadline,
     check_messages,
     json_object,
@@ -155,7 +156,7 @@ class LocalModel:
             raise ValueError(msg)
         check_messages(messages)
         model, rng = self.load(), np.random.default_rng(seed)
-        call_deadline(self.timeout)  # the time of a question begins before the turn of this call
+        begin_waiting()
         ids, tokens = list[int](), list[TokenScore]()
         finish: Finish = "length"
         with self._lock:

@@ -118,9 +118,6 @@ def reply_body(request: ServerRequest) -> bytes:
     except openai.APIConnectionError:
         why, kind, content = "could not be reached or broke off", NO_CONNECTION, None
     except openai.APIStatusError as error:
-        content = error.body
-        why, kind = (
-            f"answered {error.status_code}{message_of(content)}",
-            f"HTTP {error.status_code}",
-        )
+        status, content = error.status_code, error.body
+        why, kind = f"answered {status}{message_of(content)}", f"HTTP {status}"
     raise ServerError(why, kind, content)

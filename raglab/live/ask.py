@@ -116,7 +116,8 @@ def _answer_in_time(
     session: str = "",
 ) -> Response:
     """The response of `answer` within one deadline, and within a span where the process traces."""
-    with one_deadline():  # of whatever language models are called for this question
+    # of whatever language models are called for this question
+    with one_deadline(waits=True):
         if "opentelemetry.trace" not in sys.modules:
             return answer(system)
         return answer_in_span(
