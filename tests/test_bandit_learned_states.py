@@ -335,7 +335,7 @@ class TestOnline:
         assert online.state().n.tolist() == [3.0, 0.0]
         online.close()
         with pytest.raises(
-            InputError, match=r"must be a state of the learner .*, got prior_mean 0.5, not 0.25"
+            InputError, match=r"must be a state of the learner, got prior_mean 0.5, not 0.25"
         ):
             load_state(path, bandit._replace(prior_mean=0.25), ARMS)
         path.write_text("[]", encoding="utf-8")

@@ -260,13 +260,13 @@ class TestChoice:
             (("new", [1, 1, 1, 1], KNOWN), "mask must be 4 booleans"),
             (
                 ("new", [True] * 4, KNOWN | {"words": float("inf")}),
-                "words must be a finite number, got inf",
+                "words must be a finite number or None, got inf",
             ),
             (
                 ("new", [True] * 4, KNOWN | {"words": "many"}),
-                "words must be a finite number, got 'many'",
+                "words must be a finite number or None, got 'many'",
             ),
-            (("new", [True] * 4, {}), "features must hold .*; words is missing"),
+            (("new", [True] * 4, {}), "features must hold .*, got no words"),
             (("old", [True] * 4, KNOWN), "request_id must be new, got 'old'"),
         ],
     )
@@ -378,17 +378,17 @@ class TestReward:
         ("request_id", "components", "rule"),
         [
             ("never", MEASURED, "request_id must be that of a choice in the log, got 'never'"),
-            ("done", MEASURED, "request 'done' has its reward"),
+            ("done", MEASURED, "a request must have one reward, got another of 'done'"),
             ("open", MEASURED | {"margin": float("nan")}, "components must hold .*, got no margin"),
             ("open", MEASURED | {"margin": 1.2}, r"margin must be in \[0, 1\], got 1.2"),
             ("open", MEASURED | {"cache_hit": -0.1}, r"cache_hit must be in \[0, 1\], got -0.1"),
             (
                 "open",
                 MEASURED | {"latency_ratio": float("inf")},
-                "latency_ratio must be a finite number, got inf",
+                "latency_ratio must be a finite number or None, got inf",
             ),
             ("open", {"margin": 0.5}, "components must hold margin, diversity"),
-            ("open", MEASURED | {"thumbs": 1.0}, "a thumb comes by `thumbs`"),
+            ("open", MEASURED | {"thumbs": 1.0}, "components must not hold thumbs"),
             *(("open", MEASURED | {"ms": ms}, "ms must be") for ms in (-1.0, math.nan, math.inf)),
         ],
     )

@@ -500,9 +500,9 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     learner, mismatches = recorded_learner(log, request["learner"])
     differences += mismatches
     clarification = None
-    for asked in events.of(CLARIFICATIONS)[-1:]:
-        replies = [row["reply"] for row in events.of(REPLIES) if row["seq"] > asked["seq"]]
-        clarification = {**asked, "replies": replies}
+    for row in events.of(CLARIFICATIONS)[-1:]:
+        replies = [each["reply"] for each in events.of(REPLIES) if each["seq"] > row["seq"]]
+        clarification = {**row, "replies": replies}
     uses = ReplayedUses()
     if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
         uses = default_table().replay(events, learner)
