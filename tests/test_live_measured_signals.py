@@ -383,7 +383,7 @@ class TestAdded:
         few = Policy.from_mapping({"chosen": {"final_k": 2}})
         part = trace.subset([0, 1])
         with pytest.raises(
-            ValueError, match=r"got a trace that has none of them under this policy; state policy="
+            ValueError, match="needs recorded answers to all hits of a case under policy=, got none"
         ):
             add_signals(part, answered, policy=few)
 

@@ -241,7 +241,7 @@ def test_a_trace_and_its_parts(
         with pytest.raises(KeyboardInterrupt):
             build()
     (parts,) = place.parent.glob("*.parts")
-    assert len(list(parts.iterdir())) == 3
+    assert len(list(parts.iterdir())) == 2
     wanted = None
     for _ in spoilt(parts, marker):
         with monkeypatch.context() as patch:

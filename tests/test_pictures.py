@@ -343,7 +343,7 @@ def test_an_index_answers_from_a_picture(corpus: Corpus, clip: Path, tmp_path: P
     assert wordless["refused"]
     assert "content word" in wordless["refusal_reason"]
     (tmp_path / "index" / "embeddings.sqlite").unlink()
-    with pytest.raises(InputError, match="from the folder of its pictures"):
+    with pytest.raises(InputError, match="load the corpus from its folder"):
         raglab.System.open(tmp_path / "index", audit=False)
 
 

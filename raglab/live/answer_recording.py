@@ -383,7 +383,7 @@ def _metered(
         meter = MeteredClient(asks.client, budget)
         return with_model(generator, lambda _: replace(asks, client=meter)), meter
     if budget is not None:
-        msg = f"a budget needs a ModelGenerator, got {generator.name}."
+        msg = f"a budget needs a generator that asks a client, got {generator.name}."
         raise ValueError(msg)
     return generator, None
 

@@ -181,7 +181,7 @@ def reply(
         check_request(question)
     system = _opened(system, on_error, clarify=True)
     if system.audit is None or system.clarifier is None:
-        msg = "a reply needs a system that asks; open it with clarify=True."
+        msg = "a reply needs what asked; open the system with clarify=True."
         raise ValueError(msg)
     replied = partial(
         system.clarifier.reply, request_id, answer, question=question, now=moment_or_now(now)

@@ -173,7 +173,9 @@ def _head(place: Path) -> IndexHead:
     path = place / INDEX
     if not path.is_file():
         rule = "an index must be a folder that holds index.json"
-        raise input_error(Where(str(path)), rule, "make one by raglab.build_index", "none there")
+        raise input_error(
+            Where(str(path)), rule, "make one by raglab.build_index or `raglab index`", "none there"
+        )
     stated = read_json(path, _MAX_BYTES)
     version = stated.get("schema_version") if isinstance(stated, dict) else None
     if not isinstance(stated, dict) or version != SCHEMA_VERSION or "digest" not in stated:
