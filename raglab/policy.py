@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from functools import cache, cached_property, partial
 from importlib.resources import files
+from operator import not_
 from typing import Annotated, Any, NamedTuple, Self
 
 import yaml
@@ -256,15 +257,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     pack: Annotated[StrictStr, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = (
         GENERIC
     )
-    pack_hash: Annotated[
-        str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)
-    ] = None
-    tuned_on: Annotated[
-        str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=lambda stated: stated is None)
-    ] = None
+    pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=not_)] = None
+    tuned_on: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=not_)] = None
     tuned_scores: Annotated[
         str | None,
-        Field(min_length=1, max_length=80, exclude_if=lambda stated: stated is None),
+        Field(min_length=1, max_length=80, exclude_if=not_),
     ] = None
     learned_cases: Annotated[
         dict[
@@ -273,7 +270,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 StrictStr, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$", max_length=_LONGEST_CODES)
             ],
         ],
-        Field(default_factory=dict, exclude_if=lambda sets: not sets, max_length=MOST_SETS),
+        Field(default_factory=dict, exclude_if=not_, max_length=MOST_SETS),
     ]
     certificate: dict[str, Any] | None = None
     notes: StrictStr | None = None
@@ -286,14 +283,13 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         if missing:
             rule = (
                 f"{cls.__name__} must be made with every section, got none of "
-                f"{', '.join(missing[:3])}"
+                f"{', '.join(missing)}"
             )
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             remedy = (
                 "the published defaults are raglab.Policy.load(), with some values of your own "
                 "raglab.Policy"
             )
-            msg = f"{rule}{more}; {remedy}.from_mapping(mapping)."
+            msg = f"{rule}; {remedy}.from_mapping(mapping)."
             raise TypeError(msg)  # a ValueError would be one line among those of pydantic
         return rows
 

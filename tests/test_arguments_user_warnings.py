@@ -27,6 +27,6 @@ def test_a_warning_points_at_the_call() -> None:
     assert caught[0].filename == __file__
     corpus = Corpus("nests", (Chunk("a#1", "It is a nest.", "a.md", 1),))
     wrong = [Case("q1", "What is it?", "ok", expect_sources_any=("a.md", "z.md"))]
-    with pytest.warns(UserWarning, match="the corpus has not among") as caught:
+    with pytest.warns(UserWarning, match="sources must be in the corpus") as caught:
         raglab.build_trace(corpus, wrong, cache=None)
     assert __file__ in {warning.filename for warning in caught}

@@ -294,8 +294,8 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
     ("columns", "parts"),
     [
         ({**MAP, "query": "fragen"}, ("fragen", "'frage'")),
-        ({name: field for field, name in MAP.items()}, ("ours first",)),
-        ({**MAP, "vraag": "frage"}, ("vraag", "ours first")),
+        ({name: field for field, name in MAP.items()}, ("our names",)),
+        ({**MAP, "vraag": "frage"}, ("vraag", "our names")),
         ({"query": "frage", "score": "sim"}, ("hit_id", '"hit_id": "chunk"')),
     ],
 )

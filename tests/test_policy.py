@@ -58,7 +58,7 @@ def test_a_policy_of_no_sections_says_what_makes_one() -> None:
     """Of none, and of some."""
     for stated in ({}, {"l2": {"enabled": False}}):
         with pytest.raises(
-            TypeError, match=r"got none of chosen, .* more; .*Policy\.load\(\), .*from_mapping"
+            TypeError, match=r"got none of chosen, .*; .*Policy\.load\(\), .*from_mapping"
         ):
             PolicyData(**stated)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from math import isfinite, isnan
 from operator import add
 from typing import Literal, NamedTuple
@@ -332,7 +331,9 @@ def _strata(
 ) -> dict[str, dict[str, dict[str, Counts]]]:
     """Counts by condition with one signal more."""
     names = [value, *named]
-    more = _signal_counts(signal, len(names))
+    more = add_signal(
+        no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1
+    ).counts.tolist()
     strata = dict(default.strata)
     for column, level in conditions.items():
         levels = dict(strata.get(column, {}))
@@ -342,14 +343,6 @@ def _strata(
         levels[level] = of
         strata[column] = levels
     return strata
-
-
-@cache
-def _signal_counts(signal: Signal, n_values: int) -> list[list[float]]:
-    """Counts of one signal on the first of one or two values, [V, 7]; the second was named."""
-    votes = add_signal(no_votes(n_values), 0, SIGNALS.index(signal), n_values - 1 or -1)
-    counts: list[list[float]] = votes.counts.tolist()
-    return counts
 
 
 def gate(

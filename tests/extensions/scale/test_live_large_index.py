@@ -401,7 +401,7 @@ class TestKind:
             sized_kind("sqfp16", 10**6, cached=False)
         for settings in ({"index": "tree"}, {"index": "ivfpq"}, {"index_mb": 5.0}):
             with pytest.raises(
-                ValueError, match=r"index must be one of auto|no setting 'index_mb'"
+                ValueError, match=r"index must be one of auto|settings must be of .*got 'index_mb'"
             ):
                 check_settings(settings)
 
