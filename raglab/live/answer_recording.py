@@ -136,9 +136,9 @@ def record_answers(
         `ModelGenerator`, none for any other generator.
 
     Returns:
-      The trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request
-        (P50, P95), answers from the cache, what is missing by reason, and how many of these the
-        cache knew as cut off, so that they were not requested again (`missing_from_cache`).
+      The trace; `meta["answer_requests"]` counts requests, tokens, cost, answers from the cache,
+        what is missing by reason, and how many of these the cache knew as cut off, so that they
+        were not requested again (`missing_from_cache`).
 
     Raises:
       TypeError: a trace of shards.
@@ -392,11 +392,10 @@ def _request_counts(
     counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]
 ) -> dict[str, Any]:
     """What the answers of a run took, for the meta of a trace."""
-    p50, p95 = np.percentile(counts.ms, [50, 95]).round(1).tolist() if counts.ms else (None, None)
     kinds = [error.kind for error in failed.values()]
-    return {
-        **counts._replace(ms=())._asdict(),
-        "ms": {"p50": p50, "p95": p95},
+    stated = counts._asdict()
+    stated.pop("ms")
+    return stated | {
         "from_cache": run.from_cache,
         "missing_from_cache": run.missing_from_cache,
         "missing": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},

@@ -506,9 +506,9 @@ class System:
         A failing server or a missing confidence.
 
         A language model gets a handful of tokens to test what its backend can do, and one line is
-        printed. A warning tells where its replies state another model than requested: a server may
-        take any name. The audit log is opened for writing, and made where it does not exist; a log
-        that cannot be written is reported as `ask` reports it.
+        printed, which names the model of its replies where they state another than requested: a
+        server may take any name. The audit log is opened for writing, and made where it does not
+        exist; a log that cannot be written is reported as `ask` reports it.
 
         Returns:
           This system.
@@ -527,9 +527,8 @@ class System:
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
-            capabilities, name = generator.probe(), generator.client.name
-            print(capabilities.line(name))  # noqa: T201 - what a person asked for
-            _warn_of_another_model(capabilities.served, name)
+            line = generator.probe().line(generator.client.name)
+            print(line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
         required = self.audit_required
         if self.audit is not None:
@@ -782,18 +781,3 @@ def build_index(
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_stored)
-
-
-def _warn_of_another_model(served: str, name: str) -> None:
-    """Say that replies state another model than was asked for; a dated version of it is the same.
-
-    Args:
-      served: as replies state it, '' where it is the same or not stated.
-      name: of the client, `model@host`.
-    """
-    model = name.rpartition("@")[0] or name
-    if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
-        warn_user(
-            f"a server should answer as the model that was asked for, {model}, got {served}: "
-            f"answers stand under {model}; correct the name, or start that model."
-        )
