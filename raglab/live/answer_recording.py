@@ -9,15 +9,16 @@ cut off again, and paid again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from raglab import values
 from raglab.answering.client import (
@@ -69,7 +70,6 @@ from raglab.words.canonical import canonical_json, digest
 
 FILE = "answers.sqlite"  # in the user's cache folder
 NOT_ASKED = "not asked"  # after a failure that every further request would meet
-_FINAL = frozenset({CUT_OFF})  # failures that the same request meets again
 _Sent = Callable[[str, Sequence[Chunk]], Sequence[Message]]
 # case and chunks: arms and depths that choose alike share an answer
 _Place = tuple[int, tuple[int, ...]]
@@ -172,8 +172,10 @@ def record_answers(
     model = behind_own_answers(generator)
     sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
     identity = f"{generator.name} {scorer.name}"
-    run = _Run(trace, with_required_confidence(asking, policy, {}), scorer, identity, sent)
-    failed = run.fill(known, [(key.case, key.chunks) for key in keys], file, at_once)
+    requested = with_required_confidence(asking, policy, {})
+    run = _Run(trace, requested, scorer, identity, sent, known)
+    run.fill([(key.case, key.chunks) for key in keys], file, at_once)
+    failed = run.failed
     if failed:
         n_sets = len({(key.case, key.chunks) for key in keys})
         warn_user(_missing_warning(trace, failed, n_sets, keeps=sent is not None, stop=run.stop))
@@ -222,9 +224,9 @@ class _Run:
     From the cache, else of the generator, kept as soon as they are there.
 
     identity: of generator and scorer. sent: what a model is sent for a question and passages; None
-    where no model is. from_cache: answers that were taken from the file. missing_from_cache:
-    failures that were, which are not asked again. stop: failure of a wrong key, model or address,
-    after which nothing further is asked; None where there is none.
+    where no model is. known: answers so far; failed: why there is none. from_cache: answers that
+    were taken from the file. missing_from_cache: failures that were, which are not asked again.
+    stop: failure of a wrong key, model or address. ended: failure of what is not asked any more.
     """
 
     trace: values.TraceData
@@ -232,90 +234,84 @@ class _Run:
     scorer: SupportScorer
     identity: str
     sent: _Sent | None
+    known: dict[_Place, CheckedAnswer]
+    failed: dict[_Place, ModelUnavailableError] = field(default_factory=dict)
     from_cache: int = 0
     missing_from_cache: int = 0
     stop: ModelUnavailableError | None = None
+    ended: ModelUnavailableError | None = None
 
-    def fill(
-        self,
-        known: dict[_Place, CheckedAnswer],
-        places: Iterable[_Place],
-        file: Path | None,
-        at_once: int,
-    ) -> dict[_Place, ModelUnavailableError]:
-        """Add the answers of places to those that are known; the failures of those that have none.
+    def fill(self, places: Iterable[_Place], file: Path | None, at_once: int) -> None:
+        """Add the answers of places to those that are known.
 
         Args:
           file: of the cache; None keeps nothing.
         """
-        wanted = [place for place in dict.fromkeys(places) if place not in known]
-        failed: dict[_Place, ModelUnavailableError] = {}
+        wanted = [place for place in dict.fromkeys(places) if place not in self.known]
         if file is None:
-            self._ask(known, wanted, failed, None, at_once)
-            return failed
+            self._ask(wanted, None, at_once)
+            return
         with closing(Blobs(file, secret=own_secret())) as store:
             keys = {place: self._key(place) for place in wanted}
             stored = store.get(list(keys.values()))
             for place, key in keys.items():
-                answer = _unpacked(stored.get(key))
-                if isinstance(answer, ModelUnavailableError):
-                    failed[place] = answer
+                reply = _unpacked(stored.get(key))
+                if isinstance(reply, ModelUnavailableError):
+                    self.failed[place] = reply
                     self.missing_from_cache += 1
-                elif answer is not None:
-                    known[place] = answer
+                elif reply is not None:
+                    self.known[place] = reply
                     self.from_cache += 1
-            rest = [place for place in wanted if place not in known and place not in failed]
-            self._ask(known, rest, failed, store, at_once)
-        return failed
+            done = {*self.known, *self.failed}
+            rest = [place for place in wanted if place not in done]
+            self._ask(rest, store, at_once)
 
-    def _ask(
-        self,
-        known: dict[_Place, CheckedAnswer],
-        places: Sequence[_Place],
-        failed: dict[_Place, ModelUnavailableError],
-        store: Blobs | None,
-        at_once: int,
-    ) -> None:
+    def _ask(self, places: Sequence[_Place], store: Blobs | None, at_once: int) -> None:
         """Ask for the answers of places, some at a time, and keep each batch before the next."""
         batches = [places[start : start + at_once] for start in range(0, len(places), at_once)]
-        ended: ModelUnavailableError | None = None
-        with ThreadPoolExecutor(at_once) as pool, _warn_of_interrupt(known, places, store):
-            for batch in progress(batches, "answer", "set", size=len, total=len(places)):
-                if ended is not None:  # nothing further is sent
-                    failed |= dict.fromkeys(batch, ended)
-                    continue
-                replies = (
-                    list(pool.map(self._answer, batch))
-                    if at_once > 1
-                    else [*map(self._answer, batch)]
+        with ThreadPoolExecutor(at_once) as pool:
+            ask: Any = pool.map if at_once > 1 else map
+            try:
+                for batch in progress(batches, "answer", "set", size=len, total=len(places)):
+                    if self.ended is None:
+                        self._take(dict(zip(batch, ask(self._answer, batch), strict=True)), store)
+                    else:  # nothing further is sent
+                        self.failed |= dict.fromkeys(batch, self.ended)
+            except KeyboardInterrupt:
+                done = sum(place in self.known for place in places)
+                where = "lost without cache=" if store is None else f"kept in {store.path}"
+                warn_user(
+                    f"record_answers was stopped: {done:,} of {len(places):,} answers of this run "
+                    f"are {where}; the next run goes on there."
                 )
-                fresh: dict[_Place, CheckedAnswer | ModelUnavailableError] = {}
-                for place, reply in zip(batch, replies, strict=True):
-                    if isinstance(reply, ModelUnavailableError):
-                        failed[place] = reply
-                        if reply.kind in _FINAL and self.sent is not None:
-                            fresh[place] = reply
-                        ended = reply if isinstance(reply, BudgetSpentError) else ended
-                    else:
-                        known[place] = fresh[place] = reply
-                # Where some are answered, a 403 is of its own question.
-                wrong = [
-                    failed[place]
-                    for place in batch
-                    if place in failed
-                    and failed[place].kind in WRONG_SETTINGS
-                    and not (failed[place].kind == FORBIDDEN and known)
-                ]
-                if wrong and self.sent is not None:
-                    self.stop = wrong[0]
-                    reason = f"not asked after {self.stop.reason}"
-                    ended = ModelUnavailableError(
-                        f"{reason}.", kind=NOT_ASKED, reason=reason, seconds=0.0
-                    )
-                if store is not None:
-                    store.put(
-                        {self._key(place): _packed(answer) for place, answer in fresh.items()}
-                    )
+                raise
+
+    def _take(
+        self, replies: Mapping[_Place, CheckedAnswer | ModelUnavailableError], store: Blobs | None
+    ) -> None:
+        """Keep the replies of a batch, and see whether a failure ends the run."""
+        final = {}  # that the same request meets again
+        for place, reply in replies.items():
+            if not isinstance(reply, ModelUnavailableError):
+                self.known[place] = final[place] = reply
+                continue
+            self.failed[place] = reply
+            if reply.kind == CUT_OFF and self.sent is not None:
+                final[place] = reply
+            if isinstance(reply, BudgetSpentError):
+                self.ended = reply
+        # Where some are answered, a 403 is of its own question.
+        stops = WRONG_SETTINGS - {FORBIDDEN} if self.known else WRONG_SETTINGS
+        wrong = [
+            reply
+            for reply in replies.values()
+            if isinstance(reply, ModelUnavailableError) and reply.kind in stops
+        ]
+        if wrong and self.sent is not None:
+            self.stop = wrong[0]
+            self.ended = _failure(NOT_ASKED, f"not asked after {self.stop.reason}")
+        if store is not None:
+            store.put({self._key(place): _packed(reply) for place, reply in final.items()})
 
     def _answer(self, place: _Place) -> CheckedAnswer | ModelUnavailableError:
         """Answer of a place, or why there is none."""
@@ -346,20 +342,6 @@ class _Run:
             with suppress(ModelUnavailableError):  # a prompt too long is not sent
                 messages = [dict(message) for message in self.sent(question, chunks)]
         return digest(canonical_json([self.identity, question, passages, messages]))
-
-
-@contextmanager
-def _warn_of_interrupt(
-    known: Mapping[_Place, CheckedAnswer], places: Sequence[_Place], store: Blobs | None
-) -> Iterator[None]:
-    """Say what is kept of a run that is stopped by Ctrl-C, and where."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
-        where = "lost without cache=" if store is None else f"kept in {store.path}"
-        warn_user(f"record_answers was stopped: {done} are {where}; the next run goes on there.")
-        raise
 
 
 def _metered(
@@ -412,23 +394,30 @@ def _packed(answer: CheckedAnswer | ModelUnavailableError) -> bytes:
     return json.dumps(answer).encode()
 
 
+class _StoredFailure(NamedTuple):
+    """Why there is no answer, as it is kept."""
+
+    kind: str
+    reason: str
+
+
+_STORED: TypeAdapter[CheckedAnswer | _StoredFailure] = TypeAdapter(CheckedAnswer | _StoredFailure)
+
+
 def _unpacked(stored: bytes | None) -> CheckedAnswer | ModelUnavailableError | None:
     """Answer that was kept, or why there is none; None where nothing of this form was kept."""
-    if stored is None:
-        return None
     try:
-        value = json.loads(stored)
-        if isinstance(value, dict):
-            reason = f"{value['reason']} in an earlier run"
-            return ModelUnavailableError(
-                f"{reason}.", kind=value["kind"], reason=reason, seconds=0.0
-            )
-        text, confidence, support, claim, cited, refused = value
-        return CheckedAnswer(
-            text, float(confidence), float(support), claim, tuple(map(int, cited)), refused
-        )
-    except (ValueError, TypeError, LookupError):
+        reply = None if stored is None else _STORED.validate_json(stored)
+    except ValidationError:
         return None
+    if isinstance(reply, _StoredFailure):
+        return _failure(reply.kind, f"{reply.reason} in an earlier run")
+    return reply
+
+
+def _failure(kind: str, reason: str) -> ModelUnavailableError:
+    """A failure of a request that is not sent."""
+    return ModelUnavailableError(f"{reason}.", kind=kind, reason=reason, seconds=0.0)
 
 
 def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
@@ -494,7 +483,7 @@ def _missing_warning(
         f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; {first} "
         "The next run of record_answers on the returned trace asks for them again"
     )
-    cut_off = keeps and not _FINAL.isdisjoint(by_kind)
+    cut_off = keeps and CUT_OFF in by_kind
     text += ", what was cut off only with another max_tokens, prompt or model." if cut_off else "."
     return MissingAnswersWarning(text, missing)
 

@@ -142,34 +142,18 @@ class Response(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
         shown = {key: value for key, value in self._rows.items() if value not in (None, [], False)}
-        cells = {**shown, **_question_columns(shown)}
+        if "clarification" in shown:
+            shown["clarification"] = shown["clarification"]["question_to_user"]
         rows = "".join(
             f"<tr><th style='text-align:left'>{key}</th><td "
             f"style='{CELL}'>{_escape_cell(value)}</td></tr>"
-            for key, value in cells.items()
+            for key, value in shown.items()
         )
         return f"<table class='{NO_MATH}'>{rows}</table>"
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
         return json.dumps(self._rows, ensure_ascii=False)
-
-
-def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked and what was filled in, in words; the options of a question stand under it."""
-    columns: dict[str, Any] = {}
-    if clarification := fields.get("clarification"):
-        columns["clarification"] = clarification["question_to_user"]
-        columns["options"] = "\n".join(
-            f"{option['text']} ({option['value']})" for option in fields["options"]
-        )
-    if default := fields.get("default_applied"):
-        about = f"row {default['row_id']}, version {default['version']}, {default['gate']}"
-        confidence = f"confidence {decimals(default['confidence'])}"
-        columns["default_applied"] = (
-            f"{default['field']} = {default['value']} ({confidence}; {about})"
-        )
-    return columns
 
 
 def _escape_cell(value: object) -> str:
