@@ -341,18 +341,18 @@ def placed_rows(
       source: what messages call a frame.
     """
     if not isinstance(rows, str | Path):
-        texts = rows.astype(object).where(rows.notna(), "").astype(str).rename(columns=str)
+        texts: Any = rows.astype(object).where(rows.notna(), "").astype(str).rename(columns=str)
         for place, record in enumerate(texts.to_dict("records"), 1):
             yield Where(source, place), record
     elif (path := Path(rows)).suffix == ".jsonl":
         for line in json_lines(path, MOST_BYTES):
             yield line.where, line.record
     else:
-        heads, *records = csv_records(table_text(path, MOST_BYTES), path)
+        heads, *lines = csv_records(table_text(path, MOST_BYTES), path)
         names = [head.strip() for head in heads.cells]
         check_heads(names, Where(str(path), heads.line))
-        for record in records:
-            yield Where(str(path), record.line), dict(zip(names, record.cells, strict=True))
+        for row in lines:
+            yield Where(str(path), row.line), dict(zip(names, row.cells, strict=True))
 
 
 def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str) -> None:

@@ -187,10 +187,7 @@ def check_to_json(check: Check) -> dict[str, Any]:
     row = check._asdict() | {"passes": bool(check.passes)}
     for name in _NUMBERS:
         number = float(row[name])
-        if not math.isfinite(number):
-            row[name] = None if math.isnan(number) else str(number)
-        else:
-            row[name] = number
+        row[name] = None if math.isnan(number) else str(number) if math.isinf(number) else number
     return row
 
 

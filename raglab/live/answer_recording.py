@@ -155,7 +155,7 @@ def record_answers(
     """
     check_in_memory(trace, "record_answers")
     if not len(trace):
-        msg = "record_answers needs cases, got a trace without; build it with some."
+        msg = "record_answers needs a trace with cases, got none; build it with some."
         raise ValueError(msg)
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
@@ -290,7 +290,7 @@ class _Run:
         self, replies: Mapping[_Place, CheckedAnswer | ModelUnavailableError], store: Blobs | None
     ) -> None:
         """Keep the replies of a batch, and see whether a failure ends the run."""
-        final = {}  # that the same request meets again
+        final: dict[_Place, CheckedAnswer | ModelUnavailableError] = {}  # the same when asked again
         for place, reply in replies.items():
             if not isinstance(reply, ModelUnavailableError):
                 self.known[place] = final[place] = reply
@@ -437,17 +437,13 @@ def _recorded_answers(
     answers = trace.answers
     if answers is None or (answers.generator, answers.scorer) != (generator, scorer):
         return {}
-    return {
-        (key.case, key.chunks): CheckedAnswer(
-            text=answers.text[number],
-            confidence=float(answers.confidence[number]),
-            support=float(answers.support[number]),
-            claim=answers.claim[number],
-            cited=tuple(key.chunks.index(chunk) for chunk in answers.cited[number]),
-            refused=answers.refused[number],
-        )
-        for key, number in answer_positions(answers).items()
-    }
+    known = {}
+    for key, number in answer_positions(answers).items():
+        row = {name: getattr(answers, name)[number] for name in CheckedAnswer._fields}
+        row |= {name: float(row[name]) for name in ("confidence", "support")}
+        row["cited"] = tuple(map(key.chunks.index, row["cited"]))
+        known[key.case, key.chunks] = CheckedAnswer(**row)
+    return known
 
 
 _NAMED = 3  # cases of a kind of failure that a message names
@@ -479,12 +475,13 @@ def _missing_warning(
         for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     ]
     first = f"the first: {missing[0].reason}." if stop is None else f"it ended at: {stop}"
+    after = (
+        ", what was cut off only after max_tokens is raised" if keeps and CUT_OFF in by_kind else ""
+    )
     text = (
         f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; {first} "
-        "The next run of record_answers on the returned trace asks for them again"
+        f"The next run on the returned trace asks for them again{after}."
     )
-    cut_off = keeps and CUT_OFF in by_kind
-    text += ", what was cut off only with another max_tokens, prompt or model." if cut_off else "."
     return MissingAnswersWarning(text, missing)
 
 

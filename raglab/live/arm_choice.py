@@ -145,7 +145,6 @@ def components(
         parts.append(
             pd.DataFrame(
                 {
-                    "row": np.arange(len(trace)),
                     "case_id": [case.id for case in trace.cases],
                     "split": [case.split for case in trace.cases],
                     "arm": arm,
@@ -162,8 +161,7 @@ def components(
             )
         )
     # made arm by arm, read case by case; a stable sort keeps the arms' order within a case
-    table = pd.concat(parts).sort_values("row", kind="stable", ignore_index=True)
-    return table.drop(columns="row")
+    return pd.concat(parts).sort_index(kind="stable", ignore_index=True)
 
 
 def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:

@@ -276,30 +276,23 @@ def answer_sets(
     padded = np.full((len(keys), width), -1, dtype=np.int32)
     for number, key in enumerate(keys):
         padded[number, : len(key.chunks)] = key.chunks
-    rows: Any = {name: [] for name in CheckedAnswer._fields}
-    for answer in answers:
-        for name, value in answer._asdict().items():
-            rows[name].append(value)
-    numbers = {
-        name: np.array([getattr(key, name) for key in keys], dtype=np.int32)
-        for name in ("case", "arm", "depth")
+    row, arm, depth = np.array([key[:3] for key in keys], dtype=np.int32).reshape(-1, 3).T.copy()
+    rows: Any = {
+        name: tuple(getattr(answer, name) for answer in answers) for name in CheckedAnswer._fields
     }
+    rows |= {name: np.array(rows[name], dtype=np.float64) for name in ("confidence", "support")}
+    rows["cited"] = tuple(
+        tuple(key.chunks[place] for place in places)
+        for key, places in zip(keys, rows["cited"], strict=True)
+    )
     return Answers(
         generator=generator,
         scorer=scorer,
-        row=numbers["case"],
-        arm=numbers["arm"],
-        depth=numbers["depth"],
+        row=row,
+        arm=arm,
+        depth=depth,
         chunks=padded,
-        text=tuple(rows["text"]),
-        confidence=np.array(rows["confidence"], dtype=np.float64),
-        support=np.array(rows["support"], dtype=np.float64),
-        claim=tuple(rows["claim"]),
-        cited=tuple(
-            tuple(key.chunks[place] for place in places)
-            for key, places in zip(keys, rows["cited"], strict=True)
-        ),
-        refused=tuple(rows["refused"]),
+        **rows,
     )
 
 

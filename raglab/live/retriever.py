@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -206,22 +207,14 @@ class Retriever:
         return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
 
 
-class _Range(NamedTuple):
-    """Kind of a number among the settings, and its least and greatest value."""
-
-    kind: Any
-    low: float
-    high: float
-
-
-_WHOLE = int | np.integer
+# least and greatest value of a number among the settings
 _RANGES = {
-    "fetch_k": _Range(_WHOLE, 1, MOST_HITS),
-    "rerank_k": _Range(_WHOLE, 0, MOST_HITS),
-    "rrf_k": _Range(_WHOLE, 1, 2**31 - 1),
-    "max_depth": _Range(_WHOLE, 0, 100),  # each depth is a whole retrieval
+    "fetch_k": (1, MOST_HITS),
+    "rerank_k": (0, MOST_HITS),
+    "rrf_k": (1, 2**31 - 1),
+    "max_depth": (0, 100),  # each depth is a whole retrieval
     # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
-    "dense_weight": _Range(int | float | np.number, 1e-6, 1_000),
+    "dense_weight": (1e-6, 1_000),
 }
 
 
@@ -248,10 +241,10 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
         raise ValueError(msg)
     for arm in wanted.arms:
         arm_row(arm)  # stops at an arm whose room is not installed
-    for name, (kind, low, high) in _RANGES.items():
-        value = getattr(wanted, name)
+    for name, (low, high) in _RANGES.items():
+        value, whole = getattr(wanted, name), "" if name == "dense_weight" else "whole "
+        kind: Any = Integral if whole else Real
         if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-            whole = "whole " if kind is _WHOLE else ""
             msg = (
                 f"{name} must be a {whole}number in [{low:g}, {high:,}], got {shown_value(value)}."
             )
@@ -380,7 +373,7 @@ def warn_of_unread(ready: Retriever, wanted: RetrievalSettings) -> None:
             f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
             f"{ready.encoder.max_tokens} tokens that {name} reads: {cut.n_lost:,} of "
             f"{cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are in no embedding; load "
-            "documents with load_corpus(…, encoder=…), or name an encoder that reads more."
+            "documents with load_corpus(…, encoder=…)."
         )
     warn_of_language([chunk.text for chunk in chunks], name, wanted.arms)
     count = sum(picture_digest(chunk) is not None for chunk in chunks)

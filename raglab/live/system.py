@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,7 +232,7 @@ def check_on_error(on_error: str) -> OnError:
     if on_error not in get_args(OnError):
         msg = f"on_error must be one of raise, refuse, got {on_error!r:.80}."
         raise ValueError(msg)
-    return "refuse" if on_error == "refuse" else "raise"
+    return cast("OnError", on_error)
 
 
 class LabOpening(NamedTuple):
