@@ -271,8 +271,8 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        rows = sample.to_dict("records")
-        write_lines(({str(name): cell for name, cell in row.items()} for row in rows), path)
+        rows: Any = sample.to_dict("records")
+        write_lines(rows, path)
     else:
         write_text(csv_text(sample), path)
 

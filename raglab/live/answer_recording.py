@@ -38,6 +38,7 @@ from raglab.answering.metered_client import (
 )
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -155,8 +156,7 @@ def record_answers(
     """
     check_in_memory(trace, "record_answers")
     if not len(trace):
-        msg = "record_answers needs a trace with cases, got none; build it with some."
-        raise ValueError(msg)
+        refuse("record_answers needs a trace with cases", "none", "build it with some")
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
     asking, meter = _metered(generator, budget, at_once)
@@ -354,8 +354,7 @@ def _metered(
       TypeError: what is no generator.
     """
     if not isinstance(at_once, Integral) or at_once < 1:
-        msg = f"at_once must be at least 1, got {at_once!r}."
-        raise ValueError(msg)
+        refuse("at_once must be at least 1", repr(at_once), "correct it")
     if not hasattr(generator, "answer"):
         kind = type(generator).__name__
         msg = f"generator must have answer, got {kind}; a client goes into ModelGenerator(client)."
@@ -365,8 +364,7 @@ def _metered(
         meter = MeteredClient(asks.client, budget)
         return with_model(generator, lambda _: replace(asks, client=meter)), meter
     if budget is not None:
-        msg = f"a budget needs a generator that asks a client, got {generator.name}."
-        raise ValueError(msg)
+        refuse("a budget needs a generator that asks a client", generator.name, "leave it out")
     return generator, None
 
 

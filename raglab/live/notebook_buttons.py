@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from raglab.bandit.learner import refuse
 from raglab.default_learner import OTHER
 from raglab.live.ask import reply
 from raglab.live.response import Response
@@ -46,11 +47,8 @@ def buttons(
     """
     question = response["clarification"]
     if question is None:
-        msg = (
-            f"buttons need a response that asks, got one of status {response['status']!r}; show "
-            "the response itself."
-        )
-        raise ValueError(msg)
+        value = f"one of status {response['status']!r}"
+        refuse("buttons need a response that asks", value, "show the response itself")
     import ipywidgets as widgets
 
     words = _WORDS["fr" if response["options"][-1]["text"] in _FRENCH else "en"]

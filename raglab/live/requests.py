@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from raglab.bandit.learner import refuse
 from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
 from raglab.values import LONGEST_QUESTION, Case, Generator
@@ -100,11 +101,11 @@ def check_request(
     named = () if documents is None else documents
     if isinstance(named, str) or not isinstance(named, Sequence) or len(named) > MOST_DOCUMENTS:
         rule = f"documents must be a list of at most {MOST_DOCUMENTS} names"
-        _refuse(rule, shown_value(documents), 'write ["a.md"]')
+        refuse(rule, shown_value(documents), 'write ["a.md"]')
     grouped = {} if groups is None else groups
     if not isinstance(grouped, Mapping) or len(grouped) > MOST_GROUPS:
         rule = f"groups must map at most {MOST_GROUPS} attributes to texts"
-        _refuse(rule, shown_value(groups), 'write {"tenant": "acme"}')
+        refuse(rule, shown_value(groups), 'write {"tenant": "acme"}')
     texts = [
         ("question", question, 0, LONGEST_QUESTION),
         ("session", session, 0, LONGEST_SESSION),
@@ -118,22 +119,17 @@ def check_request(
     for name, text, least, longest in texts:
         rule = f"{name} must be a Unicode text of {least} to {longest} characters"
         if not isinstance(text, str):
-            _refuse(rule, shown_value(text), "pass a str")
+            refuse(rule, shown_value(text), "pass a str")
         # a text is not shown: it may be confidential
         if not least <= len(text) <= longest:
-            _refuse(rule, f"{len(text)}", "shorten it")
+            refuse(rule, f"{len(text)}", "shorten it")
         if not is_unicode(text):
-            _refuse(rule, "half a pair of surrogates", "take it out")
+            refuse(rule, "half a pair of surrogates", "take it out")
     if selected_option is not None and (
         type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS
     ):
         rule = "selected_option must be the number of an option, from 1"
-        _refuse(rule, shown_value(selected_option), "choose among those offered")
-
-
-def _refuse(rule: str, value: str, remedy: str) -> NoReturn:
-    msg = f"{rule}, got {value}; {remedy}."
-    raise ValueError(msg)
+        refuse(rule, shown_value(selected_option), "choose among those offered")
 
 
 _FRENCH = frozenset(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.document_names import (
     chunk_documents,
     chunk_sources,
@@ -228,8 +229,7 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     names = RetrievalSettings._fields
     unknown = sorted(set(settings) - set(names))
     if unknown:
-        msg = f"settings must be of {', '.join(names)}, got {unknown[0]!r}."
-        raise ValueError(msg)
+        refuse(f"settings must be of {', '.join(names)}", repr(unknown[0]), "correct it")
     wanted = RetrievalSettings(**settings)
     # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
     arms: Any = wanted.arms
@@ -237,27 +237,22 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     # No arm at all is refused as an unknown one is.
     if not wanted.arms or len(set(wanted.arms)) < len(wanted.arms) or set(wanted.arms) - set(ARMS):
         value = ", ".join(map(repr, wanted.arms)) or "none"
-        msg = f"arms must be different ones of {', '.join(ARMS)}, got {value}."
-        raise ValueError(msg)
+        refuse(f"arms must be different ones of {', '.join(ARMS)}", value, "correct them")
     for arm in wanted.arms:
         arm_row(arm)  # stops at an arm whose room is not installed
     for name, (low, high) in _RANGES.items():
         value, whole = getattr(wanted, name), "" if name == "dense_weight" else "whole "
         kind: Any = Integral if whole else Real
         if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-            msg = (
-                f"{name} must be a {whole}number in [{low:g}, {high:,}], got {shown_value(value)}."
-            )
-            raise ValueError(msg)
+            rule = f"{name} must be a {whole}number in [{low:g}, {high:,}]"
+            refuse(rule, shown_value(value), "correct it")
     if wanted.rerank_k > wanted.fetch_k:
         sizes = f"{wanted.rerank_k} above {wanted.fetch_k}"
-        msg = f"rerank_k must be at most fetch_k, got {sizes}; lower rerank_k."
-        raise ValueError(msg)
+        refuse("rerank_k must be at most fetch_k", sizes, "lower rerank_k")
     check_kind(wanted.index)
     if wanted.precision not in get_args(Precision):
-        value = f"{', '.join(get_args(Precision))}, got {wanted.precision!r}"
-        msg = f"precision must be one of {value}."
-        raise ValueError(msg)
+        rule = f"precision must be one of {', '.join(get_args(Precision))}"
+        refuse(rule, repr(wanted.precision), "correct it")
     return wanted
 
 
@@ -424,8 +419,8 @@ def question_scopes(
                     ("selected_sources", f" in {whose[row]}") if whose else ("documents", "")
                 )
                 remedy = source_remedy(source, meanings[source], chunks)
-                msg = f"{field} must name documents of the corpus, got {source!r}{case}; {remedy}."
-                raise ValueError(msg)
+                rule = f"{field} must name documents of the corpus"
+                refuse(rule, f"{source!r}{case}", remedy)
         positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)
     return scopes

@@ -25,6 +25,7 @@ from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
 from raglab.live.certified_retrieval import check_scores, warn_of_other_retrieval
@@ -209,8 +210,8 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
             name: np.array(values, dtype=np.float64 if name in FLOAT_FIELDS else np.int32)
             for name, values in dict(row["hits"]).items()
         }
-        widths = {field.shape for name, field in fields.items() if name != "n_reranked"}
         hits = Hits(**{name: field.reshape(1, 1, 1, -1) for name, field in fields.items()})
+        widths = {field.shape for field in hits[:-1]}
         hits = hits._replace(n_reranked=hits.n_reranked.reshape(1, 1, 1))
         is_known = ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all()
         if not isinstance(row["query"], str) or len(widths) > 1 or not is_known:
@@ -230,8 +231,7 @@ def check_on_error(on_error: str) -> OnError:
       ValueError: it is neither `raise` nor `refuse`.
     """
     if on_error not in get_args(OnError):
-        msg = f"on_error must be one of raise, refuse, got {on_error!r:.80}."
-        raise ValueError(msg)
+        refuse("on_error must be one of raise, refuse", f"{on_error!r:.80}", "correct it")
     return cast("OnError", on_error)
 
 
@@ -555,15 +555,14 @@ class System:
         """
         opening = self.opening
         if opening is None:
-            msg = "a system to refresh must be opened by System.open, got one of parts."
-            raise ValueError(msg)
+            refuse("a system to refresh must be opened by System.open", "one of parts", "open it")
         index = read_index(opening.place, opening.rewriter)
         check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", "open it again")
         if index.fingerprint == self.fingerprint:
             return self
         if index.settings != opening.settings:
-            msg = f"an open index must keep its settings, got others in {opening.place}; reopen it."
-            raise ValueError(msg)
+            value = f"others in {opening.place}"
+            refuse("an open index must keep its settings", value, "reopen it")
         ready = _documents_fields(index, opening, self.policy, self.pack, self.retriever)
         with self._change:
             for name, value in ready.items():
@@ -597,8 +596,7 @@ class System:
         """
         if fingerprint != self.fingerprint:
             rule = f"a reply must go to the index that asked, {fingerprint}"
-            msg = f"{rule}, got {self.fingerprint}; open that one, or ask again."
-            raise ValueError(msg)
+            refuse(rule, self.fingerprint, "open that one, or ask again")
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -764,8 +762,7 @@ def build_index(
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
-        msg = "an index needs a chunk, got none; check the folder."
-        raise ValueError(msg)
+        refuse("an index needs a chunk", "none", "check the folder")
     place = Path(folder)
     named = check_settings(
         {"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings}

@@ -119,8 +119,8 @@ def depths_in_spans(
             "raglab.arm": arm,
             "raglab.depth": number,
             "raglab.strategy_cache_hit": number < n_stored,
+            "gen_ai.data_source.id": system.fingerprint,
         }
-        own["gen_ai.data_source.id"] = system.fingerprint
         with _span(tracing, f"retrieval {arm}", own) as write:
             depth = next(depths)
             write(partial(retrieval_attributes, depth, chunks, has_texts=tracing.has_texts))
@@ -154,12 +154,8 @@ class _TracedGenerator:
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         base, texts = self.base, partial(text_attributes, has_texts=self.tracing.has_texts)
         model = base.client.name if isinstance(base, ModelGenerator) else base.name
-        own = {
-            "gen_ai.request.model": model,
-            "gen_ai.provider.name": "raglab",
-        }
-        own |= texts(input=question)
-        with _span(self.tracing, f"chat {model}", own) as write:
+        own = {"gen_ai.request.model": model, "gen_ai.provider.name": "raglab"}
+        with _span(self.tracing, f"chat {model}", own | texts(input=question)) as write:
             generation = base.answer(question, passages)
             write(lambda: texts(output=generation.text))
             return generation
