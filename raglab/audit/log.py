@@ -65,7 +65,7 @@ from raglab.store.log_tables import (
 )
 from raglab.values import Status
 from raglab.words.canonical import canonical_json, digest, utc_text
-from raglab.words.html_display import Fold, display, short
+from raglab.words.html_display import display, short
 
 
 def record_policy(log: Entries, policy: PolicyData, at: str) -> None:
@@ -768,8 +768,8 @@ class AuditLog:
             ("learner", self.digest),
         ]
         settings = self.learner._asdict() | self.silence._asdict()
-        rows = [(name, str(value)) for name, value in settings.items()]
-        return display("Audit log", facts, [Fold("learner and silence", rows)])
+        facts += [(name, str(value)) for name, value in settings.items()]
+        return display("Audit log", facts)
 
     def _at(self, now: datetime | None) -> str:
         return utc_text(self._clock() if now is None else now)

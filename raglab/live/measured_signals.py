@@ -314,16 +314,19 @@ def add_signals(
     named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
     numbers = [trace.arm(name) for name in named]
     structure = (policy or PolicyData.from_mapping()).structure
-    if trace.answers is None:  # before any row is asked
-        _refuse_without_answers(function for function in functions if function.needs_answers)
+    all_rows = [
+        signal_rows(trace, function, numbers, structure, trace.answers) for function in functions
+    ]
+    for function, rows in zip(functions, all_rows, strict=True):  # before any row is asked
+        if function.needs_answers and not rows.cells:
+            rule = f"the signal {function.name} needs recorded answers to all hits of a case under "
+            remedy = "use raglab.record_answers(trace, policy, generator)"
+            refuse(f"{rule}policy=", "none", remedy)
     out = trace
     with closing(
         Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())
     ) as store:
-        for function in functions:
-            rows = signal_rows(trace, function, numbers, structure, trace.answers)
-            if not rows.cells and function.needs_answers:
-                _refuse_without_answers([function])
+        for function, rows in zip(functions, all_rows, strict=True):
             known, has_failed = _fill(function, rows, trace, store)
             out = _with_column(out, function, rows, known)
             # a row without a value says that the model failed only where some did
@@ -336,15 +339,6 @@ def add_signals(
             cases = [trace.cases[row] for row in sorted(failed)]
             out = replace(out, meta=with_failed_calls(out.meta, function.name, cases))
     return out
-
-
-def _refuse_without_answers(functions: Iterable[SignalFunction]) -> None:
-    """Stop at a function that reads answers which the trace has not."""
-    for function in functions:
-        rule = (
-            f"the signal {function.name} needs recorded answers to all hits of a case under policy="
-        )
-        refuse(rule, "none", "use raglab.record_answers(trace, policy, generator)")
 
 
 def _fill(

@@ -91,10 +91,8 @@ class ResponseRecord(NamedTuple):
     logged: bool = False
 
     def __repr__(self) -> str:
-        total = f"{self.ms['total']:,.0f} ms, " if "total" in self.ms else ""
         sizes = f"{len(self.queries)} queries, {len(self.checks)} checks"
-        logged = "logged" if self.logged else "not logged"
-        return f"{type(self).__name__}({total}{sizes}, {logged})"
+        return f"{type(self).__name__}({sizes}, logged={self.logged})"
 
 
 class Response(Mapping[str, Any]):

@@ -52,6 +52,9 @@ LATE_INTERACTION = "late-interaction"
 IndexKind = Literal["flat", "hnsw", "ivf", "sqfp16", "auto"]
 
 
+_ADDED = frozenset({"dense_weight", "precision"})  # settings that came later
+
+
 class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
@@ -84,9 +87,10 @@ class RetrievalSettings(NamedTuple):
         Added ones only where they are not the default.
         """
         rows = self._asdict() | {"arms": list(self.arms)}
-        added = {"dense_weight": 1.0, "precision": "float32"}
         return {
-            name: value for name, value in rows.items() if name not in added or value != added[name]
+            name: value
+            for name, value in rows.items()
+            if name not in _ADDED or value != self._field_defaults[name]
         }
 
     @property

@@ -124,8 +124,6 @@ class JsonCache:
     Only what this user's own processes wrote comes back: the digests hang on a secret.
     """
 
-    __slots__ = ("_blobs", "clear", "close")
-
     def __init__(self, path: Path, secret: bytes) -> None:
         self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
         self.clear, self.close = self._blobs.clear, self._blobs.close
@@ -159,8 +157,6 @@ class Caches:
 
     answers: whole responses. strategies: the arm taken and what it retrieved, depth by depth.
     """
-
-    __slots__ = ("answers", "strategies")
 
     def __init__(self, folder: str | Path) -> None:
         """Name both caches; the folder is made by the first write."""
@@ -251,8 +247,6 @@ class LabOpening(NamedTuple):
 
 class LogOutages:
     """Outages of the logs of one system, shared by its threads."""
-
-    __slots__ = ("_outages",)
 
     def __init__(self) -> None:
         # by log: time of the monotonic clock before which it is not tried again, last message
