@@ -11,9 +11,9 @@ confirmed, corrected, replied to nor rephrased is unknown, and is counted as tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
 from raglab.bandit.learner import refuse
@@ -253,11 +253,11 @@ def known_requests(
             for row in samples
             if row["first"] <= entry.request <= row["last"] and entry.decision < row["seq"]
         ]
-        sample, drawn = "", False
-        if could:
-            sample, drawn = could[-1]["sample"], entry.request_id in could[-1]["drawn"]
-        label = labels.get((sample, entry.request_id), "") if drawn else ""
-        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id, "")))
+        draw: Mapping[str, Any] = could[-1] if could else {"sample": "", "drawn": ()}
+        sample, name = draw["sample"], entry.request_id
+        drawn = name in draw["drawn"]
+        label = labels.get((sample, name), "") if drawn else ""
+        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(name, "")))
     return known
 
 

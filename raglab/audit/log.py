@@ -744,11 +744,7 @@ class AuditLog:
         self.log.close()
 
     def __repr__(self) -> str:
-        learner = f"learner {self.learner.rule} {self.digest[:12]}"
-        return (
-            f"AuditLog({short(self.log.shown)}, query={self.query!r}, "
-            f"keep_days={self.keep_days:g}, {learner})"
-        )
+        return f"AuditLog({short(self.log.shown)}, query={self.query!r})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: how far the log goes, and what it keeps.

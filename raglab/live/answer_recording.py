@@ -9,6 +9,7 @@ cut off again, and paid again.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -174,10 +175,11 @@ def record_answers(
     identity = f"{generator.name} {scorer.name}"
     requested = with_required_confidence(asking, policy, {})
     run = _Run(trace, requested, scorer, identity, sent, known)
-    run.fill([(key.case, key.chunks) for key in keys], file, at_once)
+    places = [(key.case, key.chunks) for key in keys]
+    run.fill(places, file, at_once)
     failed = run.failed
     if failed:
-        n_sets = len({(key.case, key.chunks) for key in keys})
+        n_sets = len({*places})
         warn_user(_missing_warning(trace, failed, n_sets, keeps=sent is not None, stop=run.stop))
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
@@ -290,14 +292,15 @@ class _Run:
         self, replies: Mapping[_Place, CheckedAnswer | ModelUnavailableError], store: Blobs | None
     ) -> None:
         """Keep the replies of a batch, and see whether a failure ends the run."""
-        final: dict[_Place, CheckedAnswer | ModelUnavailableError] = {}  # the same when asked again
+        # What is the same when asked again, as JSON: floats keep all their digits, NaN among them.
+        final: dict[_Place, Any] = {}
         for place, reply in replies.items():
             if not isinstance(reply, ModelUnavailableError):
                 self.known[place] = final[place] = reply
                 continue
             self.failed[place] = reply
             if reply.kind == CUT_OFF and self.sent is not None:
-                final[place] = reply
+                final[place] = _StoredFailure(reply.kind, reply.reason)._asdict()
             if isinstance(reply, BudgetSpentError):
                 self.ended = reply
         # Where some are answered, a 403 is of its own question.
@@ -311,7 +314,8 @@ class _Run:
             self.stop = wrong[0]
             self.ended = _failure(NOT_ASKED, f"not asked after {self.stop.reason}")
         if store is not None:
-            store.put({self._key(place): _packed(reply) for place, reply in final.items()})
+            rows = {self._key(place): json.dumps(row).encode() for place, row in final.items()}
+            store.put(rows)
 
     def _answer(self, place: _Place) -> CheckedAnswer | ModelUnavailableError:
         """Answer of a place, or why there is none."""
@@ -372,24 +376,13 @@ def _request_counts(
     counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]
 ) -> dict[str, Any]:
     """What the answers of a run took, for the meta of a trace."""
-    kinds = [error.kind for error in failed.values()]
     stated = counts._asdict()
     stated.pop("ms")
     return stated | {
         "from_cache": run.from_cache,
         "missing_from_cache": run.missing_from_cache,
-        "missing": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "missing": dict(Counter(error.kind for error in failed.values())),
     }
-
-
-def _packed(answer: CheckedAnswer | ModelUnavailableError) -> bytes:
-    """Answer, or why there is none, as it is kept.
-
-    JSON, in which floats keep all their digits, NaN among them.
-    """
-    if isinstance(answer, ModelUnavailableError):
-        return json.dumps({"kind": answer.kind, "reason": answer.reason}).encode()
-    return json.dumps(answer).encode()
 
 
 class _StoredFailure(NamedTuple):

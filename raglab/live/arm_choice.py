@@ -515,10 +515,8 @@ def record_outcome(response: Response, system: System) -> None:
         "latency_ratio": record.ms["total"] / online.budget_ms,
         "cache_hit": float(record.answer_cache_hit),
     }
-    outcome = {}
-    if record.queries:
-        outcome = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
-    outcome |= {
+    depth = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
+    outcome = (depth if record.queries else {}) | {
         "answered": float(response["status"] == "ok"),
         "strategy_cache_hit": float(record.strategy_cache_hit),
     }
@@ -544,6 +542,6 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        remedy = 'unset RAGLAB_BANDIT_ENABLED where it is false, and open it with arm="bandit"'
+        remedy = 'open it with arm="bandit", RAGLAB_BANDIT_ENABLED unset'
         refuse("feedback needs a system with a bandit", "one without", remedy)
     system.online.thumbs(request_id, up)

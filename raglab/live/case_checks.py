@@ -32,7 +32,7 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
         value = f"{len(cases)} and {len(corpus.chunks)}"
         refuse("a trace needs cases and chunks", value, "check the files")
     if batch_size < 1:
-        refuse("batch_size must be at least 1", batch_size, "256 suits most machines")
+        refuse("batch_size must be at least 1", batch_size, "give 256")
     check_split_names(case.split for case in cases)
     first_positions: dict[str, int] = {}
     for number, case in enumerate(cases):

@@ -142,12 +142,9 @@ class RetrievalSettings(NamedTuple):
 
         def n_pictures() -> int:
             count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
-            is_read = (
-                count
-                and self.encoder is not None
-                and reads_pictures(find_model(self.encoder).folder)
-            )
-            return count if is_read else 0
+            if not count or self.encoder is None:
+                return 0
+            return count if reads_pictures(find_model(self.encoder).folder) else 0
 
         kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
         if kind == STORED:  # before anything is encoded

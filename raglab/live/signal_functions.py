@@ -216,7 +216,7 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
         value = f"{signal!r} of {', '.join(values.values())}" if values else repr(signal)
         remedy = (
             f"registered: {', '.join(names) or 'none'}; import the module of its "
-            f"@raglab.register_signal, or install one package with an entry point of {GROUP}"
+            f"@raglab.register_signal, or keep one entry point of {GROUP}"
         )
         refuse("a signal must be registered once", value, remedy)
     return _imported(entries[0])

@@ -164,9 +164,6 @@ class Caches:
         self.answers = JsonCache(Path(folder) / "answers.sqlite", secret)
         self.strategies = JsonCache(Path(folder) / "strategies.sqlite", secret)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}('answers.sqlite', 'strategies.sqlite')"
-
     def clear(self) -> None:
         """Empty both."""
         for cache in (self.answers, self.strategies):
@@ -337,12 +334,11 @@ class System:
     def __repr__(self) -> str:
         indexed = self.retriever.indexes.n_chunks
         documents = len({chunk.document for chunk in self.retriever.chunks[:indexed]})
-        on = {True: "on", False: "off"}
         return (
             f"{type(self).__name__}({indexed:,} chunks of {documents:,} documents, policy "
             f"{self.policy.policy_id}, arm {self.arm or self.policy.strategy.arm!r}, generator "
-            f"{self.generator.name!r}, audit log {on[self.audit is not None]}, clarification "
-            f"{on[self.clarifier is not None]})"
+            f"{self.generator.name!r}, logs={self.audit is not None}, "
+            f"clarifies={self.clarifier is not None})"
         )
 
     def __post_init__(self) -> None:
