@@ -134,7 +134,7 @@ def _deciding_gate(row: Mapping[str, Any]) -> str:
     if row["status"] == "ok":
         return ""
     derived = decide_by_checks(tuple(map(check_from_json, row["checks"])))
-    return derived.gate if derived is not None and derived.gate else "selection"
+    return (derived and derived.gate) or "selection"
 
 
 def draw_sample(

@@ -235,14 +235,13 @@ def check_texts(**texts: object) -> None:
 
 def blank_texts(log: Entries, before: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
-    had: set[str] = set()
-    for table in _WITH_TEXTS:
-        had.update(
-            row["request_id"]
-            for row in list(log.rows(table, before=before))
-            if log.blank(table, row)
-        )
-    return len(had)
+    blanked = {
+        row["request_id"]
+        for table in _WITH_TEXTS
+        for row in list(log.rows(table, before=before))
+        if log.blank(table, row)
+    }
+    return len(blanked)
 
 
 NOW = partial(datetime.now, UTC)

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
 AUDIT, BANDIT = "audit", "bandit"
 AUDIT_UNWRITABLE = "the audit log cannot be written: questions get no row in it"
 BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses, nothing is learned"
-_UNWRITABLE: Mapping[str, str] = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
+_UNWRITABLE = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
 # A question waits so long for its turn in a log, where a batch of writers waits for
 # `raglab.store.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
 PATIENCE_S = 3.0
@@ -569,11 +568,7 @@ class System:
         with self._change:
             system = copy.copy(self)
         generator = with_required_confidence(system.generator, system.policy, self._confident)
-        return (
-            system
-            if generator is system.generator
-            else dataclasses.replace(system, generator=generator)
-        )
+        return system if generator is system.generator else replace(system, generator=generator)
 
     def check_index(self, fingerprint: str) -> None:
         """Stop a reply to a question on another index.
@@ -603,9 +598,7 @@ class System:
         check_scores(policy, "an open index")
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
-        return dataclasses.replace(
-            self, policy=policy, entities=named, signals=self.signals.under(policy)
-        )
+        return replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
 
 
 def _documents_fields(
