@@ -542,6 +542,6 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        remedy = 'open it with arm="bandit", RAGLAB_BANDIT_ENABLED unset'
+        remedy = 'unset RAGLAB_BANDIT_ENABLED and open it with arm="bandit"'
         refuse("feedback needs a system with a bandit", "one without", remedy)
     system.online.thumbs(request_id, up)
