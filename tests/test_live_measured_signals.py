@@ -540,8 +540,8 @@ class TestLive:
         """
         gate = {"signals": {"judge": {"min": 0.5}}}
         rule = (
-            r"uses the signal judge needs its function "
-            r".*raglab\.decide_frame.*raglab\.register_signal"
+            r"uses the signal judge needs its function; "
+            r".*raglab\.register_signal"
         )
         with pytest.raises(ValueError, match=rule):
             opened(gate)
@@ -616,7 +616,7 @@ class TestLive:
             opened(gate, signals=[judge, made])
         with pytest.raises(
             ValueError,
-            match=r"judge_probability needs its function .*\.signal_function\(function\)",
+            match=r"judge_probability needs its function; .*\.signal_function\(function\)",
         ):
             opened(gate, signals=[judge])
         system = opened(gate, signals=[made.signal_function(judge)])

@@ -278,7 +278,7 @@ class TestNoConfidence:
         trace = trace_of((ask(), [[Hit(0.25)]]))
         nothing: Any = None
         with pytest.raises(
-            ValueError, match="needs a generator that gives a confidence.*got fixed"
+            ValueError, match=r"needs a generator that gives a confidence .*, got fixed"
         ):
             record_answers(
                 trace, one().replace("generation.enabled", True), Fixed(confidence=nothing), Full()

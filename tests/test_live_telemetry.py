@@ -25,7 +25,6 @@ from raglab.live import telemetry
 from raglab.live.ask import ask, reply
 from raglab.live.response import OwnAnswers, Response, ResponseRecord
 from raglab.live.span_attributes import (
-    reranking_attributes,
     response_attributes,
     retrieval_attributes,
 )
@@ -109,7 +108,7 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documents(span: Any) -> list[dict[str, Any]]:
-    """Documents of a retriever's or reranker's span."""
+    """Documents of a retriever's span."""
     return list(json.loads(span.attributes["gen_ai.retrieval.documents"]))
 
 
@@ -119,19 +118,17 @@ class TestRequests:
     def test_an_answer(self, opened: Opened, spans: Spans) -> None:
         """A root with the decision.
 
-        Under it a retriever with its hits, the reranker within it, and a model.
+        Under it a retriever with its hits, and a model.
         """
         system = opened(ANSWERS)
         response = ask(QUESTION, system=system, request_id="r1", session="s1")
         root, retrieval = spans.one("invoke_workflow"), spans.one("retrieval")
-        rerank, model = spans.one("rerank"), spans.one("chat")
+        model = spans.one("chat")
         assert root.parent is None
         assert [retrieval.parent.span_id, model.parent.span_id] == [root.context.span_id] * 2
-        assert rerank.parent.span_id == retrieval.context.span_id
-        assert [span.name for span in (root, retrieval, rerank, model)] == [
+        assert [span.name for span in (root, retrieval, model)] == [
             "invoke_workflow raglab",
             "retrieval hybrid",
-            "rerank hybrid",
             "chat fixed",
         ]
         names = {name.partition(".")[0] for span in spans.all for name in span.attributes}
@@ -151,34 +148,23 @@ class TestRequests:
         assert [row["gate"] for row in checks] == [check.gate for check in response.record.checks]
         assert "text" not in checks[0]
         assert all(span.status.is_unset for span in spans.all)
-        assert (
-            root.start_time
-            <= retrieval.start_time
-            <= rerank.start_time
-            <= rerank.end_time
-            <= root.end_time
-        )
+        assert root.start_time <= retrieval.start_time <= retrieval.end_time <= root.end_time
 
     def test_documents_are_the_hits(self, opened: Opened, spans: Spans) -> None:
-        """Ids and cosines of retrieval, then reranked ones with the reranker's scores."""
+        """Ids and cosines of retrieval."""
         system = opened(ANSWERS)
         ask(QUESTION, system=system)
         ready = system.retriever
         (depth,) = islice(walk(ready.strategies["hybrid"], ready.question(QUESTION)), 1)
         hits = [field.ravel() for field in depth.hits]
-        chunk, rank, cosine, s_rerank = hits[0], hits[1], hits[3], hits[5]
+        chunk, cosine = hits[0], hits[3]
         ids = [ready.chunks[place].chunk_id for place in chunk if place >= 0]
-        rows, reranked = documents(spans.one("retrieval")), documents(spans.one("rerank"))
+        rows = documents(spans.one("retrieval"))
         assert [row["id"] for row in rows] == ids
         assert [row["score"] for row in rows] == cosine[chunk >= 0].tolist()
         assert [row["source"] for row in rows] == [
             ready.chunks[place].source for place in chunk if place >= 0
         ]
-        order = [int(np.flatnonzero(rank == place)[0]) for place in range(4)]
-        assert [row["id"] for row in reranked] == [
-            ready.chunks[chunk[place]].chunk_id for place in order
-        ]
-        assert [row["score"] for row in reranked] == s_rerank[order].tolist()
 
     @pytest.mark.parametrize(
         ("policy", "decision", "gate"),
@@ -273,7 +259,7 @@ class TestRequests:
         assert [
             span.attributes["raglab.answer_cache_hit"] for span in spans.of("invoke_workflow")
         ] == [False, True]
-        assert (len(spans.of("rerank")), len(spans.of("chat"))) == (1, 1)
+        assert len(spans.of("chat")) == 1
 
     def test_a_reply(self, opened: Opened, spans: Spans) -> None:
         """It has a root of its own, under the id of the request."""
@@ -366,7 +352,7 @@ class TestParents:
         for root in roots:
             own = [span for span in spans.all if span.context.trace_id == root.context.trace_id]
             operations = sorted(span.attributes["gen_ai.operation.name"] for span in own)
-            assert operations == ["chat", "invoke_workflow", "rerank", "retrieval"]
+            assert operations == ["chat", "invoke_workflow", "retrieval"]
 
 
 class TestTexts:
@@ -417,7 +403,7 @@ class TestTexts:
         retrieval = spans.one("retrieval")
         assert retrieval.attributes["gen_ai.retrieval.query.text"] == QUESTION
         texts = {chunk.chunk_id: chunk.full_text for chunk in system.retriever.chunks}
-        for row in [*documents(retrieval), *documents(spans.one("rerank"))]:
+        for row in documents(retrieval):
             assert row["content"] == texts[row["id"]]
 
     @pytest.mark.parametrize("query", ["hash", "none"])
@@ -575,7 +561,7 @@ class TestNothing:
         monkeypatch.setattr(
             trace, "get_tracer_provider", lambda: sdk.TracerProvider(sampler=sampling.ALWAYS_OFF)
         )
-        for name in ("response_attributes", "retrieval_attributes", "reranking_attributes"):
+        for name in ("response_attributes", "retrieval_attributes"):
             monkeypatch.setattr(
                 telemetry, name, lambda *_, **__: pytest.fail("attributes that nobody records")
             )
@@ -614,8 +600,6 @@ class TestDocuments:
         rows = json.loads(attributes["gen_ai.retrieval.documents"])
         assert [row["id"] for row in rows] == [chunk.chunk_id for chunk in chunks]
         assert ["content" in row for row in rows] == [has_texts] * size
-        reranked = reranking_attributes(depth, chunks, has_texts=has_texts)
-        assert len(json.loads(reranked["gen_ai.retrieval.documents"])) == min(size, 20)
 
     def test_a_score_that_is_missing(self) -> None:
         """It is left out, since JSON has no such number."""

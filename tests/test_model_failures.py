@@ -318,23 +318,18 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
     "served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"]
 )
 def test_a_server_that_answers_as_another_model_is_told_by_check(
-    opened: Callable[..., System], server: LlamaServer, served: str
+    opened: Callable[..., System],
+    server: LlamaServer,
+    served: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A typing error in a model's name is none to a server that takes any.
 
-    A dated version is the model.
+    The line that is printed names what replies state.
     """
     server.failing = {"": stated_model(served)}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        opened().check()
-    told = [
-        str(one.message)
-        for one in caught
-        if "as the model that was asked for, tiny" in str(one.message)
-    ]
-    assert len(told) == (served in {"other.gguf", "tinyllama"})
-    assert all(served in text for text in told)
+    opened().check()
+    assert (f"replies as {served}" in capsys.readouterr().out) == (served != "tiny")
 
 
 def stated_model(name: str) -> Reply:
@@ -687,11 +682,6 @@ class TestRecordAnswers:
             first = answered(server, cache=tmp_path / "a.sqlite")
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"HTTP 502": 1}
         assert first.meta[ANSWER_REQUESTS]["requests"] == len(server.questions) == 6
-        assert (
-            first.meta[ANSWER_REQUESTS]["ms"]["p95"]
-            >= first.meta[ANSWER_REQUESTS]["ms"]["p50"]
-            > 0.0
-        )
         server.failing, server.asked = {}, []
         again = answered(server, cache=tmp_path / "a.sqlite")
         assert server.questions == ["question 4"]
@@ -874,14 +864,13 @@ class TestRecordAnswers:
         assert whole.answers.text[0] == "£400"
 
     def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
-        """Their counts are added; percentiles of both are not known."""
+        """Their counts are added."""
         first, _ = recorded(world().subset([0, 1, 2]), server)
         server.failing = {"question 4": GONE}
         second, _ = recorded(world().subset([3, 4, 5]), server)
         joined = first.merge(second)
         counts = joined.meta[ANSWER_REQUESTS]
         assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
-        assert counts["ms"] == {"p50": None, "p95": None}
         assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
 
 

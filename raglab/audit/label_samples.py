@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import starmap
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -135,7 +134,7 @@ def _deciding_gate(row: Mapping[str, Any]) -> str:
     if row["status"] == "ok":
         return ""
     derived = decide_by_checks(tuple(map(check_from_json, row["checks"])))
-    return derived.gate if derived is not None and derived.gate else "selection"
+    return (derived and derived.gate) or "selection"
 
 
 def draw_sample(
@@ -254,13 +253,12 @@ def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any
     if decided["clarified"]:
         asked_back = log.row(CLARIFICATIONS, request_id=first_decision.request_id)
         answer = answer if asked_back is None else asked_back["question_to_user"]
-    texts = {
-        "question": request["question"],
+    return {
+        "question": request["question"] or "",
         "decision": first_decision.status,
-        "answer": answer,
-        "reason": decided["reason"],
+        "answer": answer or "",
+        "reason": decided["reason"] or "",
     }
-    return {name: text or "" for name, text in texts.items()}
 
 
 def write_sample(sample: pd.DataFrame, path: Path) -> None:
@@ -273,8 +271,8 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        rows = sample.to_dict("records")
-        write_lines(({str(name): cell for name, cell in row.items()} for row in rows), path)
+        rows: Any = sample.to_dict("records")
+        write_lines(rows, path)
     else:
         write_text(csv_text(sample), path)
 
@@ -282,12 +280,12 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
 class SampleRow(NamedTuple):
     """Row of a labelled sample.
 
-    Its line, counted from 1, the columns that are read back, and all of them as texts.
+    Its place, the columns that are read back, and all of them as texts.
 
     label: '' where nobody labelled the request.
     """
 
-    line: int
+    where: Where
     sample: str
     request_id: str
     label: str
@@ -307,9 +305,8 @@ def read_labels(path: Path) -> list[SampleRow]:
             before = rows.setdefault((row.sample, row.request_id), row)
             if before is not row:
                 rule = "column request_id must name a request once in a sample"
-                value = f"{shown_value(row.request_id)} as in line {before.line}"
-                where = Where(str(path), row.line)
-                raise input_error(where, rule, "keep one of the two rows", value)
+                value = f"{shown_value(row.request_id)} as in line {before.where.line}"
+                raise input_error(row.where, rule, "keep one of the two rows", value)
     return list(rows.values())
 
 
@@ -320,44 +317,42 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
       InputError: a file that is neither CSV nor JSON lines, a missing column, or a label that is
         none.
     """
-    return starmap(checked_row, placed_rows(labels, "labels"))
+    for where, row in placed_rows(labels, "labels"):
+        for name in _CHECKED:
+            if not isinstance(row.get(name), str):
+                value = "no such column" if name not in row else shown_value(row[name])
+                rule, remedy = f"column {name} must be a text", "keep the columns of the sample"
+                raise input_error(where, rule, remedy, value)
+        sample, request_id, label = (row[name].strip() for name in _CHECKED)
+        if label not in {*LABEL_NAMES, ""}:
+            rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
+            remedy = "say what the request should have got"
+            raise input_error(where, rule, remedy, shown_value(row["label"]))
+        yield SampleRow(where, sample, request_id, label, row)
 
 
 def placed_rows(
     rows: pd.DataFrame | str | Path, source: str
 ) -> Iterator[tuple[Where, Mapping[str, Any]]]:
-    """Rows of a file as `file_rows` reads them, or of a frame as texts, each with its place.
+    """Rows of a file, CSV or JSON lines, or of a frame as texts, each with its place.
 
     Args:
-      rows: file, CSV or JSON lines, or a frame.
+      rows: file or frame.
       source: what messages call a frame.
     """
-    if isinstance(rows, str | Path):
-        for line, row in file_rows(Path(rows)):
-            yield Where(str(rows), line), row
-        return
-    texts = rows.astype(object).where(rows.notna(), "").astype(str)
-    for place, record in enumerate(texts.to_dict("records")):
-        yield Where(source, place + 1), {str(name): cell for name, cell in record.items()}
-
-
-def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:
-    """Row of a labelled file, whose label may be empty.
-
-    Raises:
-      InputError: a missing column, or a label that is none.
-    """
-    for name in _CHECKED:
-        if not isinstance(row.get(name), str):
-            value = "no such column" if name not in row else shown_value(row[name])
-            rule, remedy = f"column {name} must be a text", "keep the columns of the sample"
-            raise input_error(where, rule, remedy, value)
-    sample, request_id, label = (row[name].strip() for name in _CHECKED)
-    if label not in {*LABEL_NAMES, ""}:
-        rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
-        remedy = "say what the request should have got"
-        raise input_error(where, rule, remedy, shown_value(row["label"]))
-    return SampleRow(where.line or 1, sample, request_id, label, row)
+    if not isinstance(rows, str | Path):
+        texts: Any = rows.astype(object).where(rows.notna(), "").astype(str).rename(columns=str)
+        for place, record in enumerate(texts.to_dict("records"), 1):
+            yield Where(source, place), record
+    elif (path := Path(rows)).suffix == ".jsonl":
+        for line in json_lines(path, MOST_BYTES):
+            yield line.where, line.record
+    else:
+        heads, *lines = csv_records(table_text(path, MOST_BYTES), path)
+        names = [head.strip() for head in heads.cells]
+        check_heads(names, Where(str(path), heads.line))
+        for row in lines:
+            yield Where(str(path), row.line), dict(zip(names, row.cells, strict=True))
 
 
 def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str) -> None:
@@ -391,19 +386,6 @@ def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
     """
     names = (request_id, request_id.removeprefix("'"))
     return next((name for name in names if name in drawn), None)
-
-
-def file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Line and fields of each row of a labelled file, CSV or JSON lines."""
-    if path.suffix == ".jsonl":
-        for line in json_lines(path, MOST_BYTES):
-            yield line.where.line or 1, line.record
-        return
-    heads, *rows = csv_records(table_text(path, MOST_BYTES), path)
-    names = [head.strip() for head in heads.cells]
-    check_heads(names, Where(str(path), heads.line))
-    for row in rows:
-        yield row.line, dict(zip(names, row.cells, strict=True))
 
 
 class LabelCounts(NamedTuple):
@@ -451,8 +433,7 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
                     rule = f"column request_id must be one that sample {row.sample} drew"
                     value = row.request_id
                 remedy = "give the log and the ids that the sample was written with"
-                where = Where(str(path), row.line)
-                raise input_error(where, rule, remedy, shown_value(value))
+                raise input_error(row.where, rule, remedy, shown_value(value))
             before = entries.row(LABELS, sample=row.sample, request_id=request)
             if before is not None and before["label"] == row.label:
                 counts["known"] += 1

@@ -11,9 +11,9 @@ confirmed, corrected, replied to nor rephrased is unknown, and is counted as tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
 from raglab.bandit.learner import refuse
@@ -152,16 +152,15 @@ def live_rates(
     for part in _windows(requests, last, days, every):
         # a model that fails has decided nothing (rule S0.1)
         decided = [request for request in part if not request.first.failed]
-        window = (
-            len(decided),
-            len(part) - len(decided),
-            level,
-            part[-1].first.at,
-            part[0].first.at,
-        )
-        rows += [(*row, *window) for row in window_rates(decided, level)]
-    window_columns = ("requests", "errors", "level", "until", "since")
-    frame = pd.DataFrame(rows, columns=[*RateRow._fields, *window_columns])[list(COLUMNS)]
+        window = {
+            "requests": len(decided),
+            "errors": len(part) - len(decided),
+            "level": level,
+            "until": part[-1].first.at,
+            "since": part[0].first.at,
+        }
+        rows += [row._asdict() | window for row in window_rates(decided, level)]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
     moments = {
         name: pd.to_datetime(frame[name], utc=True, format="ISO8601") for name in ("until", "since")
     }
@@ -172,12 +171,8 @@ def _windows(
     requests: Sequence[KnownRequest], last: int | None, days: float | None, every: int | None
 ) -> Iterator[Sequence[KnownRequest]]:
     """Windows of requests, the oldest first; the newest ends at the last request."""
-    if not requests:
-        return
-    count = len(requests)
-    ends = [count] if every is None else [*range(count, 0, -every)][::-1]
-    times = [request.first.at for request in requests]
-    for end in ends:
+    count, times = len(requests), [request.first.at for request in requests]
+    for end in reversed(range(count, 0, -(every or count or 1))):
         start = first_within(times[:end], days or 0.0) if last is None else max(0, end - last)
         yield requests[start:end]
 
@@ -191,11 +186,9 @@ def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[Rat
     ]
     silent = len(requests) - len(feedback)
     for rate in LIVE_RATES:
-        share, (low, high) = nan, _NOTHING
-        if labelled:
-            share, (low, high) = _from_labels(covered, rate, level)
+        share, bounds = _from_labels(covered, rate, level) if labelled else (nan, _NOTHING)
         counts = (labelled, len(covered), len(requests) - labelled)
-        yield RateRow(rate.name, "labels", share, float(low), float(high), *counts)
+        yield RateRow(rate.name, "labels", share, float(bounds.low), float(bounds.high), *counts)
         wanted = [status for status, label in feedback if label in rate.labels]
         yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), silent, level)
     answers = [label == CORRECTED for status, label in feedback if status == "ok"]
@@ -260,11 +253,11 @@ def known_requests(
             for row in samples
             if row["first"] <= entry.request <= row["last"] and entry.decision < row["seq"]
         ]
-        sample, drawn = "", False
-        if could:
-            sample, drawn = could[-1]["sample"], entry.request_id in could[-1]["drawn"]
-        label = labels.get((sample, entry.request_id), "") if drawn else ""
-        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id, "")))
+        draw: Mapping[str, Any] = could[-1] if could else {"sample": "", "drawn": ()}
+        sample, name = draw["sample"], entry.request_id
+        drawn = name in draw["drawn"]
+        label = labels.get((sample, name), "") if drawn else ""
+        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(name, "")))
     return known
 
 

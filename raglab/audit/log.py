@@ -65,7 +65,7 @@ from raglab.store.log_tables import (
 )
 from raglab.values import Status
 from raglab.words.canonical import canonical_json, digest, utc_text
-from raglab.words.html_display import Fold, display, short
+from raglab.words.html_display import display, short
 
 
 def record_policy(log: Entries, policy: PolicyData, at: str) -> None:
@@ -187,10 +187,7 @@ def check_to_json(check: Check) -> dict[str, Any]:
     row = check._asdict() | {"passes": bool(check.passes)}
     for name in _NUMBERS:
         number = float(row[name])
-        if not math.isfinite(number):
-            row[name] = None if math.isnan(number) else str(number)
-        else:
-            row[name] = number
+        row[name] = None if math.isnan(number) else str(number) if math.isinf(number) else number
     return row
 
 
@@ -238,14 +235,13 @@ def check_texts(**texts: object) -> None:
 
 def blank_texts(log: Entries, before: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
-    had: set[str] = set()
-    for table in _WITH_TEXTS:
-        had.update(
-            row["request_id"]
-            for row in list(log.rows(table, before=before))
-            if log.blank(table, row)
-        )
-    return len(had)
+    blanked = {
+        row["request_id"]
+        for table in _WITH_TEXTS
+        for row in list(log.rows(table, before=before))
+        if log.blank(table, row)
+    }
+    return len(blanked)
 
 
 NOW = partial(datetime.now, UTC)
@@ -747,11 +743,7 @@ class AuditLog:
         self.log.close()
 
     def __repr__(self) -> str:
-        learner = f"learner {self.learner.rule} {self.digest[:12]}"
-        return (
-            f"AuditLog({short(self.log.shown)}, query={self.query!r}, "
-            f"keep_days={self.keep_days:g}, {learner})"
-        )
+        return f"AuditLog({short(self.log.shown)}, query={self.query!r})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: how far the log goes, and what it keeps.
@@ -771,8 +763,8 @@ class AuditLog:
             ("learner", self.digest),
         ]
         settings = self.learner._asdict() | self.silence._asdict()
-        rows = [(name, str(value)) for name, value in settings.items()]
-        return display("Audit log", facts, [Fold("learner and silence", rows)])
+        facts += [(name, str(value)) for name, value in settings.items()]
+        return display("Audit log", facts)
 
     def _at(self, now: datetime | None) -> str:
         return utc_text(self._clock() if now is None else now)

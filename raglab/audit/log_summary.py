@@ -24,8 +24,17 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
 
 COUNTS = (
-    *("requests", "ok", "refuse", "ambiguous", "errors"),
-    *("asked", "filled_in", "confirmed", "rejected", "silent", "rephrased"),
+    "requests",
+    "ok",
+    "refuse",
+    "ambiguous",
+    "errors",
+    "asked",
+    "filled_in",
+    "confirmed",
+    "rejected",
+    "silent",
+    "rephrased",
 )
 _SIGNAL_COUNTS = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
 

@@ -9,15 +9,17 @@ cut off again, and paid again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from raglab import values
 from raglab.answering.client import (
@@ -37,6 +39,7 @@ from raglab.answering.metered_client import (
 )
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -69,7 +72,6 @@ from raglab.words.canonical import canonical_json, digest
 
 FILE = "answers.sqlite"  # in the user's cache folder
 NOT_ASKED = "not asked"  # after a failure that every further request would meet
-_FINAL = frozenset({CUT_OFF})  # failures that the same request meets again
 _Sent = Callable[[str, Sequence[Chunk]], Sequence[Message]]
 # case and chunks: arms and depths that choose alike share an answer
 _Place = tuple[int, tuple[int, ...]]
@@ -136,9 +138,9 @@ def record_answers(
         `ModelGenerator`, none for any other generator.
 
     Returns:
-      The trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request
-        (P50, P95), answers from the cache, what is missing by reason, and how many of these the
-        cache knew as cut off, so that they were not requested again (`missing_from_cache`).
+      The trace; `meta["answer_requests"]` counts requests, tokens, cost, answers from the cache,
+        what is missing by reason, and how many of these the cache knew as cut off, so that they
+        were not requested again (`missing_from_cache`).
 
     Raises:
       TypeError: a trace of shards.
@@ -155,8 +157,7 @@ def record_answers(
     """
     check_in_memory(trace, "record_answers")
     if not len(trace):
-        msg = "record_answers needs cases, got a trace without; build it with some."
-        raise ValueError(msg)
+        refuse("record_answers needs a trace with cases", "none", "build it with some")
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
     asking, meter = _metered(generator, budget, at_once)
@@ -172,10 +173,13 @@ def record_answers(
     model = behind_own_answers(generator)
     sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
     identity = f"{generator.name} {scorer.name}"
-    run = _Run(trace, with_required_confidence(asking, policy, {}), scorer, identity, sent)
-    failed = run.fill(known, [(key.case, key.chunks) for key in keys], file, at_once)
+    requested = with_required_confidence(asking, policy, {})
+    run = _Run(trace, requested, scorer, identity, sent, known)
+    places = [(key.case, key.chunks) for key in keys]
+    run.fill(places, file, at_once)
+    failed = run.failed
     if failed:
-        n_sets = len({(key.case, key.chunks) for key in keys})
+        n_sets = len({*places})
         warn_user(_missing_warning(trace, failed, n_sets, keeps=sent is not None, stop=run.stop))
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
@@ -222,9 +226,9 @@ class _Run:
     From the cache, else of the generator, kept as soon as they are there.
 
     identity: of generator and scorer. sent: what a model is sent for a question and passages; None
-    where no model is. from_cache: answers that were taken from the file. missing_from_cache:
-    failures that were, which are not asked again. stop: failure of a wrong key, model or address,
-    after which nothing further is asked; None where there is none.
+    where no model is. known: answers so far; failed: why there is none. from_cache: answers that
+    were taken from the file. missing_from_cache: failures that were, which are not asked again.
+    stop: failure of a wrong key, model or address. ended: failure of what is not asked any more.
     """
 
     trace: values.TraceData
@@ -232,90 +236,86 @@ class _Run:
     scorer: SupportScorer
     identity: str
     sent: _Sent | None
+    known: dict[_Place, CheckedAnswer]
+    failed: dict[_Place, ModelUnavailableError] = field(default_factory=dict)
     from_cache: int = 0
     missing_from_cache: int = 0
     stop: ModelUnavailableError | None = None
+    ended: ModelUnavailableError | None = None
 
-    def fill(
-        self,
-        known: dict[_Place, CheckedAnswer],
-        places: Iterable[_Place],
-        file: Path | None,
-        at_once: int,
-    ) -> dict[_Place, ModelUnavailableError]:
-        """Add the answers of places to those that are known; the failures of those that have none.
+    def fill(self, places: Iterable[_Place], file: Path | None, at_once: int) -> None:
+        """Add the answers of places to those that are known.
 
         Args:
           file: of the cache; None keeps nothing.
         """
-        wanted = [place for place in dict.fromkeys(places) if place not in known]
-        failed: dict[_Place, ModelUnavailableError] = {}
+        wanted = [place for place in dict.fromkeys(places) if place not in self.known]
         if file is None:
-            self._ask(known, wanted, failed, None, at_once)
-            return failed
+            self._ask(wanted, None, at_once)
+            return
         with closing(Blobs(file, secret=own_secret())) as store:
             keys = {place: self._key(place) for place in wanted}
             stored = store.get(list(keys.values()))
             for place, key in keys.items():
-                answer = _unpacked(stored.get(key))
-                if isinstance(answer, ModelUnavailableError):
-                    failed[place] = answer
+                reply = _unpacked(stored.get(key))
+                if isinstance(reply, ModelUnavailableError):
+                    self.failed[place] = reply
                     self.missing_from_cache += 1
-                elif answer is not None:
-                    known[place] = answer
+                elif reply is not None:
+                    self.known[place] = reply
                     self.from_cache += 1
-            rest = [place for place in wanted if place not in known and place not in failed]
-            self._ask(known, rest, failed, store, at_once)
-        return failed
+            done = {*self.known, *self.failed}
+            rest = [place for place in wanted if place not in done]
+            self._ask(rest, store, at_once)
 
-    def _ask(
-        self,
-        known: dict[_Place, CheckedAnswer],
-        places: Sequence[_Place],
-        failed: dict[_Place, ModelUnavailableError],
-        store: Blobs | None,
-        at_once: int,
-    ) -> None:
+    def _ask(self, places: Sequence[_Place], store: Blobs | None, at_once: int) -> None:
         """Ask for the answers of places, some at a time, and keep each batch before the next."""
         batches = [places[start : start + at_once] for start in range(0, len(places), at_once)]
-        ended: ModelUnavailableError | None = None
-        with ThreadPoolExecutor(at_once) as pool, _warn_of_interrupt(known, places, store):
-            for batch in progress(batches, "answer", "set", size=len, total=len(places)):
-                if ended is not None:  # nothing further is sent
-                    failed |= dict.fromkeys(batch, ended)
-                    continue
-                replies = (
-                    list(pool.map(self._answer, batch))
-                    if at_once > 1
-                    else [*map(self._answer, batch)]
+        with ThreadPoolExecutor(at_once) as pool:
+            ask: Any = pool.map if at_once > 1 else map
+            try:
+                for batch in progress(batches, "answer", "set", size=len, total=len(places)):
+                    if self.ended is None:
+                        self._take(dict(zip(batch, ask(self._answer, batch), strict=True)), store)
+                    else:  # nothing further is sent
+                        self.failed |= dict.fromkeys(batch, self.ended)
+            except KeyboardInterrupt:
+                done = sum(place in self.known for place in places)
+                where = "lost without cache=" if store is None else f"kept in {store.path}"
+                warn_user(
+                    f"record_answers was stopped: {done:,} of {len(places):,} answers of this run "
+                    f"are {where}; the next run goes on there."
                 )
-                fresh: dict[_Place, CheckedAnswer | ModelUnavailableError] = {}
-                for place, reply in zip(batch, replies, strict=True):
-                    if isinstance(reply, ModelUnavailableError):
-                        failed[place] = reply
-                        if reply.kind in _FINAL and self.sent is not None:
-                            fresh[place] = reply
-                        ended = reply if isinstance(reply, BudgetSpentError) else ended
-                    else:
-                        known[place] = fresh[place] = reply
-                # Where some are answered, a 403 is of its own question.
-                wrong = [
-                    failed[place]
-                    for place in batch
-                    if place in failed
-                    and failed[place].kind in WRONG_SETTINGS
-                    and not (failed[place].kind == FORBIDDEN and known)
-                ]
-                if wrong and self.sent is not None:
-                    self.stop = wrong[0]
-                    reason = f"not asked after {self.stop.reason}"
-                    ended = ModelUnavailableError(
-                        f"{reason}.", kind=NOT_ASKED, reason=reason, seconds=0.0
-                    )
-                if store is not None:
-                    store.put(
-                        {self._key(place): _packed(answer) for place, answer in fresh.items()}
-                    )
+                raise
+
+    def _take(
+        self, replies: Mapping[_Place, CheckedAnswer | ModelUnavailableError], store: Blobs | None
+    ) -> None:
+        """Keep the replies of a batch, and see whether a failure ends the run."""
+        # What is the same when asked again, as JSON: floats keep all their digits, NaN among them.
+        final: dict[_Place, Any] = {}
+        for place, reply in replies.items():
+            if not isinstance(reply, ModelUnavailableError):
+                self.known[place] = final[place] = reply
+                continue
+            self.failed[place] = reply
+            if reply.kind == CUT_OFF and self.sent is not None:
+                final[place] = _StoredFailure(reply.kind, reply.reason)._asdict()
+            if isinstance(reply, BudgetSpentError):
+                self.ended = reply
+        # Where some are answered, a 403 is of its own question.
+        stops = WRONG_SETTINGS - {FORBIDDEN} if self.known else WRONG_SETTINGS
+        wrong = [
+            reply
+            for reply in replies.values()
+            if isinstance(reply, ModelUnavailableError) and reply.kind in stops
+        ]
+        if wrong and self.sent is not None:
+            self.stop = wrong[0]
+            self.ended = _failure(NOT_ASKED, f"not asked after {self.stop.reason}")
+        if store is not None:
+            rows = {self._key(place): json.dumps(row).encode() for place, row in final.items()}
+            store.put(rows)
 
     def _answer(self, place: _Place) -> CheckedAnswer | ModelUnavailableError:
         """Answer of a place, or why there is none."""
@@ -348,20 +348,6 @@ class _Run:
         return digest(canonical_json([self.identity, question, passages, messages]))
 
 
-@contextmanager
-def _warn_of_interrupt(
-    known: Mapping[_Place, CheckedAnswer], places: Sequence[_Place], store: Blobs | None
-) -> Iterator[None]:
-    """Say what is kept of a run that is stopped by Ctrl-C, and where."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
-        where = "lost without cache=" if store is None else f"kept in {store.path}"
-        warn_user(f"record_answers was stopped: {done} are {where}; the next run goes on there.")
-        raise
-
-
 def _metered(
     generator: Generator, budget: RequestBudget | None, at_once: int
 ) -> tuple[Generator, MeteredClient | None]:
@@ -372,8 +358,7 @@ def _metered(
       TypeError: what is no generator.
     """
     if not isinstance(at_once, Integral) or at_once < 1:
-        msg = f"at_once must be at least 1, got {at_once!r}."
-        raise ValueError(msg)
+        refuse("at_once must be at least 1", repr(at_once), "correct it")
     if not hasattr(generator, "answer"):
         kind = type(generator).__name__
         msg = f"generator must have answer, got {kind}; a client goes into ModelGenerator(client)."
@@ -383,8 +368,7 @@ def _metered(
         meter = MeteredClient(asks.client, budget)
         return with_model(generator, lambda _: replace(asks, client=meter)), meter
     if budget is not None:
-        msg = f"a budget needs a generator that asks a client, got {generator.name}."
-        raise ValueError(msg)
+        refuse("a budget needs a generator that asks a client", generator.name, "leave it out")
     return generator, None
 
 
@@ -392,44 +376,39 @@ def _request_counts(
     counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]
 ) -> dict[str, Any]:
     """What the answers of a run took, for the meta of a trace."""
-    p50, p95 = np.percentile(counts.ms, [50, 95]).round(1).tolist() if counts.ms else (None, None)
-    kinds = [error.kind for error in failed.values()]
-    return {
-        **counts._replace(ms=())._asdict(),
-        "ms": {"p50": p50, "p95": p95},
+    stated = counts._asdict()
+    stated.pop("ms")
+    return stated | {
         "from_cache": run.from_cache,
         "missing_from_cache": run.missing_from_cache,
-        "missing": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "missing": dict(Counter(error.kind for error in failed.values())),
     }
 
 
-def _packed(answer: CheckedAnswer | ModelUnavailableError) -> bytes:
-    """Answer, or why there is none, as it is kept.
+class _StoredFailure(NamedTuple):
+    """Why there is no answer, as it is kept."""
 
-    JSON, in which floats keep all their digits, NaN among them.
-    """
-    if isinstance(answer, ModelUnavailableError):
-        return json.dumps({"kind": answer.kind, "reason": answer.reason}).encode()
-    return json.dumps(answer).encode()
+    kind: str
+    reason: str
+
+
+_STORED: TypeAdapter[CheckedAnswer | _StoredFailure] = TypeAdapter(CheckedAnswer | _StoredFailure)
 
 
 def _unpacked(stored: bytes | None) -> CheckedAnswer | ModelUnavailableError | None:
     """Answer that was kept, or why there is none; None where nothing of this form was kept."""
-    if stored is None:
-        return None
     try:
-        value = json.loads(stored)
-        if isinstance(value, dict):
-            reason = f"{value['reason']} in an earlier run"
-            return ModelUnavailableError(
-                f"{reason}.", kind=value["kind"], reason=reason, seconds=0.0
-            )
-        text, confidence, support, claim, cited, refused = value
-        return CheckedAnswer(
-            text, float(confidence), float(support), claim, tuple(map(int, cited)), refused
-        )
-    except (ValueError, TypeError, LookupError):
+        reply = None if stored is None else _STORED.validate_json(stored)
+    except ValidationError:
         return None
+    if isinstance(reply, _StoredFailure):
+        return _failure(reply.kind, f"{reply.reason} in an earlier run")
+    return reply
+
+
+def _failure(kind: str, reason: str) -> ModelUnavailableError:
+    """A failure of a request that is not sent."""
+    return ModelUnavailableError(f"{reason}.", kind=kind, reason=reason, seconds=0.0)
 
 
 def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
@@ -449,17 +428,13 @@ def _recorded_answers(
     answers = trace.answers
     if answers is None or (answers.generator, answers.scorer) != (generator, scorer):
         return {}
-    return {
-        (key.case, key.chunks): CheckedAnswer(
-            text=answers.text[number],
-            confidence=float(answers.confidence[number]),
-            support=float(answers.support[number]),
-            claim=answers.claim[number],
-            cited=tuple(key.chunks.index(chunk) for chunk in answers.cited[number]),
-            refused=answers.refused[number],
-        )
-        for key, number in answer_positions(answers).items()
-    }
+    known = {}
+    for key, number in answer_positions(answers).items():
+        row = {name: getattr(answers, name)[number] for name in CheckedAnswer._fields}
+        row |= {name: float(row[name]) for name in ("confidence", "support")}
+        row["cited"] = tuple(map(key.chunks.index, row["cited"]))
+        known[key.case, key.chunks] = CheckedAnswer(**row)
+    return known
 
 
 _NAMED = 3  # cases of a kind of failure that a message names
@@ -491,12 +466,13 @@ def _missing_warning(
         for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     ]
     first = f"the first: {missing[0].reason}." if stop is None else f"it ended at: {stop}"
+    after = (
+        ", what was cut off only after max_tokens is raised" if keeps and CUT_OFF in by_kind else ""
+    )
     text = (
         f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; {first} "
-        "The next run of record_answers on the returned trace asks for them again"
+        f"The next run on the returned trace asks for them again{after}."
     )
-    cut_off = keeps and not _FINAL.isdisjoint(by_kind)
-    text += ", what was cut off only with another max_tokens, prompt or model." if cut_off else "."
     return MissingAnswersWarning(text, missing)
 
 

@@ -145,7 +145,6 @@ def components(
         parts.append(
             pd.DataFrame(
                 {
-                    "row": np.arange(len(trace)),
                     "case_id": [case.id for case in trace.cases],
                     "split": [case.split for case in trace.cases],
                     "arm": arm,
@@ -162,8 +161,7 @@ def components(
             )
         )
     # made arm by arm, read case by case; a stable sort keeps the arms' order within a case
-    table = pd.concat(parts).sort_values("row", kind="stable", ignore_index=True)
-    return table.drop(columns="row")
+    return pd.concat(parts).sort_index(kind="stable", ignore_index=True)
 
 
 def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
@@ -517,10 +515,8 @@ def record_outcome(response: Response, system: System) -> None:
         "latency_ratio": record.ms["total"] / online.budget_ms,
         "cache_hit": float(record.answer_cache_hit),
     }
-    outcome = {}
-    if record.queries:
-        outcome = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
-    outcome |= {
+    depth = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
+    outcome = (depth if record.queries else {}) | {
         "answered": float(response["status"] == "ok"),
         "strategy_cache_hit": float(record.strategy_cache_hit),
     }
@@ -546,6 +542,6 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        remedy = 'unset RAGLAB_BANDIT_ENABLED where it is false, and open it with arm="bandit"'
+        remedy = 'unset RAGLAB_BANDIT_ENABLED and open it with arm="bandit"'
         refuse("feedback needs a system with a bandit", "one without", remedy)
     system.online.thumbs(request_id, up)

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from raglab.answering.client import one_deadline
 from raglab.audit.explanation import Explanation, explain_request
+from raglab.bandit.learner import refuse
 from raglab.decision.document_names import full_sources
 from raglab.live.pipeline import answer_or_refuse, answer_request
 from raglab.live.requests import Request, check_request, language_of, moment_or_now
@@ -326,7 +327,5 @@ def explain(
     if system is not None and log is None:
         return explain_request(request_id, audit_log(system))
     if log is None or system is not None:
-        got = "neither" if log is None else "both"
-        msg = f"explain needs a log or a system, got {got}; pass one."
-        raise ValueError(msg)
+        refuse("explain needs a log or a system", "neither" if log is None else "both", "pass one")
     return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

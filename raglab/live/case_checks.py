@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.document_names import (
     Meaning,
     case_sources,
@@ -29,19 +30,16 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     """
     if not cases or not corpus.chunks:
         value = f"{len(cases)} and {len(corpus.chunks)}"
-        msg = f"a trace needs cases and chunks, got {value}; check the files."
-        raise ValueError(msg)
+        refuse("a trace needs cases and chunks", value, "check the files")
     if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
-        raise ValueError(msg)
+        refuse("batch_size must be at least 1", batch_size, "give 256")
     check_split_names(case.split for case in cases)
     first_positions: dict[str, int] = {}
     for number, case in enumerate(cases):
         first = first_positions.setdefault(case.id, number)
         if first != number:
-            rule = f"cases must have different ids, got {case.id!r} at positions {first} and"
-            msg = f"{rule} {number}; rename or remove one."
-            raise ValueError(msg)
+            value = f"{case.id!r} at positions {first} and {number}"
+            refuse("cases must have different ids", value, "rename or remove one")
         # what is wrong with grades is told before retrieval, not by the ranking after it
         source_grades(case)
 

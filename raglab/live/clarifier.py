@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -102,14 +102,7 @@ class ParsedQuestion(BaseModel):
 GapKind: TypeAlias = Literal[
     "field_type", "implicit_entity", "date_scope", "intent", "page_scope", "document"
 ]
-GAP_KINDS: tuple[GapKind, ...] = (
-    "field_type",
-    "implicit_entity",
-    "date_scope",
-    "intent",
-    "page_scope",
-    "document",
-)
+GAP_KINDS: tuple[GapKind, ...] = get_args(GapKind)
 ReplyKind: TypeAlias = Literal[
     "chosen", "own_value", "page", "yes", "declined", "corrected", "not_understood"
 ]

@@ -141,13 +141,12 @@ def _margins(judged: Iterable[Check]) -> dict[str, float | None]:
 
     Of its first check that fails, else of its last, which is that of its threshold.
     """
-    gate_checks: dict[str, Check] = {}
+    last: dict[str, Check] = {}
     for check in judged:
-        if check.gate != "resolver" and (
-            check.gate not in gate_checks or gate_checks[check.gate].passes
-        ):
-            gate_checks[check.gate] = check
-    margins = {
-        gate: check.margin for gate, check in gate_checks.items() if not math.isinf(check.margin)
+        if check.gate != "resolver" and (check.gate not in last or last[check.gate].passes):
+            last[check.gate] = check
+    return {
+        gate: None if math.isnan(check.margin) else check.margin
+        for gate, check in last.items()
+        if not math.isinf(check.margin)
     }
-    return {gate: None if math.isnan(margin) else margin for gate, margin in margins.items()}

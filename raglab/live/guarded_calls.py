@@ -36,8 +36,6 @@ class CallTime:
       limit_s: seconds in all; None waits for ever.
     """
 
-    __slots__ = ("left_s", "limit_s")
-
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s = self.left_s = limit_s
 

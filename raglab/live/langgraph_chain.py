@@ -155,15 +155,11 @@ class _Nodes:
     def _depth_hits(self, state: Mapping[str, Any]) -> list[DepthHits]:
         """Hits of every depth so far; retrieved again where a checkpoint holds none."""
         known: list[DepthHits] | None = state.get("depth_hits")
-        return (
-            list(islice(self._walk(state, state["arm"]), state["depth"] + 1))
-            if known is None
-            else known
-        )
+        return known or list(islice(self._walk(state, state["arm"]), state["depth"] + 1))
 
     def _decisions(self, state: Mapping[str, Any]) -> Decisions:
         known: Decisions | None = state.get("decision")
-        return self._decide(state, self._depth_hits(state)) if known is None else known
+        return known or self._decide(state, self._depth_hits(state))
 
     def _decide(self, state: Mapping[str, Any], depths: Sequence[DepthHits]) -> Decisions:
         case = Case(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from raglab.answering.metered_client import SPENT
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
@@ -238,25 +239,23 @@ probability, got 7.0 for case 'a'; scale it, or name another unit.
 
     unit = function.declared.unit
     bounds = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
-    rule = f"the signal {function.name} must return one number a row or NaN, {bounds}, got"
+    rule = f"the signal {function.name} must return one number a row or NaN, {bounds}"
     # Values are read by position: a Series in another order would give each row the value of
     # another.
     if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
-        msg = f"{rule} a Series of another length or order; return its values."
-        raise ValueError(msg)
+        refuse(rule, "a Series of another length or order", "return its values")
     # An object of the function's own is asked for its array, and may raise anything.
     try:
         array = np.asarray(returned)
         if array.dtype.kind in "US":  # one text among numbers makes texts of all
             array = np.asarray(returned, dtype=object)
     except Exception as error:
-        msg = f"{rule} {type(returned).__name__}, which is no array; return a list."
+        msg = f"{rule}, got {type(returned).__name__}, which is no array; return a list."
         raise ValueError(msg) from error
     # The shape before the values, whose message names a row by its place.
     if array.shape != (len(whose),):
         shape = f"shape {array.shape}" if array.ndim else type(returned).__name__
-        msg = f"{rule} {shape} for {len(whose)} rows; return a list as long as the frame."
-        raise ValueError(msg)
+        refuse(rule, f"{shape} for {len(whose)} rows", "return a list as long as the frame")
     values = np.full(len(whose), np.nan)
     for place, raw in enumerate(array.tolist()):
         if raw is None or raw is pd.NA or (isinstance(raw, float) and isnan(raw)):
@@ -264,8 +263,8 @@ probability, got 7.0 for case 'a'; scale it, or name another unit.
         with suppress(OverflowError):
             values[place] = float(raw) if isinstance(raw, Real) else np.inf
         if not (np.isfinite(values[place]) and unit.low <= values[place] <= unit.high):
-            msg = f"{rule} {repr(raw)[:80]} for {whose[place]}; scale it, or name another unit."
-            raise ValueError(msg)
+            value = f"{repr(raw)[:80]} for {whose[place]}"
+            refuse(rule, value, "scale it, or name another unit")
     return values
 
 
@@ -315,16 +314,19 @@ def add_signals(
     named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
     numbers = [trace.arm(name) for name in named]
     structure = (policy or PolicyData.from_mapping()).structure
-    if trace.answers is None:  # before any row is asked
-        _refuse_without_answers(function for function in functions if function.needs_answers)
+    all_rows = [
+        signal_rows(trace, function, numbers, structure, trace.answers) for function in functions
+    ]
+    for function, rows in zip(functions, all_rows, strict=True):  # before any row is asked
+        if function.needs_answers and not rows.cells:
+            rule = f"the signal {function.name} needs recorded answers to all hits of a case under "
+            remedy = "use raglab.record_answers(trace, policy, generator)"
+            refuse(f"{rule}policy=", "none", remedy)
     out = trace
     with closing(
         Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())
     ) as store:
-        for function in functions:
-            rows = signal_rows(trace, function, numbers, structure, trace.answers)
-            if not rows.cells and function.needs_answers:
-                _refuse_without_answers([function])
+        for function, rows in zip(functions, all_rows, strict=True):
             known, has_failed = _fill(function, rows, trace, store)
             out = _with_column(out, function, rows, known)
             # a row without a value says that the model failed only where some did
@@ -337,16 +339,6 @@ def add_signals(
             cases = [trace.cases[row] for row in sorted(failed)]
             out = replace(out, meta=with_failed_calls(out.meta, function.name, cases))
     return out
-
-
-def _refuse_without_answers(functions: Iterable[SignalFunction]) -> None:
-    """Stop at a function that reads answers which the trace has not."""
-    for function in functions:
-        msg = (
-            f"the signal {function.name} needs recorded answers to all hits of a case under "
-            "policy=, got none; record them by raglab.record_answers(trace, policy, generator)."
-        )
-        raise ValueError(msg)
 
 
 def _fill(
@@ -477,9 +469,9 @@ class LiveSignals:
                 functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
                 msg = (
-                    f"a policy that uses the signal {name} needs its function to answer questions; "
-                    "pass signals=[function], of a SignalCalibration .signal_function(function); "
-                    f"raglab.decide_frame decides own hits without it. {error}"
+                    f"a policy that uses the signal {name} needs its function; pass "
+                    "signals=[function], of a SignalCalibration .signal_function(function). "
+                    f"{error}"
                 )
                 raise ValueError(msg) from error
         return replace(self, functions=tuple(functions))

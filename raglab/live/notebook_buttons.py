@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from raglab.bandit.learner import refuse
 from raglab.default_learner import OTHER
 from raglab.live.ask import reply
 from raglab.live.response import Response
@@ -46,11 +48,8 @@ def buttons(
     """
     question = response["clarification"]
     if question is None:
-        msg = (
-            f"buttons need a response that asks, got one of status {response['status']!r}; show "
-            "the response itself."
-        )
-        raise ValueError(msg)
+        value = f"one of status {response['status']!r}"
+        refuse("buttons need a response that asks", value, "show the response itself")
     import ipywidgets as widgets
 
     words = _WORDS["fr" if response["options"][-1]["text"] in _FRENCH else "en"]
@@ -74,36 +73,25 @@ def buttons(
         if on_answer is not None:
             on_answer(final)
 
-    def button(label: str, text: Callable[[], str]) -> Any:  # noqa: ANN401 - a widget
+    def button(label: str, act: Callable[[], None]) -> Any:  # noqa: ANN401 - a widget
         widget = widgets.Button(description=label, layout=widgets.Layout(width="auto"))
-        widget.on_click(lambda _: answer(text()))
+        widget.on_click(lambda _: act())
         return widget
 
     question_html = html_text(question["question_to_user"])
     # breaks its lines, as a label does not
     head = widgets.HTML(f'<span class="{NO_MATH}">{question_html}</span>')
-    options = [
-        option
-        for option in response["options"]
-        if option["value"] not in {question["proposed_default"], OTHER}
-    ]
-    agreed = [] if question["proposed_default"] is None else [button(words["yes"], lambda: "yes")]
-    row = (
-        *agreed,
-        button(words["no"], lambda: "no"),
-        *(
-            button(
-                visible(option["text"]),
-                lambda value=option["value"]: value,  # type: ignore[misc]
-            )
-            for option in options
-        ),
-    )
-    choices = widgets.HBox(row)
+    proposed = question["proposed_default"]
+    texts = {} if proposed is None else {"yes": words["yes"]}
+    texts["no"] = words["no"]
+    for option in response["options"]:
+        if option["value"] not in {proposed, OTHER}:
+            texts[option["value"]] = visible(option["text"])
+    choices = widgets.HBox([button(text, partial(answer, value)) for value, text in texts.items()])
     box.children = (
         head,
         choices,
-        widgets.HBox([own, button(words[OTHER], lambda: own.value)]),
+        widgets.HBox([own, button(words[OTHER], lambda: answer(own.value))]),
         shown,
     )
     return box

@@ -311,8 +311,8 @@ def check_number(name: str, value: object) -> float | None:
 def _recent_margin(log: Entries, arm: str, last: int) -> float | None:
     """Mean margin of an arm's latest rewards, [0, 1]; None where none has come."""
     latest = log.rows(REWARDS, columns=("components",), after=last - HORIZON, most=MARGINS, arm=arm)
-    parts = [row["components"] for row in latest]
-    margins = [float(components["margin"]) for components in parts if "margin" in components]
+    parts = (row["components"] for row in latest)
+    margins = [float(each["margin"]) for each in parts if "margin" in each]
     return sum(margins) / len(margins) if margins else None
 
 

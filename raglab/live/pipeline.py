@@ -39,7 +39,6 @@ from raglab.live.response import (
     check_answer,
 )
 from raglab.live.retriever import restrict_to_hits
-from raglab.live.signal_families import document_signals
 from raglab.live.system import (
     Key,
     System,
@@ -344,7 +343,8 @@ def case_trace(
     # asks for them.
     used, columns, answers = set(used_signals(system.policy)), Columns(), None
     if used & set(STORED):
-        columns |= document_signals(trace, system.reader, used)
+        for family in system.reader.measuring(used):
+            columns |= family.columns(trace)
     if _reads_answers(system):
         answers = _answers_to_all_hits(trace, system)
         calibration = system.policy.structure.calibration

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from raglab.bandit.learner import refuse
 from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
 from raglab.values import LONGEST_QUESTION, Case, Generator
@@ -95,44 +96,40 @@ def check_request(
       Traceback (most recent call last):
       ValueError: documents must be a list of at most 1000 names, got 'a.md'; write ["a.md"].
     """
-    _check_text("question", question, LONGEST_QUESTION)
-    _check_text("session", session, LONGEST_SESSION)
     if request_id is not None:
         check_id(request_id)
-        _check_text("request_id", request_id, LONGEST_SESSION)
-    is_list = isinstance(documents, Sequence) and not isinstance(documents, str)
-    if documents is not None and not (is_list and len(documents) <= MOST_DOCUMENTS):  # type: ignore[arg-type]
+    named = () if documents is None else documents
+    if isinstance(named, str) or not isinstance(named, Sequence) or len(named) > MOST_DOCUMENTS:
         rule = f"documents must be a list of at most {MOST_DOCUMENTS} names"
-        _refuse(rule, shown_value(documents), 'write ["a.md"]')
-    for name in documents if isinstance(documents, Sequence) else ():
-        _check_text("a document", name, LONGEST_NAME, 1)
-    if groups is not None and not (isinstance(groups, Mapping) and len(groups) <= MOST_GROUPS):
+        refuse(rule, shown_value(documents), 'write ["a.md"]')
+    grouped = {} if groups is None else groups
+    if not isinstance(grouped, Mapping) or len(grouped) > MOST_GROUPS:
         rule = f"groups must map at most {MOST_GROUPS} attributes to texts"
-        _refuse(rule, shown_value(groups), 'write {"tenant": "acme"}')
-    for text in chain.from_iterable(groups.items()) if isinstance(groups, Mapping) else ():
-        _check_text("an attribute or its group", text, LONGEST_GROUP, 1)
+        refuse(rule, shown_value(groups), 'write {"tenant": "acme"}')
+    texts = [
+        ("question", question, 0, LONGEST_QUESTION),
+        ("session", session, 0, LONGEST_SESSION),
+        ("request_id", request_id or "", 0, LONGEST_SESSION),
+        *(("a document", name, 1, LONGEST_NAME) for name in named),
+        *(
+            ("an attribute or its group", text, 1, LONGEST_GROUP)
+            for text in chain(*grouped.items())
+        ),
+    ]
+    for name, text, least, longest in texts:
+        rule = f"{name} must be a Unicode text of {least} to {longest} characters"
+        if not isinstance(text, str):
+            refuse(rule, shown_value(text), "pass a str")
+        # a text is not shown: it may be confidential
+        if not least <= len(text) <= longest:
+            refuse(rule, f"{len(text)}", "shorten it")
+        if not is_unicode(text):
+            refuse(rule, "half a pair of surrogates", "take it out")
     if selected_option is not None and (
         type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS
     ):
         rule = "selected_option must be the number of an option, from 1"
-        _refuse(rule, shown_value(selected_option), "choose among those offered")
-
-
-def _check_text(name: str, value: object, longest: int, least: int = 0) -> None:
-    """Stop at a value that is no Unicode text of a length."""
-    rule = f"{name} must be a Unicode text of {least} to {longest} characters"
-    if not isinstance(value, str):
-        _refuse(rule, shown_value(value), "pass a str")
-    # a text is not shown: it may be confidential
-    if not least <= len(value) <= longest:
-        _refuse(rule, f"{len(value)}", "shorten it")
-    if not is_unicode(value):
-        _refuse(rule, "half a pair of surrogates", "take it out")
-
-
-def _refuse(rule: str, value: str, remedy: str) -> NoReturn:
-    msg = f"{rule}, got {value}; {remedy}."
-    raise ValueError(msg)
+        refuse(rule, shown_value(selected_option), "choose among those offered")
 
 
 _FRENCH = frozenset(

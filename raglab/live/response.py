@@ -91,10 +91,8 @@ class ResponseRecord(NamedTuple):
     logged: bool = False
 
     def __repr__(self) -> str:
-        total = f"{self.ms['total']:,.0f} ms, " if "total" in self.ms else ""
         sizes = f"{len(self.queries)} queries, {len(self.checks)} checks"
-        logged = "logged" if self.logged else "not logged"
-        return f"{type(self).__name__}({total}{sizes}, {logged})"
+        return f"{type(self).__name__}({sizes}, logged={self.logged})"
 
 
 class Response(Mapping[str, Any]):
@@ -142,34 +140,18 @@ class Response(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
         shown = {key: value for key, value in self._rows.items() if value not in (None, [], False)}
-        cells = {**shown, **_question_columns(shown)}
+        if "clarification" in shown:
+            shown["clarification"] = shown["clarification"]["question_to_user"]
         rows = "".join(
             f"<tr><th style='text-align:left'>{key}</th><td "
             f"style='{CELL}'>{_escape_cell(value)}</td></tr>"
-            for key, value in cells.items()
+            for key, value in shown.items()
         )
         return f"<table class='{NO_MATH}'>{rows}</table>"
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
         return json.dumps(self._rows, ensure_ascii=False)
-
-
-def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked and what was filled in, in words; the options of a question stand under it."""
-    columns: dict[str, Any] = {}
-    if clarification := fields.get("clarification"):
-        columns["clarification"] = clarification["question_to_user"]
-        columns["options"] = "\n".join(
-            f"{option['text']} ({option['value']})" for option in fields["options"]
-        )
-    if default := fields.get("default_applied"):
-        about = f"row {default['row_id']}, version {default['version']}, {default['gate']}"
-        confidence = f"confidence {decimals(default['confidence'])}"
-        columns["default_applied"] = (
-            f"{default['field']} = {default['value']} ({confidence}; {about})"
-        )
-    return columns
 
 
 def _escape_cell(value: object) -> str:
@@ -292,30 +274,23 @@ def answer_sets(
     padded = np.full((len(keys), width), -1, dtype=np.int32)
     for number, key in enumerate(keys):
         padded[number, : len(key.chunks)] = key.chunks
-    rows: Any = {name: [] for name in CheckedAnswer._fields}
-    for answer in answers:
-        for name, value in answer._asdict().items():
-            rows[name].append(value)
-    numbers = {
-        name: np.array([getattr(key, name) for key in keys], dtype=np.int32)
-        for name in ("case", "arm", "depth")
+    row, arm, depth = np.array([key[:3] for key in keys], dtype=np.int32).reshape(-1, 3).T.copy()
+    rows: Any = {
+        name: tuple(getattr(answer, name) for answer in answers) for name in CheckedAnswer._fields
     }
+    rows |= {name: np.array(rows[name], dtype=np.float64) for name in ("confidence", "support")}
+    rows["cited"] = tuple(
+        tuple(key.chunks[place] for place in places)
+        for key, places in zip(keys, rows["cited"], strict=True)
+    )
     return Answers(
         generator=generator,
         scorer=scorer,
-        row=numbers["case"],
-        arm=numbers["arm"],
-        depth=numbers["depth"],
+        row=row,
+        arm=arm,
+        depth=depth,
         chunks=padded,
-        text=tuple(rows["text"]),
-        confidence=np.array(rows["confidence"], dtype=np.float64),
-        support=np.array(rows["support"], dtype=np.float64),
-        claim=tuple(rows["claim"]),
-        cited=tuple(
-            tuple(key.chunks[place] for place in places)
-            for key, places in zip(keys, rows["cited"], strict=True)
-        ),
-        refused=tuple(rows["refused"]),
+        **rows,
     )
 
 

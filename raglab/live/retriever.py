@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.document_names import (
     chunk_documents,
     chunk_sources,
@@ -50,6 +52,9 @@ LATE_INTERACTION = "late-interaction"
 IndexKind = Literal["flat", "hnsw", "ivf", "sqfp16", "auto"]
 
 
+_ADDED = frozenset({"dense_weight", "precision"})  # settings that came later
+
+
 class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
@@ -82,9 +87,10 @@ class RetrievalSettings(NamedTuple):
         Added ones only where they are not the default.
         """
         rows = self._asdict() | {"arms": list(self.arms)}
-        added = {"dense_weight": 1.0, "precision": "float32"}
         return {
-            name: value for name, value in rows.items() if name not in added or value != added[name]
+            name: value
+            for name, value in rows.items()
+            if name not in _ADDED or value != self._field_defaults[name]
         }
 
     @property
@@ -136,12 +142,9 @@ class RetrievalSettings(NamedTuple):
 
         def n_pictures() -> int:
             count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
-            is_read = (
-                count
-                and self.encoder is not None
-                and reads_pictures(find_model(self.encoder).folder)
-            )
-            return count if is_read else 0
+            if not count or self.encoder is None:
+                return 0
+            return count if reads_pictures(find_model(self.encoder).folder) else 0
 
         kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
         if kind == STORED:  # before anything is encoded
@@ -206,22 +209,14 @@ class Retriever:
         return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
 
 
-class _Range(NamedTuple):
-    """Kind of a number among the settings, and its least and greatest value."""
-
-    kind: Any
-    low: float
-    high: float
-
-
-_WHOLE = int | np.integer
+# least and greatest value of a number among the settings
 _RANGES = {
-    "fetch_k": _Range(_WHOLE, 1, MOST_HITS),
-    "rerank_k": _Range(_WHOLE, 0, MOST_HITS),
-    "rrf_k": _Range(_WHOLE, 1, 2**31 - 1),
-    "max_depth": _Range(_WHOLE, 0, 100),  # each depth is a whole retrieval
+    "fetch_k": (1, MOST_HITS),
+    "rerank_k": (0, MOST_HITS),
+    "rrf_k": (1, 2**31 - 1),
+    "max_depth": (0, 100),  # each depth is a whole retrieval
     # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
-    "dense_weight": _Range(int | float | np.number, 1e-6, 1_000),
+    "dense_weight": (1e-6, 1_000),
 }
 
 
@@ -235,8 +230,7 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     names = RetrievalSettings._fields
     unknown = sorted(set(settings) - set(names))
     if unknown:
-        msg = f"settings must be of {', '.join(names)}, got {unknown[0]!r}."
-        raise ValueError(msg)
+        refuse(f"settings must be of {', '.join(names)}", repr(unknown[0]), "correct it")
     wanted = RetrievalSettings(**settings)
     # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
     arms: Any = wanted.arms
@@ -244,27 +238,22 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     # No arm at all is refused as an unknown one is.
     if not wanted.arms or len(set(wanted.arms)) < len(wanted.arms) or set(wanted.arms) - set(ARMS):
         value = ", ".join(map(repr, wanted.arms)) or "none"
-        msg = f"arms must be different ones of {', '.join(ARMS)}, got {value}."
-        raise ValueError(msg)
+        refuse(f"arms must be different ones of {', '.join(ARMS)}", value, "correct them")
     for arm in wanted.arms:
         arm_row(arm)  # stops at an arm whose room is not installed
-    for name, (kind, low, high) in _RANGES.items():
-        value = getattr(wanted, name)
+    for name, (low, high) in _RANGES.items():
+        value, whole = getattr(wanted, name), "" if name == "dense_weight" else "whole "
+        kind: Any = Integral if whole else Real
         if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-            whole = "whole " if kind is _WHOLE else ""
-            msg = (
-                f"{name} must be a {whole}number in [{low:g}, {high:,}], got {shown_value(value)}."
-            )
-            raise ValueError(msg)
+            rule = f"{name} must be a {whole}number in [{low:g}, {high:,}]"
+            refuse(rule, shown_value(value), "correct it")
     if wanted.rerank_k > wanted.fetch_k:
         sizes = f"{wanted.rerank_k} above {wanted.fetch_k}"
-        msg = f"rerank_k must be at most fetch_k, got {sizes}; lower rerank_k."
-        raise ValueError(msg)
+        refuse("rerank_k must be at most fetch_k", sizes, "lower rerank_k")
     check_kind(wanted.index)
     if wanted.precision not in get_args(Precision):
-        value = f"{', '.join(get_args(Precision))}, got {wanted.precision!r}"
-        msg = f"precision must be one of {value}."
-        raise ValueError(msg)
+        rule = f"precision must be one of {', '.join(get_args(Precision))}"
+        refuse(rule, repr(wanted.precision), "correct it")
     return wanted
 
 
@@ -380,7 +369,7 @@ def warn_of_unread(ready: Retriever, wanted: RetrievalSettings) -> None:
             f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
             f"{ready.encoder.max_tokens} tokens that {name} reads: {cut.n_lost:,} of "
             f"{cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are in no embedding; load "
-            "documents with load_corpus(…, encoder=…), or name an encoder that reads more."
+            "documents with load_corpus(…, encoder=…)."
         )
     warn_of_language([chunk.text for chunk in chunks], name, wanted.arms)
     count = sum(picture_digest(chunk) is not None for chunk in chunks)
@@ -431,8 +420,8 @@ def question_scopes(
                     ("selected_sources", f" in {whose[row]}") if whose else ("documents", "")
                 )
                 remedy = source_remedy(source, meanings[source], chunks)
-                msg = f"{field} must name documents of the corpus, got {source!r}{case}; {remedy}."
-                raise ValueError(msg)
+                rule = f"{field} must name documents of the corpus"
+                refuse(rule, f"{source!r}{case}", remedy)
         positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)
     return scopes

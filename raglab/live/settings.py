@@ -301,16 +301,14 @@ class Settings(BaseSettings):
         self,
         log: str | Path,
         arms: Sequence[str],
-        *,
-        create: bool = True,
-        patience_s: float | None = None,
+        **how: Any,  # noqa: ANN401 - of Online
     ) -> Online:
         """Bandit over the log at a path or URL.
 
         Args:
           log: of the bandit, see `log_of`.
           arms: names, in the order of the state.
-          create, patience_s: see `Online`.
+          **how: `create` and `patience_s` of `Online`.
 
         Raises:
           InputError: see `bandit`; the log's URL is none, or the prior of a linear learner is no
@@ -325,22 +323,19 @@ class Settings(BaseSettings):
             arms=arms,
             seed=self.bandit_seed,
             initial=load_state(prior, bandit, arms) if prior and bandit.linear else None,
-            create=create,
-            patience_s=patience_s,
+            **how,
         )
 
     def audit(
         self,
         log: str | Path,
-        *,
-        create: bool = True,
-        patience_s: float | None = None,
+        **how: Any,  # noqa: ANN401 - of AuditLog
     ) -> AuditLog:
         """Audit log at a path or URL.
 
         Args:
           log: of the audit, see `log_of`.
-          create, patience_s: see `AuditLog`.
+          **how: `create` and `patience_s` of `AuditLog`.
 
         Raises:
           InputError: the log's URL is none.
@@ -351,8 +346,7 @@ class Settings(BaseSettings):
             query=self.audit_query,
             keep_days=self.audit_keep_days,
             silence=SilenceRule(self.audit_silence_hours, self.audit_near_same),
-            create=create,
-            patience_s=patience_s,
+            **how,
         )
 
 

@@ -75,18 +75,6 @@ class DocumentReader:
         return families
 
 
-def document_signals(trace: TraceData, reader: DocumentReader, names: Iterable[str]) -> Columns:
-    """Columns of families that measure some signals that a policy uses, by name, [Q, A, D].
-
-    Raises:
-      MissingExtensionError: a signal of documents that no installed family measures.
-    """
-    columns: Columns = {}
-    for family in reader.measuring(names):
-        columns |= family.columns(trace)
-    return columns
-
-
 def with_document_signals(trace: Trace, reader: DocumentReader) -> Trace:
     """The trace with the signals of every installed family.
 

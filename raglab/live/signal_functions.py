@@ -20,6 +20,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raglab.arguments.plain_arrays import converted
+from raglab.bandit.learner import refuse
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
@@ -73,23 +74,19 @@ class SignalFunction:
         unknown = [name for name in self.needs if name not in COLUMNS]
         if unknown or not self.needs:
             rule = f"needs of the signal {self.name} must be of {', '.join(COLUMNS)}"
-            msg = f"{rule}, got {', '.join(unknown) or 'none'}."
-            raise ValueError(msg)
+            refuse(rule, ", ".join(unknown) or "none", "correct them")
         reads = {*self.needs}
         least = (
             "answer" if reads & {*ANSWER_COLUMNS} else "hits" if reads & {*HIT_COLUMNS} else "query"
         )
         if STAGES.index(declared.stage) < STAGES.index(least):
-            msg = (
-                f"stage of the signal {self.name} must be {least} by its needs, got {self.stage!r}."
-            )
-            raise ValueError(msg)
+            rule = f"stage of the signal {self.name} must be {least} by its needs"
+            refuse(rule, repr(self.stage), "correct it")
         for name in ("n_hits", "batch"):
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 rule = f"{name} of the signal {self.name} must be a whole number from 1"
-                msg = f"{rule}, got {size!r}."
-                raise ValueError(msg)
+                refuse(rule, repr(size), "correct it")
         if not callable(self.fn):
             msg = f"fn of the signal {self.name} must be callable, got {type(self.fn).__name__}."
             raise TypeError(msg)
@@ -217,12 +214,11 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
     if len(values) != 1:
         names = sorted({*_REGISTERED, *entry_points(group=GROUP).names})
         value = f"{signal!r} of {', '.join(values.values())}" if values else repr(signal)
-        msg = (
-            f"a signal must be registered once, got {value}; registered: "
-            f"{', '.join(names) or 'none'}; import the module of its @raglab.register_signal, or "
-            f"install one package with an entry point of {GROUP}."
+        remedy = (
+            f"registered: {', '.join(names) or 'none'}; import the module of its "
+            f"@raglab.register_signal, or keep one entry point of {GROUP}"
         )
-        raise ValueError(msg)
+        refuse("a signal must be registered once", value, remedy)
     return _imported(entries[0])
 
 
@@ -249,8 +245,7 @@ def signal_functions(
     functions = tuple(signal_function(signal) for signal in listed)
     for name, count in Counter(function.name for function in functions).items():
         if count > 1:
-            msg = f"signals must have different names, got {name} twice."
-            raise ValueError(msg)
+            refuse("signals must have different names", f"{name} twice", "leave one out")
     return functions
 
 
@@ -273,6 +268,5 @@ def _imported(entry: EntryPoint) -> SignalFunction:
         raise ValueError(msg) from error
     if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
         value = loaded.name if isinstance(loaded, SignalFunction) else type(loaded).__name__
-        msg = f"{rule} a signal function of this name, got {value!r:.80}."
-        raise ValueError(msg)
+        refuse(f"{rule} a signal function of this name", f"{value!r:.80}", "correct it")
     return loaded

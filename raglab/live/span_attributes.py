@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import check_to_json
 from raglab.live.response import Response
@@ -90,41 +87,21 @@ def retrieval_attributes(
     depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
 ) -> Attributes:
     """Hits of a depth with their cosines, the nearest first."""
-    hits = depth.hits
+    places, cosines = depth.hits.chunk.ravel().tolist(), depth.hits.cosine.ravel().tolist()
+    rows = []
+    for place, cosine in zip(places, cosines, strict=True):
+        if place >= 0:
+            chunk = chunks[place]
+            row = {
+                "id": chunk.chunk_id,
+                "score": cosine,
+                "source": chunk.source,
+                "page": chunk.page,
+                "content": chunk.full_text if has_texts else None,
+            }
+            rows.append(_stated(row))
     query = {"gen_ai.retrieval.query.text": depth.query} if has_texts else {}
-    return query | _documents(hits.chunk.ravel(), hits.cosine.ravel(), chunks, has_texts=has_texts)
-
-
-def reranking_attributes(
-    depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
-) -> Attributes:
-    """Reranked hits of a depth with the reranker's scores, in the arm's final order."""
-    hits, rank = depth.hits, depth.hits.rank.ravel()
-    order = np.argsort(rank, kind="stable")
-    order = order[(rank[order] >= 0) & (rank[order] < hits.n_reranked.max())]
-    return _documents(
-        hits.chunk.ravel()[order], hits.s_rerank.ravel()[order], chunks, has_texts=has_texts
-    )
-
-
-def _documents(
-    places: NDArray[np.integer],
-    scores: NDArray[np.float64],
-    chunks: Sequence[Chunk],
-    *,
-    has_texts: bool,
-) -> Attributes:
-    hits = [
-        (chunks[place], score)
-        for place, score in zip(places.tolist(), scores.tolist(), strict=True)
-        if place >= 0
-    ]
-    rows = [
-        _stated({"id": chunk.chunk_id, "score": score, "source": chunk.source, "page": chunk.page})
-        | ({"content": chunk.full_text} if has_texts else {})
-        for chunk, score in hits
-    ]
-    return {"gen_ai.retrieval.documents": json.dumps(rows)}
+    return query | {"gen_ai.retrieval.documents": json.dumps(rows)}
 
 
 def _stated(attributes: Attributes) -> Attributes:

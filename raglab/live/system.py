@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
+from raglab.bandit.learner import refuse
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
 from raglab.live.certified_retrieval import check_scores, warn_of_other_retrieval
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 AUDIT, BANDIT = "audit", "bandit"
 AUDIT_UNWRITABLE = "the audit log cannot be written: questions get no row in it"
 BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses, nothing is learned"
-_UNWRITABLE: Mapping[str, str] = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
+_UNWRITABLE = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
 # A question waits so long for its turn in a log, where a batch of writers waits for
 # `raglab.store.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
 PATIENCE_S = 3.0
@@ -123,8 +123,6 @@ class JsonCache:
     Only what this user's own processes wrote comes back: the digests hang on a secret.
     """
 
-    __slots__ = ("_blobs", "clear", "close")
-
     def __init__(self, path: Path, secret: bytes) -> None:
         self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
         self.clear, self.close = self._blobs.clear, self._blobs.close
@@ -159,16 +157,11 @@ class Caches:
     answers: whole responses. strategies: the arm taken and what it retrieved, depth by depth.
     """
 
-    __slots__ = ("answers", "strategies")
-
     def __init__(self, folder: str | Path) -> None:
         """Name both caches; the folder is made by the first write."""
         secret = own_secret()
         self.answers = JsonCache(Path(folder) / "answers.sqlite", secret)
         self.strategies = JsonCache(Path(folder) / "strategies.sqlite", secret)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}('answers.sqlite', 'strategies.sqlite')"
 
     def clear(self) -> None:
         """Empty both."""
@@ -209,8 +202,8 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
             name: np.array(values, dtype=np.float64 if name in FLOAT_FIELDS else np.int32)
             for name, values in dict(row["hits"]).items()
         }
-        widths = {field.shape for name, field in fields.items() if name != "n_reranked"}
         hits = Hits(**{name: field.reshape(1, 1, 1, -1) for name, field in fields.items()})
+        widths = {field.shape for field in hits[:-1]}
         hits = hits._replace(n_reranked=hits.n_reranked.reshape(1, 1, 1))
         is_known = ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all()
         if not isinstance(row["query"], str) or len(widths) > 1 or not is_known:
@@ -230,9 +223,8 @@ def check_on_error(on_error: str) -> OnError:
       ValueError: it is neither `raise` nor `refuse`.
     """
     if on_error not in get_args(OnError):
-        msg = f"on_error must be one of raise, refuse, got {on_error!r:.80}."
-        raise ValueError(msg)
-    return "refuse" if on_error == "refuse" else "raise"
+        refuse("on_error must be one of raise, refuse", f"{on_error!r:.80}", "correct it")
+    return cast("OnError", on_error)
 
 
 class LabOpening(NamedTuple):
@@ -251,8 +243,6 @@ class LabOpening(NamedTuple):
 
 class LogOutages:
     """Outages of the logs of one system, shared by its threads."""
-
-    __slots__ = ("_outages",)
 
     def __init__(self) -> None:
         # by log: time of the monotonic clock before which it is not tried again, last message
@@ -343,12 +333,11 @@ class System:
     def __repr__(self) -> str:
         indexed = self.retriever.indexes.n_chunks
         documents = len({chunk.document for chunk in self.retriever.chunks[:indexed]})
-        on = {True: "on", False: "off"}
         return (
             f"{type(self).__name__}({indexed:,} chunks of {documents:,} documents, policy "
             f"{self.policy.policy_id}, arm {self.arm or self.policy.strategy.arm!r}, generator "
-            f"{self.generator.name!r}, audit log {on[self.audit is not None]}, clarification "
-            f"{on[self.clarifier is not None]})"
+            f"{self.generator.name!r}, logs={self.audit is not None}, "
+            f"clarifies={self.clarifier is not None})"
         )
 
     def __post_init__(self) -> None:
@@ -506,9 +495,9 @@ class System:
         A failing server or a missing confidence.
 
         A language model gets a handful of tokens to test what its backend can do, and one line is
-        printed. A warning tells where its replies state another model than requested: a server may
-        take any name. The audit log is opened for writing, and made where it does not exist; a log
-        that cannot be written is reported as `ask` reports it.
+        printed, which names the model of its replies where they state another than requested: a
+        server may take any name. The audit log is opened for writing, and made where it does not
+        exist; a log that cannot be written is reported as `ask` reports it.
 
         Returns:
           This system.
@@ -527,9 +516,8 @@ class System:
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
-            capabilities, name = generator.probe(), generator.client.name
-            print(capabilities.line(name))  # noqa: T201 - what a person asked for
-            _warn_of_another_model(capabilities.served, name)
+            line = generator.probe().line(generator.client.name)
+            print(line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
         required = self.audit_required
         if self.audit is not None:
@@ -556,15 +544,14 @@ class System:
         """
         opening = self.opening
         if opening is None:
-            msg = "a system to refresh must be opened by System.open, got one of parts."
-            raise ValueError(msg)
+            refuse("a system to refresh must be opened by System.open", "one of parts", "open it")
         index = read_index(opening.place, opening.rewriter)
         check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", "open it again")
         if index.fingerprint == self.fingerprint:
             return self
         if index.settings != opening.settings:
-            msg = f"an open index must keep its settings, got others in {opening.place}; reopen it."
-            raise ValueError(msg)
+            value = f"others in {opening.place}"
+            refuse("an open index must keep its settings", value, "reopen it")
         ready = _documents_fields(index, opening, self.policy, self.pack, self.retriever)
         with self._change:
             for name, value in ready.items():
@@ -581,11 +568,7 @@ class System:
         with self._change:
             system = copy.copy(self)
         generator = with_required_confidence(system.generator, system.policy, self._confident)
-        return (
-            system
-            if generator is system.generator
-            else dataclasses.replace(system, generator=generator)
-        )
+        return system if generator is system.generator else replace(system, generator=generator)
 
     def check_index(self, fingerprint: str) -> None:
         """Stop a reply to a question on another index.
@@ -598,8 +581,7 @@ class System:
         """
         if fingerprint != self.fingerprint:
             rule = f"a reply must go to the index that asked, {fingerprint}"
-            msg = f"{rule}, got {self.fingerprint}; open that one, or ask again."
-            raise ValueError(msg)
+            refuse(rule, self.fingerprint, "open that one, or ask again")
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -616,9 +598,7 @@ class System:
         check_scores(policy, "an open index")
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
-        return dataclasses.replace(
-            self, policy=policy, entities=named, signals=self.signals.under(policy)
-        )
+        return replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
 
 
 def _documents_fields(
@@ -765,8 +745,7 @@ def build_index(
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
-        msg = "an index needs a chunk, got none; check the folder."
-        raise ValueError(msg)
+        refuse("an index needs a chunk", "none", "check the folder")
     place = Path(folder)
     named = check_settings(
         {"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings}
@@ -782,18 +761,3 @@ def build_index(
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_stored)
-
-
-def _warn_of_another_model(served: str, name: str) -> None:
-    """Say that replies state another model than was asked for; a dated version of it is the same.
-
-    Args:
-      served: as replies state it, '' where it is the same or not stated.
-      name: of the client, `model@host`.
-    """
-    model = name.rpartition("@")[0] or name
-    if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
-        warn_user(
-            f"a server should answer as the model that was asked for, {model}, got {served}: "
-            f"answers stand under {model}; correct the name, or start that model."
-        )

@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
-from time import time_ns
 from typing import Any, NamedTuple
 
 from raglab.answering.extractive import Extractive
@@ -26,7 +25,6 @@ from raglab.live.response import Response, with_model
 from raglab.live.span_attributes import (
     Attributes,
     error_attributes,
-    reranking_attributes,
     response_attributes,
     retrieval_attributes,
     text_attributes,
@@ -121,19 +119,11 @@ def depths_in_spans(
             "raglab.arm": arm,
             "raglab.depth": number,
             "raglab.strategy_cache_hit": number < n_stored,
+            "gen_ai.data_source.id": system.fingerprint,
         }
-        own["gen_ai.data_source.id"] = system.fingerprint
         with _span(tracing, f"retrieval {arm}", own) as write:
             depth = next(depths)
             write(partial(retrieval_attributes, depth, chunks, has_texts=tracing.has_texts))
-            # it is over: its span gets its own times
-            if "rerank" in depth.ms and depth.hits.n_reranked.any():
-                end = time_ns() - int(1e6 * depth.ms.get("measure", 0.0))
-                times = (end - int(1e6 * depth.ms["rerank"]), end)
-                with _span(tracing, f"rerank {arm}", {}, times) as write_reranking:
-                    write_reranking(
-                        partial(reranking_attributes, depth, chunks, has_texts=tracing.has_texts)
-                    )
         yield depth  # with no span open: whoever takes it may open others
 
 
@@ -164,12 +154,8 @@ class _TracedGenerator:
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         base, texts = self.base, partial(text_attributes, has_texts=self.tracing.has_texts)
         model = base.client.name if isinstance(base, ModelGenerator) else base.name
-        own = {
-            "gen_ai.request.model": model,
-            "gen_ai.provider.name": "raglab",
-        }
-        own |= texts(input=question)
-        with _span(self.tracing, f"chat {model}", own) as write:
+        own = {"gen_ai.request.model": model, "gen_ai.provider.name": "raglab"}
+        with _span(self.tracing, f"chat {model}", own | texts(input=question)) as write:
             generation = base.answer(question, passages)
             write(lambda: texts(output=generation.text))
             return generation
@@ -219,20 +205,18 @@ def _harmless() -> Iterator[None]:
 
 @contextmanager
 def _span(
-    tracing: Tracing, name: str, own: Attributes, times: tuple[int, int] | None = None
+    tracing: Tracing, name: str, own: Attributes
 ) -> Iterator[Callable[[Callable[[], Attributes]], None]]:
     """A span, the current one within the block, whose error marks it; gives what writes attributes.
 
     Args:
       name: the operation first.
       own: attributes of its start.
-      times: nanoseconds; None is now.
     """
-    start, end = times or (None, None)
     span, stack, api = None, ExitStack(), tracing.api
     with _harmless():
         own = {"gen_ai.operation.name": name.partition(" ")[0], **own}
-        span = tracing.tracer.start_span(name, attributes=own, start_time=start)
+        span = tracing.tracer.start_span(name, attributes=own)
         # Left to itself the API writes an error with its words.
         stack.enter_context(
             api.use_span(span, record_exception=False, set_status_on_exception=False)
@@ -264,4 +248,4 @@ def _span(
             stack.close()
         with _harmless():
             if span is not None:
-                span.end(end)
+                span.end()

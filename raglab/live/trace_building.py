@@ -361,8 +361,7 @@ def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
     except TraceError:
         return None
     same = all(known.meta.get(name) == meta.get(name) for name in ("fingerprint", "pack"))
-    there = same and known.vectors is not None
-    return known if there else None
+    return known if same and known.vectors is not None else None
 
 
 def _completed(known: Trace, reader: DocumentReader, place: Path | None) -> Trace:

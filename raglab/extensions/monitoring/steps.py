@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import is_missing
-from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, file_rows
+from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, placed_rows
 from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
@@ -270,7 +270,7 @@ def _checked_records(
     if isinstance(rows, str | Path):
         records = [
             {name: "" if cell is None else str(cell).strip() for name, cell in row.items()}
-            for _, row in file_rows(Path(rows))
+            for _, row in placed_rows(rows, source)
         ]
         names = set().union(*records) if records else set()
     else:
