@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from raglab.answering.client import (
     CUT_OFF,
     MALFORMED,
-    Capabilities,
     Completion,
     Message,
     ModelClient,
@@ -101,14 +100,6 @@ class ModelGenerator:
         """Name, version and hash of the prompt, as a log of requests keeps it."""
         return self.prompt.identity
 
-    def probe(self) -> Capabilities:
-        """Capabilities of the model's backend; a server is asked now.
-
-        Raises:
-          ModelUnavailableError: the model failed.
-        """
-        return self.client.probe()
-
     def probe_confidence(self) -> bool | None:
         """Whether replies carry log-probabilities.
 
@@ -117,7 +108,7 @@ class ModelGenerator:
         Raises:
           ModelUnavailableError: the model failed.
         """
-        return self.client.capabilities().logprobs or self.client.probe().logprobs
+        return any(self.client.capabilities(again=again).logprobs for again in (False, True))
 
     def prompt_messages(self, question: str, passages: Sequence[Chunk]) -> tuple[Message, ...]:
         """Messages to the model: instructions, passages as they fit, question.

@@ -6,16 +6,19 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from threading import Lock
 from typing import Any, NamedTuple
+
+from pydantic import NonNegativeFloat
 
 from raglab.answering.client import (
     Capabilities,
     Completion,
+    From0,
     Message,
     ModelClient,
     check_client,
+    check_fields,
     check_messages,
 )
 from raglab.values import ModelUnavailableError
@@ -54,21 +57,16 @@ class RequestBudget:
       ValueError: a number is negative or NaN, or a limit on the cost is given without a price.
     """
 
-    tokens: float = math.inf
-    cost: float = math.inf
-    price_prompt: float = 0.0
-    price_completion: float = 0.0
-    calls: float = math.inf
-    seconds: float = math.inf
+    tokens: NonNegativeFloat = math.inf
+    cost: NonNegativeFloat = math.inf
+    price_prompt: From0 = 0.0
+    price_completion: From0 = 0.0
+    calls: NonNegativeFloat = math.inf
+    seconds: NonNegativeFloat = math.inf
 
     def __post_init__(self) -> None:
         """Stop at the door."""
-        for name in self.__slots__:
-            value = getattr(self, name)
-            fits = isinstance(value, Real) and float(value) >= 0.0
-            if not fits or (name.startswith("price") and value == math.inf):
-                msg = f"{name} of a budget must be 0 or more, got {value!r}."
-                raise ValueError(msg)
+        check_fields(self)
         if self.cost < math.inf and not self.price_prompt + self.price_completion:
             msg = f"a budget must have prices, got cost {self.cost:g} and none."
             raise ValueError(msg)
@@ -182,8 +180,8 @@ class MeteredClient:
                 self._ms += ms
         return reply
 
-    def capabilities(self) -> Capabilities:
-        """What the backend can do.
+    def capabilities(self, *, again: bool = False) -> Capabilities:
+        """What the backend can do; see `ModelClient.capabilities`.
 
         Not metered, and not asked where the budget bears no further request.
 
@@ -191,16 +189,7 @@ class MeteredClient:
           BudgetSpentError: it does not.
         """
         self._reserve(None)
-        return self.client.capabilities()
-
-    def probe(self) -> Capabilities:
-        """What the backend can do, asked now; as `capabilities`.
-
-        Raises:
-          BudgetSpentError: the budget bears no further request.
-        """
-        self._reserve(None)
-        return self.client.probe()
+        return self.client.capabilities(again=again)
 
     def _reserve(self, most: TokenCount | None) -> None:
         """Charge the most that a request can take, or stop where the budget does not bear it.

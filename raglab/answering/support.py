@@ -458,12 +458,18 @@ class Support(NamedTuple):
 class ClaimScorer(Protocol):
     """What scores claims against evidence."""
 
+    __slots__ = ()
+
     @property
     def name(self) -> str:
         """Stable identifier; belongs into fingerprints and cache keys."""
 
     def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
         """Support of each claim by its list of evidence texts, in [0, 1], float64 [N]."""
+
+    def support(self, answer: str, passages: Sequence[str]) -> Support:
+        """`answer_support` by this scorer."""
+        return answer_support(answer, passages, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,10 +484,6 @@ class WordSupport:
     def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
         """`support_scores`."""
         return support_scores(claims, evidence)
-
-    def support(self, answer: str, passages: Sequence[str]) -> Support:
-        """`answer_support` by this scorer."""
-        return answer_support(answer, passages, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,10 +526,6 @@ class NliScorer:
         return np.array(
             [max((float(entailed[i]) for i in at), default=0.0) for at in pair_indices], np.float64
         )
-
-    def support(self, answer: str, passages: Sequence[str]) -> Support:
-        """`answer_support` by this scorer."""
-        return answer_support(answer, passages, self)
 
 
 def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:

@@ -527,7 +527,8 @@ class System:
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
-            capabilities, name = generator.probe(), generator.client.name
+            client = generator.client
+            capabilities, name = client.capabilities(again=True), client.name
             print(capabilities.line(name))  # noqa: T201 - what a person asked for
             _warn_of_another_model(capabilities.served, name)
         check_confidence(generator, confidence_switch(self.policy))

@@ -108,18 +108,12 @@ def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
       vectors: [N, dim].
       kind: `flat` is exact; `hnsw` (a graph) and `ivf` (cells of k-means) trade recall for speed
         past 100,000 vectors.
-
-    Raises:
-      ValueError: the kind must be known.
     """
     import faiss
 
     rows = np.ascontiguousarray(vectors, np.float32)
     n, dim = rows.shape
     forms = {"flat": "Flat", "hnsw": f"HNSW{NEIGHBOURS}", "ivf": f"IVF{max(1, round(n**0.5))},Flat"}
-    if kind not in forms:
-        msg = f"kind must be one of {', '.join(forms)}, got {kind!r}."
-        raise ValueError(msg)
     index: Any = faiss.index_factory(dim, forms[kind])
     # candidates are looked at both while the graph grows and when it is searched
     if kind == "hnsw":
@@ -181,8 +175,8 @@ PICTURES = 8  # decoded at a time: the largest that the store reads has 200 MB
 UNIT = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
 
 
-class TextEncoder(Protocol):
-    """What embedding asks of an encoder: its name, its width, its forward passes."""
+class Encoder(Protocol):
+    """What the cache asks of an encoder: its name, its width."""
 
     @property
     def name(self) -> str:
@@ -191,6 +185,10 @@ class TextEncoder(Protocol):
     @property
     def dim(self) -> int:
         """Width of its embeddings."""
+
+
+class TextEncoder(Encoder, Protocol):
+    """What embedding asks of an encoder of texts: its forward passes, too."""
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Sentence embeddings of passages, or of questions, [N, dim]."""
@@ -199,16 +197,8 @@ class TextEncoder(Protocol):
         """Sentence and token embeddings from one forward pass."""
 
 
-class PictureEncoder(Protocol):
+class PictureEncoder(Encoder, Protocol):
     """What embedding asks of an encoder of pictures."""
-
-    @property
-    def name(self) -> str:
-        """Stable identifier; part of every cache key."""
-
-    @property
-    def dim(self) -> int:
-        """Width of its embeddings."""
 
     def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
         """Embeddings of images of Pillow, [N, dim]."""
@@ -382,7 +372,7 @@ def embed_pictures(
 
 
 def _encoded(
-    encoder: TextEncoder | PictureEncoder,
+    encoder: Encoder,
     kinds: Sequence[str],
     texts: Sequence[str],
     cache: EmbeddingCache | None,
@@ -422,7 +412,7 @@ def _encoded(
 
 
 def _read_cached(
-    encoder: TextEncoder | PictureEncoder,
+    encoder: Encoder,
     kind: str,
     texts: Sequence[str],
     cache: EmbeddingCache | None,

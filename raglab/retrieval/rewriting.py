@@ -1,4 +1,4 @@
-"""Rewriting (shore): what passages cover of a question, which gains words of first hits (S2.9)."""
+"""Rewriting (shore): what passages lack of a question, which gains words of first hits (S2.9)."""
 
 from __future__ import annotations
 
@@ -48,35 +48,22 @@ class Rewriter(Protocol):
         """
 
 
-class Reflection(NamedTuple):
-    """What passages cover of a question.
+def uncovered(question: str, passages: Sequence[str]) -> list[str]:
+    """Names, codes and other content words of a question that no passage covers, in its order.
 
-    Its names, codes and other content words, folded, in its order.
-
-    share: of those covered, in [0, 1]; NaN where the question has none.
-    """
-
-    covered: tuple[str, ...]
-    missing: tuple[str, ...]
-    share: float
-
-
-def reflect(question: str, passages: Sequence[str]) -> Reflection:
-    """What passages cover of a question.
-
-    A word is covered by any passage, a name by one that holds all its words, an identifier by one
-    that holds them in a row; words are compared by their beginnings.
+    Folded. A word is covered by any passage, a name by one that holds all its words, an identifier
+    by one that holds them in a row; words are compared by their beginnings.
 
     Example:
-      >>> reflect("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
-      Reflection(covered=('excess',), missing=('crédit des alpes',), share=0.5)
+      >>> uncovered("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
+      ['crédit des alpes']
     """
     held = [(_beginnings(passage), f" {' '.join(plain_words(passage))} ") for passage in passages]
-    units = _units(question)
-    is_covered = [any(_holds(words, text, unit) for words, text in held) for unit in units]
-    covered = tuple(unit for unit, is_held in zip(units, is_covered, strict=True) if is_held)
-    missing = tuple(unit for unit, is_held in zip(units, is_covered, strict=True) if not is_held)
-    return Reflection(covered, missing, len(covered) / len(units) if units else float("nan"))
+    return [
+        unit
+        for unit in _units(question)
+        if not any(_holds(words, text, unit) for words, text in held)
+    ]
 
 
 class _PassageWords(NamedTuple):
@@ -131,7 +118,7 @@ class Rm3:
         if step == 1:
             return first
         if step == 2:
-            missing = [_beginnings(unit) for unit in reflect(question, first).missing]
+            missing = [_beginnings(unit) for unit in uncovered(question, first)]
             held = [_beginnings(passage) for passage in passages]
             holding = [
                 passage
@@ -194,9 +181,6 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       passages: hits that are believed, at least 1.
       terms: words that a step adds, at least 1.
 
-    Raises:
-      ValueError: passages or terms is below 1.
-
     Example:
       >>> texts = [
       ...     "Hail breaks glass.",
@@ -207,9 +191,6 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       >>> rm3(texts, terms=2).rewrite("hail?", texts[:1], step=1)
       'hail? breaks glass'
     """
-    if passages < 1 or terms < 1:
-        msg = f"passages and terms must be at least 1, got {passages} and {terms}."
-        raise ValueError(msg)
     counts = Counter(beginning(word) for text in texts for word in plain_words(text))
     return Rm3(dict(counts), counts.total(), passages, terms)
 
