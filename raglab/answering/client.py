@@ -228,16 +228,17 @@ def check_fields(settings: object) -> None:
       ValueError: name of the field, rule, value.
     """
     for name, kind in get_type_hints(type(settings), include_extras=True).items():
-        value, problem = getattr(settings, name), ""
+        value = getattr(settings, name)
         try:
-            if not name.startswith("_"):
-                TypeAdapter(kind).validate_python(value, strict=True)
+            TypeAdapter(kind).validate_python(value, strict=True)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
-        if problem:  # here, so that the error does not carry the value along
-            shown = value if isinstance(value, int | float) else type(value).__name__
-            msg = f"{name}: {problem}, got {shown}."
-            raise ValueError(msg)
+        else:
+            continue
+        # outside of `except`, so that the error does not carry the value along
+        shown = value if isinstance(value, int | float) else type(value).__name__
+        msg = f"{name}: {problem}, got {shown}."
+        raise ValueError(msg)
 
 
 def check_messages(messages: object) -> None:

@@ -82,24 +82,14 @@ def _joint(whole: PassagePieces, before: int, at: int) -> str:
     """What stands between two kept pieces."""
     if whole.goes_on[at] and before == at - 1:
         return " "
-    table, next_table = _table_head(whole, before), _table_head(whole, at)
-    return (
-        "\n"
-        if whole.pieces[at].kind == "row"
-        and table == next_table
-        and (table >= 0 or before == at - 1)
-        else "\n\n"
-    )
-
-
-def _table_head(whole: PassagePieces, at: int) -> int:
-    """Place of the head of the table that a piece stands in.
-
-    -1 of one without a head, -2 in none.
-    """
     if whole.pieces[at].kind != "row":
-        return at if whole.pieces[at].kind == "head" else -2
-    return next((place for place in whole.needs[at] if whole.pieces[place].kind == "head"), -1)
+        return "\n\n"
+    table, next_table = (
+        {place for place in (*whole.needs[at], at) if whole.pieces[place].kind == "head"}
+        for at in (before, at)
+    )
+    follows = before == at - 1 and whole.pieces[before].kind == "row"
+    return "\n" if table == next_table and (table or follows) else "\n\n"
 
 
 def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
@@ -255,8 +245,8 @@ def compress(
     """
     if budget < 1 or not {*keep} <= {*range(len(passages))}:
         msg = (
-            f"budget must be at least 1 token, and keep positions of the {len(passages)} passages, "
-            f"from 0, got {budget} and {sorted(keep)}."
+            f"budget must be 1 or more, and keep positions of the {len(passages)} passages, "
+            f"got {budget} and {sorted(keep)}."
         )
         raise ValueError(msg)
     cuts = [cut_passage(passage.text, passage.section) for passage in passages]

@@ -18,7 +18,6 @@ from raglab.answering.client import (
 from raglab.answering.prompts import (
     ANSWER,
     MOST_TOKENS,
-    FittedPassages,
     Prompt,
     check_settings,
     data_prompt,
@@ -120,9 +119,9 @@ class ModelGenerator:
         Raises:
           ModelUnavailableError: there is no room for a passage.
         """
-        return messages(self.prompt, data_prompt(question, self._fitted(question, passages).texts))
+        return messages(self.prompt, data_prompt(question, self._fitted(question, passages)))
 
-    def _fitted(self, question: str, passages: Sequence[Chunk]) -> FittedPassages:
+    def _fitted(self, question: str, passages: Sequence[Chunk]) -> tuple[str, ...]:
         room = passage_room(self.max_prompt_tokens, self.prompt, question)
         return fit_passages([chunk.full_text for chunk in passages], room)
 
@@ -145,7 +144,7 @@ class ModelGenerator:
         if not passages:
             return _none("there are no passages to answer from")
         fitted = self._fitted(question, passages)
-        sent = messages(self.prompt, data_prompt(question, fitted.texts))
+        sent = messages(self.prompt, data_prompt(question, fitted))
         # those of a client of the user's own, too
         reply = without_thoughts(
             self.client.complete(sent, max_tokens=self.max_tokens, seed=self.seed)
@@ -157,7 +156,7 @@ class ModelGenerator:
             return _none(reply.reason)
         if _INSUFFICIENT.match(text):
             return _none(f"{self.client.name} says that the passages do not answer the question")
-        return Generation(text, reply.mean_probability, cited_passages(text, len(fitted.texts)))
+        return Generation(text, reply.mean_probability, cited_passages(text, len(fitted)))
 
 
 def cited_passages(text: str, n: int) -> tuple[int, ...]:

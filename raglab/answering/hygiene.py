@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from raglab.values import Chunk
@@ -429,8 +429,9 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
     heads = titles | {
         _words(head)
         for passage in passages
-        for path in _paths(passage.text)
-        for head in _JOINT.split(path)
+        for piece in pieces(passage.text)
+        if piece.kind == "heading" and _JOINT.search(piece.text)
+        for head in _JOINT.split(piece.text)
     }
     is_title_possible = sum(not isinstance(part, str) or bool(part.strip()) for part in parts) > 1
 
@@ -470,15 +471,6 @@ def _behind_question(text: str, question: str) -> str:
 
 def _words(text: str) -> Words:
     return tuple(split_words(text))
-
-
-def _paths(text: str) -> Iterator[str]:
-    """Paths of headings that stand in a text, as in one whose sections are not known."""
-    return (
-        piece.text
-        for piece in pieces(text)
-        if piece.kind == "heading" and _JOINT.search(piece.text)
-    )
 
 
 def _stated(passages: Sequence[Chunk]) -> frozenset[Words]:

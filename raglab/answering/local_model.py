@@ -71,7 +71,7 @@ class LocalModel:
     timeout: Seconds = 120.0
     temperature: From0 = 0.0
     download: bool = False
-    _loaded: list[CausalModel] = field(default_factory=list, init=False, compare=False)
+    _loaded: list[Any] = field(default_factory=list, init=False, compare=False)
     _named: list[str] = field(default_factory=list, init=False, compare=False)
     _lock: Any = field(default_factory=Lock, init=False, compare=False)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import NonNegativeFloat
 
 from raglab.answering.client import (
@@ -33,12 +34,6 @@ class TokenCount(NamedTuple):
 
     prompt: int
     completion: int
-
-    def plus(self, more: TokenCount, times: int = 1) -> TokenCount:
-        """These tokens and some more."""
-        return TokenCount(
-            self.prompt + times * more.prompt, self.completion + times * more.completion
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ class MeteredClient:
             raise TypeError(msg)
         self.client, self.budget = client, RequestBudget() if budget is None else budget
         self._lock, self._begin = Lock(), math.nan
-        self._requests, self._tokens, self._ms = 0, TokenCount(0, 0), list[float]()
+        self._requests, self._tokens, self._ms = 0, np.zeros(2, np.int64), list[float]()
 
     def __repr__(self) -> str:
         return f"MeteredClient({self.client!r})"
@@ -137,8 +132,9 @@ class MeteredClient:
     def counts(self) -> RequestCounts:
         """What was asked so far."""
         with self._lock:
+            tokens = TokenCount(*self._tokens.tolist())
             return RequestCounts(
-                self._requests, *self._tokens, self.budget.price(self._tokens), tuple(self._ms)
+                self._requests, *tokens, self.budget.price(tokens), tuple(self._ms)
             )
 
     def complete(
@@ -176,7 +172,7 @@ class MeteredClient:
             raise
         finally:
             with self._lock:
-                self._tokens = self._tokens.plus(used).plus(most, -1)
+                self._tokens += np.subtract(used, most)
                 self._ms += ms
         return reply
 
@@ -199,20 +195,20 @@ class MeteredClient:
         with self._lock:
             now = time.monotonic()
             begin = now if math.isnan(self._begin) else self._begin
-            after = self._tokens.plus(most or TokenCount(1, 0))
-            limits = {
-                "calls": self._requests + 1 > self.budget.calls,
-                "tokens": sum(after) > self.budget.tokens,
-                "cost": self.budget.price(after) > self.budget.cost,
-                "seconds": now - begin >= self.budget.seconds,
+            after = TokenCount(*(self._tokens + (most or (1, 0))).tolist())
+            needs = {
+                "calls": self._requests + 1,
+                "tokens": sum(after),
+                "cost": self.budget.price(after),
+                "seconds": now - begin,
             }
-            over = next((name for name, is_over in limits.items() if is_over), None)
-            if over is None and most is not None:
-                self._begin, self._requests, self._tokens = begin, self._requests + 1, after
-            if over is None:
+            over = [name for name, need in needs.items() if need > getattr(self.budget, name)]
+            if not over:
+                if most is not None:
+                    self._begin, self._requests = begin, self._requests + 1
+                    self._tokens[:] = after
                 return
-            spent = f"{self._requests} requests, {sum(self._tokens)} tokens at a cost of"
-            spent = f"{spent} {self.budget.price(self._tokens):.6g} in {now - begin:.0f} s"
-        reason = f"the {over} of the budget do not bear the next request, after {spent}"
+            spent = f"{self._requests} requests and {self._tokens.sum()} tokens"
+        reason = f"the {over[0]} of the budget do not bear the next request, after {spent}"
         msg = f"{reason}; raise it, and go on with the same cache."
         raise BudgetSpentError(msg, kind=SPENT, reason=reason, seconds=0.0)

@@ -273,15 +273,12 @@ class OpenAIClient:
             {"role": "user", "content": "Reply with the single word yes."},
         )
         # A server may refuse more alternatives than it gives, or leave out all log-probabilities.
-        replies = (self._try(yes, 8, 0, top) for top in PROBED_TOPS)
-        reply = next(
-            (
-                each
-                for each in replies
-                if each and (each.completion.tokens or "logprobs" in self._left_out)
-            ),
-            None,
-        ) or self._ask(yes, 8, 0, TOP_LOGPROBS)
+        for top in PROBED_TOPS:
+            reply = self._try(yes, 8, 0, top)
+            if reply and (reply.completion.tokens or "logprobs" in self._left_out):
+                break
+        else:
+            reply = self._ask(yes, 8, 0, TOP_LOGPROBS)
         tokens = reply.completion.tokens
         forms: tuple[SchemaForm, ...] = ("json_schema", "json_object")
         return Capabilities(

@@ -473,7 +473,7 @@ class ClaimScorer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WordSupport:
+class WordSupport(ClaimScorer):
     """The embedded scorer: weighted words in their company, numbers, names, negations.
 
     No model, no network.
@@ -487,7 +487,7 @@ class WordSupport:
 
 
 @dataclass(frozen=True, slots=True)
-class NliScorer:
+class NliScorer(ClaimScorer):
     """Entailment by a cross-encoder.
 
     The probability that the best few adjacent sentences of a text entail the claim.

@@ -119,11 +119,10 @@ class Rm3:
             return first
         if step == 2:
             missing = [_beginnings(unit) for unit in uncovered(question, first)]
-            held = [_beginnings(passage) for passage in passages]
             holding = [
                 passage
-                for passage, words in zip(passages, held, strict=True)
-                if any(unit <= words for unit in missing)
+                for passage in passages
+                if any(map(_beginnings(passage).issuperset, missing))
             ]
             return holding[: self.passages] or first
         return passages[: self.passages * (step - 1)]
@@ -144,13 +143,18 @@ class Rm3:
             for word, times in passage.counts.items():
                 heard[word] += rate * times
         question_beginnings = {beginning(word) for word in plain_words(question)}
-        spelt = _spelt(passages)
+        # the most frequent spelling of each beginning that can be added, the first of equals
+        spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for passage in passages:
+            for start, word, times in passage.terms:
+                spellings[start][word] += times
         parts: dict[str, float] = {}
-        for word in sorted(spelt.keys() - question_beginnings):
+        for word in sorted(spellings.keys() - question_beginnings):
             common = self._common(word)
             chance = heard[word] + sum(rates) * SMOOTHING * common
             parts[word] = chance * log(chance / common)
-        return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word])]
+        best = sorted(parts, key=lambda word: -parts[word])
+        return [spellings[word].most_common(1)[0][0] for word in best]
 
     def _shares(
         self, question_beginnings: set[str], passages: Sequence[_PassageWords]
@@ -204,15 +208,6 @@ def _passage_words(text: str) -> _PassageWords:
     return _PassageWords(
         len(words), starts, [(beginning(word), word, times) for word, times in terms.items()]
     )
-
-
-def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
-    """Beginnings of addable words, each with its most frequent spelling, the first of equals."""
-    spellings: dict[str, Counter[str]] = {}
-    for passage in passages:
-        for start, word, times in passage.terms:
-            spellings.setdefault(start, Counter())[word] += times
-    return {start: words.most_common(1)[0][0] for start, words in spellings.items()}
 
 
 def _units(question: str) -> list[str]:
