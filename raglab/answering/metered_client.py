@@ -200,7 +200,7 @@ class MeteredClient:
                 "calls": self._requests + 1,
                 "tokens": sum(after),
                 "cost": self.budget.price(after),
-                "seconds": now - begin,
+                "seconds": math.nextafter(now - begin, math.inf),  # none are left at the limit
             }
             over = [name for name, need in needs.items() if need > getattr(self.budget, name)]
             if not over:

@@ -77,7 +77,7 @@ Parameter = Literal[
     "system",
 ]
 # What it means that one is left out of a request.
-PARAMETERS: dict[Parameter, str] = {
+PARAMETERS = {
     "logprobs": "answers have no confidence",
     "top_logprobs": "no word is weighed against another",
     "temperature": "the server's own holds",
@@ -262,8 +262,10 @@ class OpenAIClient:
             with self._state.lock:
                 if again:
                     self._state.known = _Known()
-                capabilities = self._known.capabilities or self._probed()
-                self._remember(capabilities=capabilities)
+                capabilities = self._known.capabilities
+                if capabilities is None:
+                    capabilities = self._probed()
+                    self._remember(capabilities=capabilities)
                 return capabilities
 
     def _probed(self) -> Capabilities:

@@ -147,11 +147,9 @@ class Fixed:
         self.sent.append(tuple(messages))
         return Completion("x", (TokenScore("x", -0.1, self.top),))
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
         """Everything."""
         return Capabilities(True, 20, "text")
-
-    probe = capabilities
 
 
 def test_a_case_gets_its_score(server: JudgeServer) -> None:
