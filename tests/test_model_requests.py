@@ -363,7 +363,7 @@ class TestDoor:
     )
     def test_settings_of_a_client(self, settings: dict[str, Any]) -> None:
         """Before any request."""
-        with pytest.raises(ValueError, match="model: |max_retries: "):
+        with pytest.raises(ValueError, match=r"model: |max_retries: "):
             OpenAIClient(**{"model": "tiny", "base_url": "http://host/v1", **settings})
 
     @pytest.mark.parametrize(

@@ -319,7 +319,13 @@ def _kept_lines(
         (passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]
     ]
     candidates = list(score_lines(parsed_question, weights(parsed_question, read), read))
-    near = _meanings(question, [candidate.line.text for candidate in candidates], meaning)
+    texts = [candidate.line.text for candidate in candidates]
+    near = [0.0] * len(texts)
+    if meaning is not None and texts:
+        near = [float(value) for value in meaning(question, texts)]
+    if len(near) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in near):
+        msg = f"meaning must give {len(texts)} finite numbers of at most 1, got {near}."
+        raise ValueError(msg)
     for candidate, value in zip(candidates, near, strict=True):
         carries = bool(candidate.near) or candidate.kind > OPEN or value > 0.0
         yield _PackedLine(
@@ -327,18 +333,3 @@ def _kept_lines(
         )
     for passage in sorted(set(range(len(cuts))) - {candidate.passage for candidate in candidates}):
         yield from (_PackedLine(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
-
-
-def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> list[float]:
-    if meaning is None or not texts:
-        return [0.0] * len(texts)
-    similarities = [float(value) for value in meaning(question, texts)]
-    if len(similarities) != len(texts) or not all(
-        isfinite(value) and value <= 1.0 for value in similarities
-    ):
-        msg = (
-            f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences, "
-            f"got {similarities}."
-        )
-        raise ValueError(msg)
-    return similarities

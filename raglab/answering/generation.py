@@ -107,7 +107,7 @@ class ModelGenerator:
         Raises:
           ModelUnavailableError: the model failed.
         """
-        return any(self.client.capabilities(again=again).logprobs for again in (False, True))
+        return self.client.capabilities().logprobs or self.client.capabilities(again=True).logprobs
 
     def prompt_messages(self, question: str, passages: Sequence[Chunk]) -> tuple[Message, ...]:
         """Messages to the model: instructions, passages as they fit, question.

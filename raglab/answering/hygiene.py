@@ -433,10 +433,16 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
         if piece.kind == "heading" and _JOINT.search(piece.text)
         for head in _JOINT.split(piece.text)
     }
+    stated = question.strip()
     is_title_possible = sum(not isinstance(part, str) or bool(part.strip()) for part in parts) > 1
 
     def is_echo(line: str) -> bool:
-        text = _behind_question(_without_label(line), question)
+        # without marks of quotation, list and emphasis, and no label such as `Question:`
+        item = _LISTED.sub("", _QUOTE.sub("", line, count=1), count=1)
+        text = _QUESTION_LABEL.sub("", item, count=1).strip(_EMPHASIS)
+        # behind the question, where the line begins with it
+        if stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold()):
+            text = text[len(stated) :].strip(_EMPHASIS)
         words, path = _words(text), _JOINT.split(text)
         # Nothing is left behind the question; a line without any word is no echo, and changes no
         # claim.
@@ -451,22 +457,6 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
     if lines == parts:
         return answer
     return "\n".join(part if isinstance(part, str) else "\n".join(part.source) for part in lines)
-
-
-def _without_label(line: str) -> str:
-    """A line without marks of quotation, list and emphasis, and no label such as `Question:`."""
-    bare = _LISTED.sub("", _QUOTE.sub("", line, count=1), count=1)
-    return _QUESTION_LABEL.sub("", bare, count=1).strip(_EMPHASIS)
-
-
-def _behind_question(text: str, question: str) -> str:
-    """Text after the question where a text begins with it and it ends as a question.
-
-    Else the text.
-    """
-    stated = question.strip()
-    begins = stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold())
-    return text[len(stated) :].strip(_EMPHASIS) if begins else text
 
 
 def _words(text: str) -> Words:

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from threading import RLock
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Self
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, NonNegativeInt, TypeAdapter
@@ -124,7 +124,7 @@ class _ServerState:
     known: _Known | None = None
     lock: Any = field(default_factory=RLock, repr=False)
 
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as one that knows nothing: a lock is of this process."""
         return type(self), ()
 
@@ -428,12 +428,10 @@ class OpenAIClient:
 
 def _is_base_url(text: str) -> bool:
     """Whether a text is an http or https URL with a host and without a query, fragment or blank."""
-    if any(map(str.isspace, text)):
-        return False
     try:
         url = urlsplit(text)
-        port = 80 if url.port is None else url.port  # a ValueError where it is no number of a port
-        bare = not url.query and not url.fragment
-        return url.scheme in {"http", "https"} and bool(url.hostname) and port > 0 and bare
+        is_addressed = url.hostname and url.port != 0  # a ValueError where it is no number
     except ValueError:
         return False
+    has_more = url.query or url.fragment or any(map(str.isspace, text))
+    return url.scheme in {"http", "https"} and bool(is_addressed) and not has_more

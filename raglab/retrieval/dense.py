@@ -259,19 +259,18 @@ class EmbeddingCache:
 
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store arrays [rows, columns] in one transaction."""
+        stored = {}  # bytes of each, after a line with its type and shape
+        for key, array in arrays.items():
+            small = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            head = f"{small.dtype.str} {len(small)} {small.shape[1]}\n"
+            stored[key] = head.encode() + small.tobytes()
         with self._opened() as blobs:
-            blobs.put({key: _encode_array(array) for key, array in arrays.items()})
+            blobs.put(stored)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out arrays."""
         with self._opened() as blobs:
             blobs.drop(keys)
-
-
-def _encode_array(array: NDArray[Any]) -> bytes:
-    """Array [rows, columns] as bytes, after a line with its type and shape."""
-    small = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return f"{small.dtype.str} {small.shape[0]} {small.shape[1]}\n".encode() + small.tobytes()
 
 
 _HEAD = re.compile(rb"(<f4|<f2) (0|[1-9]\d{0,8}) ([1-9]\d{0,5})\n")

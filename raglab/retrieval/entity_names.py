@@ -179,18 +179,15 @@ def _is_code(text: str) -> bool:
     digits = sum(char.isdigit() for char in text)
     parts = _PARTS.split(text)
     if all(part.isdigit() for part in parts):
-        return digits >= SHORTEST_NUMBER and not _is_calendar(parts)
+        # dates and spans of years are none: 2024/25, 01/04/2025, 2025-04-01
+        years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
+        is_calendar = years and all(len(part) <= 2 or part in years for part in parts)
+        return digits >= SHORTEST_NUMBER and not is_calendar
     return (
         digits > 0
         and any(char.isupper() for char in text)
         and any(part.isdigit() or part.isupper() for part in parts)
     )
-
-
-def _is_calendar(parts: Sequence[str]) -> bool:
-    """Whether figures read as a date or a span of years: 2024/25, 01/04/2025, 2025-04-01."""
-    years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
-    return bool(years) and all(len(part) <= 2 or part in years for part in parts)
 
 
 def _sentence_positions(sentence: str) -> list[_SentenceWord]:

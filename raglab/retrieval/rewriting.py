@@ -131,12 +131,19 @@ class Rm3:
         """Passage words not in the question, by their part in the divergence from the corpus.
 
         A passage's chance of a word is smoothed with the corpus (Dirichlet), a word's in the model
-        is the sum over the passages of that chance times how far the passage is believed.
+        is the sum over the passages of that chance times how far the passage is believed: its share
+        of the question's likelihood.
         """
-        believed = self._shares(_beginnings(question), passages)
+        stems = sorted(_beginnings(question))
+        # likelihood of the question, per word
+        likelihoods = []
+        for passage in passages:
+            chances = [passage.counts[word] + SMOOTHING * self._common(word) for word in stems]
+            logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
+            likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
         rates = [
-            share / (passage.n_words + SMOOTHING)
-            for share, passage in zip(believed, passages, strict=True)
+            likelihood / sum(likelihoods) / (passage.n_words + SMOOTHING)
+            for likelihood, passage in zip(likelihoods, passages, strict=True)
         ]
         heard: defaultdict[str, float] = defaultdict(float)
         for rate, passage in zip(rates, passages, strict=True):
@@ -155,23 +162,6 @@ class Rm3:
             parts[word] = chance * log(chance / common)
         best = sorted(parts, key=lambda word: -parts[word])
         return [spellings[word].most_common(1)[0][0] for word in best]
-
-    def _shares(
-        self, question_beginnings: set[str], passages: Sequence[_PassageWords]
-    ) -> list[float]:
-        """How far each passage is believed: its likelihood of the question, per word, as a share.
-
-        They sum to 1.
-        """
-        likelihoods = []
-        for passage in passages:
-            chances = [
-                passage.counts[word] + SMOOTHING * self._common(word)
-                for word in sorted(question_beginnings)
-            ]
-            logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
-            likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
-        return [likelihood / sum(likelihoods) for likelihood in likelihoods]
 
     def _common(self, word: str) -> float:
         return (self.counts.get(word, 0) + UNSEEN) / (self.total + UNSEEN)
