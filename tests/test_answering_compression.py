@@ -210,7 +210,7 @@ class TestSettings:
     @pytest.mark.parametrize("values", [[], [float("nan")] * 3, [2.0] * 3])
     def test_a_meaning_that_is_none(self, values: list[float]) -> None:
         """One finite number a sentence."""
-        with pytest.raises(ValueError, match="for each of 3 sentences"):
+        with pytest.raises(ValueError, match="meaning must give 3 finite numbers"):
             compress("storm", [chunk(1, STORM)], meaning=lambda _, __: values)
 
 

@@ -175,7 +175,7 @@ PICTURES = 8  # decoded at a time: the largest that the store reads has 200 MB
 UNIT = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
 
 
-class Encoder(Protocol):
+class CachedEncoder(Protocol):
     """What the cache asks of an encoder: its name, its width."""
 
     @property
@@ -187,7 +187,7 @@ class Encoder(Protocol):
         """Width of its embeddings."""
 
 
-class TextEncoder(Encoder, Protocol):
+class TextEncoder(CachedEncoder, Protocol):
     """What embedding asks of an encoder of texts: its forward passes, too."""
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -197,7 +197,7 @@ class TextEncoder(Encoder, Protocol):
         """Sentence and token embeddings from one forward pass."""
 
 
-class PictureEncoder(Encoder, Protocol):
+class PictureEncoder(CachedEncoder, Protocol):
     """What embedding asks of an encoder of pictures."""
 
     def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
@@ -371,7 +371,7 @@ def embed_pictures(
 
 
 def _encoded(
-    encoder: Encoder,
+    encoder: CachedEncoder,
     kinds: Sequence[str],
     texts: Sequence[str],
     cache: EmbeddingCache | None,
@@ -411,7 +411,7 @@ def _encoded(
 
 
 def _read_cached(
-    encoder: Encoder,
+    encoder: CachedEncoder,
     kind: str,
     texts: Sequence[str],
     cache: EmbeddingCache | None,
