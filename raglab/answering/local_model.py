@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import SkipValidation
 
 from raglab.answering.client import (
     TIMEOUT,
@@ -67,7 +68,7 @@ class LocalModel:
       ... )  # doctest: +SKIP
     """
 
-    name_or_folder: str
+    name_or_folder: SkipValidation[str]  # or a path
     timeout: Seconds = 120.0
     temperature: From0 = 0.0
     download: bool = False

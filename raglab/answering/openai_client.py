@@ -166,7 +166,7 @@ class OpenAIClient:
 
     def __post_init__(self) -> None:
         """Stop at the door; no message shows a user or password."""
-        if find_spec("openai") is None or find_spec("httpx2") is None:
+        if None in map(find_spec, ("openai", "httpx2")):
             msg = 'a server needs openai 3 or newer; pip install "raglab-toolkit[openai]".'
             raise ImportError(msg)
         check_fields(self)
