@@ -95,7 +95,7 @@ def test_a_probe_finds_what_a_server_can_do(
 def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> None:
     """Another client of the same server asks nothing; one of another model does.
 
-    `probe` asks again.
+    `again` asks again.
     """
     behaving(server)
     first = client(server).capabilities()
@@ -104,7 +104,7 @@ def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> No
     assert len(server.bodies) == n_asked
     OpenAIClient("other", server.base_url).capabilities()
     assert len(server.bodies) == 2 * n_asked
-    client(server).probe()
+    client(server).capabilities(again=True)
     assert len(server.bodies) == 3 * n_asked
 
 
@@ -202,7 +202,7 @@ def test_a_probe_has_one_deadline(server: JudgeServer) -> None:
     server.behave = behave
     begin = time.monotonic()
     with pytest.raises(ModelUnavailableError) as caught:
-        client(server, timeout=1.0).probe()
+        client(server, timeout=1.0).capabilities(again=True)
     assert caught.value.kind == "timeout"
     assert time.monotonic() - begin < 3.0
     n_asked = len(server.bodies)
@@ -250,11 +250,9 @@ class Slow:
             raise ModelUnavailableError(msg, kind="HTTP 500")
         return Completion("yes", (), "stop", *self.counts)
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
         """Nothing."""
         return Capabilities(False, 0, "text")
-
-    probe = capabilities
 
 
 def test_a_meter_counts_what_the_backend_states() -> None:

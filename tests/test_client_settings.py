@@ -74,10 +74,11 @@ class TestKeys:
             lambda: dataclasses.replace(made, key_env=key),
         ):
             with pytest.raises(
-                ValueError, match="key_env must be the name of a variable"
+                ValueError, match=r"key_env(: Input| must be the name of a variable)"
             ) as caught:
                 make()
-            assert "set OPENAI_API_KEY" in str(caught.value)
+            if isinstance(key, str):
+                assert "set OPENAI_API_KEY" in str(caught.value)
             assert not isinstance(key, str) or len(key) < 6 or key.strip() not in str(caught.value)
 
     @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MISTRAL_API_KEY", "_KEY2", "groq_key"])
@@ -126,7 +127,7 @@ class TestWrongSettings:
         """
         server.failing = {f"question {n}": error(status, "no such model") for n in range(N)}
         with pytest.warns(
-            MissingAnswersWarning, match=f"Nothing is asked after this: .*{remedy}, then ask"
+            MissingAnswersWarning, match=f"it ended at: .*{remedy}, then ask"
         ) as caught:
             made = record_answers(world(N), some, generator(server), Weighed(), at_once=at_once)
         assert len(server.questions) == at_once

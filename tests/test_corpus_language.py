@@ -132,11 +132,14 @@ def test_code_tables_and_short_texts_are_not_judged() -> None:
 
 def test_a_third_may_be_in_other_languages() -> None:
     """At a third nothing is said, above it all is counted."""
-    assert count_english([*GERMAN, *[ENGLISH] * 6]) == EnglishCount(3, 9)
-    assert not EnglishCount(3, 9).is_foreign
-    assert EnglishCount(4, 9).is_foreign
+    texts = [*GERMAN, *[ENGLISH] * 6]
+    assert count_english(texts) == EnglishCount(3, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_language(texts, ENCODER, ["hybrid"])
+    with pytest.warns(UserWarning, match="3 of 8 chunks"):
+        warn_of_language(texts[:-1], ENCODER, ["hybrid"])
     assert count_english([]) == EnglishCount(0, 0)
-    assert not EnglishCount(0, 0).is_foreign
 
 
 def test_a_large_corpus_is_sampled() -> None:

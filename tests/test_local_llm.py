@@ -135,7 +135,7 @@ def test_its_server_can_do_what_the_probe_finds(
     """
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
     client = OpenAIClient("local", served, timeout=120.0)
-    found = client.probe()
+    found = client.capabilities(again=True)
     assert (found.logprobs, found.schema, found.top) == (True, "text", 20)
     again = client.complete(ASK, max_tokens=24, top=5)
     assert again.text == reply.text
@@ -182,11 +182,9 @@ class Written:
         self.sent.append(tuple(messages))
         return Completion("none")
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
         """Everything."""
         return Capabilities(True, 20, "text")
-
-    probe = capabilities
 
 
 def long_texts() -> dict[str, list[str]]:

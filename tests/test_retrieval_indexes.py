@@ -166,7 +166,7 @@ class TestFusion:
         assert [one.tolist() for one in again] == [score.tolist(), ids.tolist()]
 
     def test_equal_weights_change_no_bit(self) -> None:
-        """Whether they are stated or not; a weight of 0 or none is refused."""
+        """Whether they are stated or not; each list needs one."""
         lists = _lists(3, 30, 20, 50, seed=1)
         plain, stated = (
             reciprocal_rank_fusion(lists, 40),
@@ -176,16 +176,13 @@ class TestFusion:
             np.array_equal(one, other, equal_nan=True)
             for one, other in zip(plain, stated, strict=True)
         )
-        for weights in ((1.0, 1.0), (1.0, 1.0, 0.0), (1.0, 1.0, float("nan"))):
-            with pytest.raises(ValueError, match="weights must be 3 numbers above 0"):
-                reciprocal_rank_fusion(lists, 40, weights=weights)
+        with pytest.raises(ValueError, match="zip"):
+            reciprocal_rank_fusion(lists, 40, weights=(1.0, 1.0))
 
     def test_an_id_twice_in_a_list_is_refused(self) -> None:
         """A list ranks an id once."""
         with pytest.raises(ValueError, match="once in a ranked list"):
             reciprocal_rank_fusion([np.array([[1, 1]])], 2)
-        with pytest.raises(ValueError, match="at least one ranked list"):
-            reciprocal_rank_fusion([], 2)
 
 
 class TestDense:
@@ -258,11 +255,6 @@ class TestDense:
         )
         assert shared > 0.9
         assert np.array_equal(found, dense_index(vectors, kind).search(queries, 10)[1])
-
-    def test_an_unknown_kind_is_refused(self) -> None:
-        """The message names the kinds."""
-        with pytest.raises(ValueError, match="flat, hnsw, ivf, got 'tree'"):
-            dense_index(_some_units(2), cast("Kind", "tree"))
 
     def test_missing_is_missing_without_vectors(self) -> None:
         """With no signatures at all every similarity is NaN."""
@@ -799,11 +791,6 @@ class TestRetrieve:
             retrieve(indexes, queries, "sql")
         with pytest.raises(ValueError, match="none with queries"):
             retrieve(indexes, queries._replace(tokens=None), "hybrid")
-        short = Signatures(np.zeros(1, int), _some_units(1))
-        with pytest.raises(
-            ValueError, match=r"signatures.of_chunk must have shape \[2\], got \[1\]"
-        ):
-            build_indexes(["a", "b"], WordEncoder(), None, short, short)
 
     def test_a_corpus_smaller_than_fetch_k(self) -> None:
         """Two chunks give at most two hits."""

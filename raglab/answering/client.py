@@ -13,12 +13,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from raglab.values import ModelUnavailableError
 
 Message = Mapping[str, str]  # `role` (system, user or assistant) and `content`
 Finish = Literal["stop", "length", "declined"]
+# kinds of settings, see `check_fields`
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+From0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # ways to hold a model to a schema, the surest first
 SchemaForm = Literal["json_schema", "json_object", "text"]
 
@@ -188,15 +193,11 @@ class ModelClient(Protocol):
           ModelUnavailableError: the model failed; never a refusal (rule S0.1).
         """
 
-    def capabilities(self) -> Capabilities:
-        """What the backend can do; asked once and kept.
+    def capabilities(self, *, again: bool = False) -> Capabilities:
+        """What the backend can do.
 
-        Raises:
-          ModelUnavailableError: the model failed.
-        """
-
-    def probe(self) -> Capabilities:
-        """What the backend can do, asked now.
+        Args:
+          again: whether it is asked now; else once, and what it can do is kept.
 
         Raises:
           ModelUnavailableError: the model failed.
@@ -216,6 +217,28 @@ def check_client(client: object) -> None:
         rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {kind}"
         msg = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
         raise TypeError(msg)
+
+
+def check_fields(settings: object) -> None:
+    """Stop where a field of a dataclass does not hold what its annotation says.
+
+    A value that is no number is not shown, since it may hold a key.
+
+    Raises:
+      ValueError: name of the field, rule, value.
+    """
+    for name, kind in get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        try:
+            TypeAdapter(kind).validate_python(value, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+        else:
+            continue
+        # outside of `except`, so that the error does not carry the value along
+        shown = value if isinstance(value, int | float) else type(value).__name__
+        msg = f"{name}: {problem}, got {shown}."
+        raise ValueError(msg)
 
 
 def check_messages(messages: object) -> None:

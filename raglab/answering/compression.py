@@ -82,24 +82,14 @@ def _joint(whole: PassagePieces, before: int, at: int) -> str:
     """What stands between two kept pieces."""
     if whole.goes_on[at] and before == at - 1:
         return " "
-    table, next_table = _table_head(whole, before), _table_head(whole, at)
-    return (
-        "\n"
-        if whole.pieces[at].kind == "row"
-        and table == next_table
-        and (table >= 0 or before == at - 1)
-        else "\n\n"
-    )
-
-
-def _table_head(whole: PassagePieces, at: int) -> int:
-    """Place of the head of the table that a piece stands in.
-
-    -1 of one without a head, -2 in none.
-    """
     if whole.pieces[at].kind != "row":
-        return at if whole.pieces[at].kind == "head" else -2
-    return next((place for place in whole.needs[at] if whole.pieces[place].kind == "head"), -1)
+        return "\n\n"
+    table, next_table = (
+        {place for place in (*whole.needs[at], at) if whole.pieces[place].kind == "head"}
+        for at in (before, at)
+    )
+    follows = before == at - 1 and whole.pieces[before].kind == "row"
+    return "\n" if table == next_table and (table or follows) else "\n\n"
 
 
 def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
@@ -255,8 +245,8 @@ def compress(
     """
     if budget < 1 or not {*keep} <= {*range(len(passages))}:
         msg = (
-            f"budget must be at least 1 token, and keep positions of the {len(passages)} passages, "
-            f"from 0, got {budget} and {sorted(keep)}."
+            f"budget must be 1 or more, and keep positions of the {len(passages)} passages, "
+            f"got {budget} and {sorted(keep)}."
         )
         raise ValueError(msg)
     cuts = [cut_passage(passage.text, passage.section) for passage in passages]
@@ -329,7 +319,13 @@ def _kept_lines(
         (passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]
     ]
     candidates = list(score_lines(parsed_question, weights(parsed_question, read), read))
-    near = _meanings(question, [candidate.line.text for candidate in candidates], meaning)
+    texts = [candidate.line.text for candidate in candidates]
+    near = [0.0] * len(texts)
+    if meaning is not None and texts:
+        near = [float(value) for value in meaning(question, texts)]
+    if len(near) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in near):
+        msg = f"meaning must give {len(texts)} finite numbers of at most 1, got {near}."
+        raise ValueError(msg)
     for candidate, value in zip(candidates, near, strict=True):
         carries = bool(candidate.near) or candidate.kind > OPEN or value > 0.0
         yield _PackedLine(
@@ -337,18 +333,3 @@ def _kept_lines(
         )
     for passage in sorted(set(range(len(cuts))) - {candidate.passage for candidate in candidates}):
         yield from (_PackedLine(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
-
-
-def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> list[float]:
-    if meaning is None or not texts:
-        return [0.0] * len(texts)
-    similarities = [float(value) for value in meaning(question, texts)]
-    if len(similarities) != len(texts) or not all(
-        isfinite(value) and value <= 1.0 for value in similarities
-    ):
-        msg = (
-            f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences, "
-            f"got {similarities}."
-        )
-        raise ValueError(msg)
-    return similarities

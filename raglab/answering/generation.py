@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from raglab.answering.client import (
     CUT_OFF,
     MALFORMED,
-    Capabilities,
     Completion,
     Message,
     ModelClient,
@@ -19,7 +18,6 @@ from raglab.answering.client import (
 from raglab.answering.prompts import (
     ANSWER,
     MOST_TOKENS,
-    FittedPassages,
     Prompt,
     check_settings,
     data_prompt,
@@ -101,14 +99,6 @@ class ModelGenerator:
         """Name, version and hash of the prompt, as a log of requests keeps it."""
         return self.prompt.identity
 
-    def probe(self) -> Capabilities:
-        """Capabilities of the model's backend; a server is asked now.
-
-        Raises:
-          ModelUnavailableError: the model failed.
-        """
-        return self.client.probe()
-
     def probe_confidence(self) -> bool | None:
         """Whether replies carry log-probabilities.
 
@@ -117,7 +107,7 @@ class ModelGenerator:
         Raises:
           ModelUnavailableError: the model failed.
         """
-        return self.client.capabilities().logprobs or self.client.probe().logprobs
+        return self.client.capabilities().logprobs or self.client.capabilities(again=True).logprobs
 
     def prompt_messages(self, question: str, passages: Sequence[Chunk]) -> tuple[Message, ...]:
         """Messages to the model: instructions, passages as they fit, question.
@@ -129,9 +119,9 @@ class ModelGenerator:
         Raises:
           ModelUnavailableError: there is no room for a passage.
         """
-        return messages(self.prompt, data_prompt(question, self._fitted(question, passages).texts))
+        return messages(self.prompt, data_prompt(question, self._fitted(question, passages)))
 
-    def _fitted(self, question: str, passages: Sequence[Chunk]) -> FittedPassages:
+    def _fitted(self, question: str, passages: Sequence[Chunk]) -> tuple[str, ...]:
         room = passage_room(self.max_prompt_tokens, self.prompt, question)
         return fit_passages([chunk.full_text for chunk in passages], room)
 
@@ -154,7 +144,7 @@ class ModelGenerator:
         if not passages:
             return _none("there are no passages to answer from")
         fitted = self._fitted(question, passages)
-        sent = messages(self.prompt, data_prompt(question, fitted.texts))
+        sent = messages(self.prompt, data_prompt(question, fitted))
         # those of a client of the user's own, too
         reply = without_thoughts(
             self.client.complete(sent, max_tokens=self.max_tokens, seed=self.seed)
@@ -166,7 +156,7 @@ class ModelGenerator:
             return _none(reply.reason)
         if _INSUFFICIENT.match(text):
             return _none(f"{self.client.name} says that the passages do not answer the question")
-        return Generation(text, reply.mean_probability, cited_passages(text, len(fitted.texts)))
+        return Generation(text, reply.mean_probability, cited_passages(text, len(fitted)))
 
 
 def cited_passages(text: str, n: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from raglab.values import Chunk
@@ -429,13 +429,20 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
     heads = titles | {
         _words(head)
         for passage in passages
-        for path in _paths(passage.text)
-        for head in _JOINT.split(path)
+        for piece in pieces(passage.text)
+        if piece.kind == "heading" and _JOINT.search(piece.text)
+        for head in _JOINT.split(piece.text)
     }
+    stated = question.strip()
     is_title_possible = sum(not isinstance(part, str) or bool(part.strip()) for part in parts) > 1
 
     def is_echo(line: str) -> bool:
-        text = _behind_question(_without_label(line), question)
+        # without marks of quotation, list and emphasis, and no label such as `Question:`
+        item = _LISTED.sub("", _QUOTE.sub("", line, count=1), count=1)
+        text = _QUESTION_LABEL.sub("", item, count=1).strip(_EMPHASIS)
+        # behind the question, where the line begins with it
+        if stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold()):
+            text = text[len(stated) :].strip(_EMPHASIS)
         words, path = _words(text), _JOINT.split(text)
         # Nothing is left behind the question; a line without any word is no echo, and changes no
         # claim.
@@ -452,33 +459,8 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
     return "\n".join(part if isinstance(part, str) else "\n".join(part.source) for part in lines)
 
 
-def _without_label(line: str) -> str:
-    """A line without marks of quotation, list and emphasis, and no label such as `Question:`."""
-    bare = _LISTED.sub("", _QUOTE.sub("", line, count=1), count=1)
-    return _QUESTION_LABEL.sub("", bare, count=1).strip(_EMPHASIS)
-
-
-def _behind_question(text: str, question: str) -> str:
-    """Text after the question where a text begins with it and it ends as a question.
-
-    Else the text.
-    """
-    stated = question.strip()
-    begins = stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold())
-    return text[len(stated) :].strip(_EMPHASIS) if begins else text
-
-
 def _words(text: str) -> Words:
     return tuple(split_words(text))
-
-
-def _paths(text: str) -> Iterator[str]:
-    """Paths of headings that stand in a text, as in one whose sections are not known."""
-    return (
-        piece.text
-        for piece in pieces(text)
-        if piece.kind == "heading" and _JOINT.search(piece.text)
-    )
 
 
 def _stated(passages: Sequence[Chunk]) -> frozenset[Words]:

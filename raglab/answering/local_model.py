@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import SkipValidation
 
 from raglab.answering.client import (
     TIMEOUT,
@@ -19,10 +19,13 @@ from raglab.answering.client import (
     Capabilities,
     Completion,
     Finish,
+    From0,
     Message,
+    Seconds,
     TokenScore,
     begin_waiting,
     call_deadline,
+    check_fields,
     check_messages,
     json_object,
     model_failure,
@@ -65,23 +68,18 @@ class LocalModel:
       ... )  # doctest: +SKIP
     """
 
-    name_or_folder: str
-    timeout: float = 120.0
-    temperature: float = 0.0
+    name_or_folder: SkipValidation[str]  # or a path
+    timeout: Seconds = 120.0
+    temperature: From0 = 0.0
     download: bool = False
-    _loaded: list[CausalModel] = field(default_factory=list, init=False, compare=False)
+    _loaded: list[Any] = field(default_factory=list, init=False, compare=False)
     _named: list[str] = field(default_factory=list, init=False, compare=False)
     _lock: Any = field(default_factory=Lock, init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Stop at the door; a path that does not exist is none, so that no run begins with it."""
         check_causal_name(self.name_or_folder)
-        if not 0 < self.timeout < math.inf or not 0.0 <= self.temperature < math.inf:
-            msg = (
-                "timeout must be above 0 and temperature 0 or more, both finite, got "
-                f"{self.timeout} and {self.temperature}."
-            )
-            raise ValueError(msg)
+        check_fields(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the settings: another process loads the model itself."""
@@ -189,13 +187,9 @@ class LocalModel:
         reply = without_thoughts(written)
         return reply if schema is None else reply._replace(text=json_object(reply.text).strip())
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002 - for servers
         """Capabilities of the model; nothing is asked or loaded."""
         return Capabilities(True, TOP, "text")
-
-    def probe(self) -> Capabilities:
-        """Capabilities of the model; no request is made."""
-        return self.capabilities()
 
     def _choose(self, values: NDArray[np.float64], rng: np.random.Generator) -> int:
         """The most probable token, or one that is drawn at the temperature."""

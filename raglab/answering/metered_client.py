@@ -6,16 +6,20 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from threading import Lock
 from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import NonNegativeFloat
 
 from raglab.answering.client import (
     Capabilities,
     Completion,
+    From0,
     Message,
     ModelClient,
     check_client,
+    check_fields,
     check_messages,
 )
 from raglab.values import ModelUnavailableError
@@ -30,12 +34,6 @@ class TokenCount(NamedTuple):
 
     prompt: int
     completion: int
-
-    def plus(self, more: TokenCount, times: int = 1) -> TokenCount:
-        """These tokens and some more."""
-        return TokenCount(
-            self.prompt + times * more.prompt, self.completion + times * more.completion
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +52,16 @@ class RequestBudget:
       ValueError: a number is negative or NaN, or a limit on the cost is given without a price.
     """
 
-    tokens: float = math.inf
-    cost: float = math.inf
-    price_prompt: float = 0.0
-    price_completion: float = 0.0
-    calls: float = math.inf
-    seconds: float = math.inf
+    tokens: NonNegativeFloat = math.inf
+    cost: NonNegativeFloat = math.inf
+    price_prompt: From0 = 0.0
+    price_completion: From0 = 0.0
+    calls: NonNegativeFloat = math.inf
+    seconds: NonNegativeFloat = math.inf
 
     def __post_init__(self) -> None:
         """Stop at the door."""
-        for name in self.__slots__:
-            value = getattr(self, name)
-            fits = isinstance(value, Real) and float(value) >= 0.0
-            if not fits or (name.startswith("price") and value == math.inf):
-                msg = f"{name} of a budget must be 0 or more, got {value!r}."
-                raise ValueError(msg)
+        check_fields(self)
         if self.cost < math.inf and not self.price_prompt + self.price_completion:
             msg = f"a budget must have prices, got cost {self.cost:g} and none."
             raise ValueError(msg)
@@ -125,7 +118,7 @@ class MeteredClient:
             raise TypeError(msg)
         self.client, self.budget = client, RequestBudget() if budget is None else budget
         self._lock, self._begin = Lock(), math.nan
-        self._requests, self._tokens, self._ms = 0, TokenCount(0, 0), list[float]()
+        self._requests, self._tokens, self._ms = 0, np.zeros(2, np.int64), list[float]()
 
     def __repr__(self) -> str:
         return f"MeteredClient({self.client!r})"
@@ -139,8 +132,9 @@ class MeteredClient:
     def counts(self) -> RequestCounts:
         """What was asked so far."""
         with self._lock:
+            tokens = TokenCount(*self._tokens.tolist())
             return RequestCounts(
-                self._requests, *self._tokens, self.budget.price(self._tokens), tuple(self._ms)
+                self._requests, *tokens, self.budget.price(tokens), tuple(self._ms)
             )
 
     def complete(
@@ -178,12 +172,12 @@ class MeteredClient:
             raise
         finally:
             with self._lock:
-                self._tokens = self._tokens.plus(used).plus(most, -1)
+                self._tokens += np.subtract(used, most)
                 self._ms += ms
         return reply
 
-    def capabilities(self) -> Capabilities:
-        """What the backend can do.
+    def capabilities(self, *, again: bool = False) -> Capabilities:
+        """What the backend can do; see `ModelClient.capabilities`.
 
         Not metered, and not asked where the budget bears no further request.
 
@@ -191,16 +185,7 @@ class MeteredClient:
           BudgetSpentError: it does not.
         """
         self._reserve(None)
-        return self.client.capabilities()
-
-    def probe(self) -> Capabilities:
-        """What the backend can do, asked now; as `capabilities`.
-
-        Raises:
-          BudgetSpentError: the budget bears no further request.
-        """
-        self._reserve(None)
-        return self.client.probe()
+        return self.client.capabilities(again=again)
 
     def _reserve(self, most: TokenCount | None) -> None:
         """Charge the most that a request can take, or stop where the budget does not bear it.
@@ -210,20 +195,20 @@ class MeteredClient:
         with self._lock:
             now = time.monotonic()
             begin = now if math.isnan(self._begin) else self._begin
-            after = self._tokens.plus(most or TokenCount(1, 0))
-            limits = {
-                "calls": self._requests + 1 > self.budget.calls,
-                "tokens": sum(after) > self.budget.tokens,
-                "cost": self.budget.price(after) > self.budget.cost,
-                "seconds": now - begin >= self.budget.seconds,
+            after = TokenCount(*(self._tokens + (most or (1, 0))).tolist())
+            needs = {
+                "calls": self._requests + 1,
+                "tokens": sum(after),
+                "cost": self.budget.price(after),
+                "seconds": math.nextafter(now - begin, math.inf),  # none are left at the limit
             }
-            over = next((name for name, is_over in limits.items() if is_over), None)
-            if over is None and most is not None:
-                self._begin, self._requests, self._tokens = begin, self._requests + 1, after
-            if over is None:
+            over = [name for name, need in needs.items() if need > getattr(self.budget, name)]
+            if not over:
+                if most is not None:
+                    self._begin, self._requests = begin, self._requests + 1
+                    self._tokens[:] = after
                 return
-            spent = f"{self._requests} requests, {sum(self._tokens)} tokens at a cost of"
-            spent = f"{spent} {self.budget.price(self._tokens):.6g} in {now - begin:.0f} s"
-        reason = f"the {over} of the budget do not bear the next request, after {spent}"
+            spent = f"{self._requests} requests and {self._tokens.sum()} tokens"
+        reason = f"the {over[0]} of the budget do not bear the next request, after {spent}"
         msg = f"{reason}; raise it, and go on with the same cache."
         raise BudgetSpentError(msg, kind=SPENT, reason=reason, seconds=0.0)

@@ -8,18 +8,16 @@ field, and is masked in whatever comes back.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from numbers import Integral
 from threading import RLock
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import TypeAdapter
+from pydantic import Field, NonNegativeInt, TypeAdapter
 
 from raglab.answering.client import (
     MALFORMED,
@@ -28,9 +26,12 @@ from raglab.answering.client import (
     TIMEOUT,
     Capabilities,
     Completion,
+    From0,
     Message,
     SchemaForm,
+    Seconds,
     call_deadline,
+    check_fields,
     check_messages,
     json_object,
     model_failure,
@@ -65,7 +66,17 @@ PROBED_TOPS = (20, 5)
 KEPT_IN = "servers.sqlite"  # what servers can do, in the user's cache folder
 # kinds of errors by which a server may refuse a way of asking
 _REFUSALS = {MALFORMED, *(f"HTTP {status}" for status in (400, 404, 405, 422, 500, 501))}
-# What may be left out of a request, and what that means.
+Parameter = Literal[
+    "logprobs",
+    "top_logprobs",
+    "temperature",
+    "seed",
+    "max_tokens",
+    "max_completion_tokens",
+    "response_format",
+    "system",
+]
+# What it means that one is left out of a request.
 PARAMETERS = {
     "logprobs": "answers have no confidence",
     "top_logprobs": "no word is weighed against another",
@@ -113,7 +124,7 @@ class _ServerState:
     known: _Known | None = None
     lock: Any = field(default_factory=RLock, repr=False)
 
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as one that knows nothing: a lock is of this process."""
         return type(self), ()
 
@@ -144,39 +155,27 @@ class OpenAIClient:
         variable, the numbers in range, and what is left out a parameter.
     """
 
-    model: str
+    model: Annotated[str, Field(pattern=r"\S")]
     base_url: str
     key_env: str = KEY_VARIABLE
-    timeout: float = 30.0
-    max_retries: int = 2
-    temperature: float = 0.0
-    leave_out: tuple[str, ...] = ()
+    timeout: Seconds = 30.0
+    max_retries: NonNegativeInt = 2
+    temperature: From0 = 0.0
+    leave_out: tuple[Parameter, ...] = ()
     _state: _ServerState = field(default_factory=_ServerState, init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Stop at the door; no message shows a user or password."""
-        if find_spec("openai") is None or find_spec("httpx2") is None:
+        if None in map(find_spec, ("openai", "httpx2")):
             msg = 'a server needs openai 3 or newer; pip install "raglab-toolkit[openai]".'
             raise ImportError(msg)
+        check_fields(self)
+        check_key_variable(self.key_env)
         if not _is_base_url(self.base_url):
-            shown = str(self.base_url).rpartition("@")[2].partition("?")[0]
+            shown = self.base_url.rpartition("@")[2].partition("?")[0]
             rule = "base_url must be an http or https URL without a query or fragment"
             msg = f"{rule}, got {shown!r}; such as http://127.0.0.1:8000/v1."
             raise ValueError(msg)
-        check_key_variable(self.key_env)
-        rules = {
-            "model must be named": isinstance(self.model, str) and self.model.strip(),
-            "timeout must be above 0 and finite": 0 < self.timeout < math.inf,
-            "max_retries must be a whole number from 0": isinstance(self.max_retries, Integral)
-            and self.max_retries >= 0,
-            "temperature must be 0 or more": 0.0 <= self.temperature < math.inf,
-            f"leave_out must be of {', '.join(PARAMETERS)}": set(self.leave_out)
-            <= PARAMETERS.keys(),
-        }
-        for rule, holds in rules.items():
-            if not holds:
-                msg = f"{rule}, got {getattr(self, rule.split()[0])!r}."
-                raise ValueError(msg)
 
     def __repr__(self) -> str:
         return f"OpenAIClient({visible(self.model)} at {visible(self.host)})"
@@ -238,7 +237,7 @@ class OpenAIClient:
         """
         top = self.capabilities().top
         # it may have been started otherwise since
-        top = self.probe().top if top <= TOP_LOGPROBS else top
+        top = self.capabilities(again=True).top if top <= TOP_LOGPROBS else top
         if top <= TOP_LOGPROBS:
             msg = (
                 "weighing words needs a server that gives log-probabilities with alternatives, "
@@ -247,30 +246,27 @@ class OpenAIClient:
             raise ValueError(msg)
         return top
 
-    def capabilities(self) -> Capabilities:
-        """Capabilities of the server, by a handful of tokens.
+    def capabilities(self, *, again: bool = False) -> Capabilities:
+        """Capabilities of the server, by a handful of tokens within `timeout`.
 
         Asked once and stored on disk by address and model.
 
-        Raises:
-          ModelUnavailableError: the server failed.
-        """
-        with one_deadline():
-            self._deadline()  # waiting for the probe of another thread takes time, too
-            with self._state.lock:
-                return self._known.capabilities or self.probe()
-
-    def probe(self) -> Capabilities:
-        """Capabilities of the server, asked now within `timeout`, and stored.
+        Args:
+          again: whether it is asked now, whatever is stored.
 
         Raises:
           ModelUnavailableError: the server failed, or refuses the plainest request.
         """
-        with one_deadline(), self._state.lock:
-            self._state.known = _Known()
-            capabilities = self._probed()
-            self._remember(capabilities=capabilities)
-            return capabilities
+        with one_deadline():
+            self._deadline()  # waiting for the probe of another thread takes time, too
+            with self._state.lock:
+                if again:
+                    self._state.known = _Known()
+                capabilities = self._known.capabilities
+                if capabilities is None:
+                    capabilities = self._probed()
+                    self._remember(capabilities=capabilities)
+                return capabilities
 
     def _probed(self) -> Capabilities:
         """What the server can do, by two requests for a few tokens, by five where it refuses."""
@@ -279,15 +275,12 @@ class OpenAIClient:
             {"role": "user", "content": "Reply with the single word yes."},
         )
         # A server may refuse more alternatives than it gives, or leave out all log-probabilities.
-        replies = (self._try(yes, 8, 0, top) for top in PROBED_TOPS)
-        reply = next(
-            (
-                each
-                for each in replies
-                if each and (each.completion.tokens or "logprobs" in self._left_out)
-            ),
-            None,
-        ) or self._ask(yes, 8, 0, TOP_LOGPROBS)
+        for top in PROBED_TOPS:
+            reply = self._try(yes, 8, 0, top)
+            if reply and (reply.completion.tokens or "logprobs" in self._left_out):
+                break
+        else:
+            reply = self._ask(yes, 8, 0, TOP_LOGPROBS)
         tokens = reply.completion.tokens
         forms: tuple[SchemaForm, ...] = ("json_schema", "json_object")
         return Capabilities(
@@ -435,12 +428,10 @@ class OpenAIClient:
 
 def _is_base_url(text: str) -> bool:
     """Whether a text is an http or https URL with a host and without a query, fragment or blank."""
-    if not isinstance(text, str) or any(map(str.isspace, text)):
-        return False
     try:
         url = urlsplit(text)
-        port = 80 if url.port is None else url.port  # a ValueError where it is no number of a port
-        bare = not url.query and not url.fragment
-        return url.scheme in {"http", "https"} and bool(url.hostname) and port > 0 and bare
+        is_addressed = url.hostname and url.port != 0  # a ValueError where it is no number
     except ValueError:
         return False
+    has_more = url.query or url.fragment or any(map(str.isspace, text))
+    return url.scheme in {"http", "https"} and bool(is_addressed) and not has_more

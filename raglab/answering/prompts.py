@@ -48,18 +48,6 @@ class Prompt(NamedTuple):
         return f"{self.name}-{self.version}:{digest(self.text, 8)}"
 
 
-class FittedPassages(NamedTuple):
-    """Passages as a prompt holds them.
-
-    texts: the first ones, each whole or its beginning. cut: how many are a beginning. left_out: how
-    many are not there.
-    """
-
-    texts: tuple[str, ...]
-    cut: int
-    left_out: int
-
-
 def passage_room(limit: int, prompt: Prompt, *texts: str, needed: bool = True) -> int:
     """Tokens that are left for passages.
 
@@ -110,7 +98,7 @@ def data_tokens(text: str) -> int:
     return estimate_tokens(quoted(text)) + HEADING_TOKENS
 
 
-def fit_passages(passages: Sequence[str], tokens: int) -> FittedPassages:
+def fit_passages(passages: Sequence[str], tokens: int) -> tuple[str, ...]:
     """Passages within so many tokens.
 
     The first ones come whole, the one that is too long ends at a sentence.
@@ -124,7 +112,7 @@ def fit_passages(passages: Sequence[str], tokens: int) -> FittedPassages:
 
     Example:
       >>> fit_passages(["The excess is £250. Claims are paid in May.", "More."], 20)
-      FittedPassages(texts=('The excess is £250.',), cut=1, left_out=1)
+      ('The excess is £250.',)
     """
     texts: list[str] = []
     room = tokens
@@ -136,8 +124,7 @@ def fit_passages(passages: Sequence[str], tokens: int) -> FittedPassages:
         room -= size
         if room <= 0:
             break
-    cut = int(bool(texts) and texts[-1] != passages[len(texts) - 1])
-    return FittedPassages(tuple(texts), cut, len(passages) - len(texts))
+    return tuple(texts)
 
 
 def _beginning(text: str, tokens: int) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from raglab.answering.client import MALFORMED, Completion, TokenScore
+from raglab.answering.client import MALFORMED, Completion, Finish, TokenScore
 from raglab.answering.hygiene import visible
 
 TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
@@ -62,21 +62,17 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
     except (LookupError, TypeError, AttributeError):
         msg = f"answered without a choice{message_of(reply)}"
         raise ServerError(msg) from None
-    empty = Completion(
-        "",
-        finish="length" if end == "length" else "stop",
-        prompt_tokens=_token_count(reply, "prompt_tokens"),
-        completion_tokens=_token_count(reply, "completion_tokens"),
-    )
+    finish: Finish = "length" if end == "length" else "stop"
+    reason = ""
     if end == "content_filter":
-        empty = empty._replace(finish="declined", reason="withheld its answer (content_filter)")
+        finish, reason = "declined", "withheld its answer (content_filter)"
     elif refusal and isinstance(refusal, str):
-        empty = empty._replace(finish="declined", reason=f"declined to answer: {refusal}")
+        finish, reason = "declined", f"declined to answer: {refusal}"
     if isinstance(text, list):  # of parts, some of them thoughts
         parts = [part for part in text if isinstance(part, dict)]
         reasoned = reasoned or any(part.get("type") == "thinking" for part in parts)
         text = "".join(str(part.get("text")) for part in parts if part.get("type") == "text")
-    if empty.finish == "declined" or (text is None and (reasoned or empty.finish == "length")):
+    if finish == "declined" or (text is None and (reasoned or finish == "length")):
         text = ""
     if not isinstance(text, str):
         msg = "answered without a text"
@@ -85,10 +81,16 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
     if len(text) > TOKEN_CHARS * max_tokens:
         msg = f"answered with {len(text)} characters, more than {max_tokens} tokens hold"
         raise ServerError(msg)
-    if empty.finish != "declined":
-        empty = empty._replace(text=visible(text), tokens=_token_scores(choice.get("logprobs")))
+    completion = Completion(
+        visible(text),
+        () if finish == "declined" else _token_scores(choice.get("logprobs")),
+        finish,
+        _token_count(reply, "prompt_tokens"),
+        _token_count(reply, "completion_tokens"),
+        reason=reason,
+    )
     model = reply.get("model")
-    return ServerReply(empty, reasoned, model if isinstance(model, str) else "")
+    return ServerReply(completion, reasoned, model if isinstance(model, str) else "")
 
 
 def _token_scores(logprobs: Any) -> tuple[TokenScore, ...]:  # noqa: ANN401  (any JSON)

@@ -43,25 +43,17 @@ def credentials(url: SplitResult, key_env: str) -> tuple[str | None, list[str]]:
     return authorization, sorted(shown, key=lambda text: (-len(text), text))
 
 
-def check_key_variable(name: object) -> None:
-    """Stop where the name of a variable is expected.
+def check_key_variable(name: str) -> None:
+    """Stop where a text is no name of a variable.
 
-    The value is not shown, since it may be the key itself.
+    It is not shown, since it may be the key itself.
 
     Raises:
       ValueError: with the remedy.
     """
-    if not isinstance(name, str) or not (
-        _VARIABLE.fullmatch(name) or (name and name in os.environ)
-    ):
-        rule = (
-            "key_env must be the name of a variable of the environment, in capitals unless it is "
-            "set"
-        )
-        shown = (
-            "a text that is none and is not shown" if isinstance(name, str) else type(name).__name__
-        )
-        msg = f"{rule}, got {shown}; set {KEY_VARIABLE} to the key and leave key_env out."
+    if not _VARIABLE.fullmatch(name) and name not in os.environ:
+        rule = "key_env must be the name of a variable, in capitals unless it is set"
+        msg = f"{rule}, got another text; set {KEY_VARIABLE} to the key and leave key_env out."
         raise ValueError(msg)
 
 

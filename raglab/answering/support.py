@@ -458,6 +458,8 @@ class Support(NamedTuple):
 class ClaimScorer(Protocol):
     """What scores claims against evidence."""
 
+    __slots__ = ()
+
     @property
     def name(self) -> str:
         """Stable identifier; belongs into fingerprints and cache keys."""
@@ -465,9 +467,13 @@ class ClaimScorer(Protocol):
     def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
         """Support of each claim by its list of evidence texts, in [0, 1], float64 [N]."""
 
+    def support(self, answer: str, passages: Sequence[str]) -> Support:
+        """`answer_support` by this scorer."""
+        return answer_support(answer, passages, self)
+
 
 @dataclass(frozen=True, slots=True)
-class WordSupport:
+class WordSupport(ClaimScorer):
     """The embedded scorer: weighted words in their company, numbers, names, negations.
 
     No model, no network.
@@ -479,13 +485,9 @@ class WordSupport:
         """`support_scores`."""
         return support_scores(claims, evidence)
 
-    def support(self, answer: str, passages: Sequence[str]) -> Support:
-        """`answer_support` by this scorer."""
-        return answer_support(answer, passages, self)
-
 
 @dataclass(frozen=True, slots=True)
-class NliScorer:
+class NliScorer(ClaimScorer):
     """Entailment by a cross-encoder.
 
     The probability that the best few adjacent sentences of a text entail the claim.
@@ -524,10 +526,6 @@ class NliScorer:
         return np.array(
             [max((float(entailed[i]) for i in at), default=0.0) for at in pair_indices], np.float64
         )
-
-    def support(self, answer: str, passages: Sequence[str]) -> Support:
-        """`answer_support` by this scorer."""
-        return answer_support(answer, passages, self)
 
 
 def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:

@@ -516,7 +516,8 @@ class System:
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
-            line = generator.probe().line(generator.client.name)
+            client = generator.client
+            line = client.capabilities(again=True).line(client.name)
             print(line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
         required = self.audit_required

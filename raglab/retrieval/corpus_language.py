@@ -34,11 +34,6 @@ class EnglishCount(NamedTuple):
     foreign: int
     judged: int
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether so much is in other languages that a warning should say so."""
-        return self.foreign > FOREIGN * self.judged
-
 
 def count_english(texts: Sequence[str]) -> EnglishCount:
     """How many texts are not in English, by letter script and share of English function words.
@@ -89,7 +84,7 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
     if not encoder.startswith(f"{BUNDLED}==") or not any(ARMS[arm].dense for arm in arms):
         return
     count = count_english(texts)
-    if count.is_foreign:
+    if count.foreign > FOREIGN * count.judged:
         warn_user(
             f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in English, "
             f"the language of the bundled encoder {encoder}: its distances mean little for them; "

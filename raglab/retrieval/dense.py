@@ -108,18 +108,12 @@ def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
       vectors: [N, dim].
       kind: `flat` is exact; `hnsw` (a graph) and `ivf` (cells of k-means) trade recall for speed
         past 100,000 vectors.
-
-    Raises:
-      ValueError: the kind must be known.
     """
     import faiss
 
     rows = np.ascontiguousarray(vectors, np.float32)
     n, dim = rows.shape
     forms = {"flat": "Flat", "hnsw": f"HNSW{NEIGHBOURS}", "ivf": f"IVF{max(1, round(n**0.5))},Flat"}
-    if kind not in forms:
-        msg = f"kind must be one of {', '.join(forms)}, got {kind!r}."
-        raise ValueError(msg)
     index: Any = faiss.index_factory(dim, forms[kind])
     # candidates are looked at both while the graph grows and when it is searched
     if kind == "hnsw":
@@ -181,8 +175,8 @@ PICTURES = 8  # decoded at a time: the largest that the store reads has 200 MB
 UNIT = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
 
 
-class TextEncoder(Protocol):
-    """What embedding asks of an encoder: its name, its width, its forward passes."""
+class CachedEncoder(Protocol):
+    """What the cache asks of an encoder: its name, its width."""
 
     @property
     def name(self) -> str:
@@ -191,6 +185,10 @@ class TextEncoder(Protocol):
     @property
     def dim(self) -> int:
         """Width of its embeddings."""
+
+
+class TextEncoder(CachedEncoder, Protocol):
+    """What embedding asks of an encoder of texts: its forward passes, too."""
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Sentence embeddings of passages, or of questions, [N, dim]."""
@@ -199,16 +197,8 @@ class TextEncoder(Protocol):
         """Sentence and token embeddings from one forward pass."""
 
 
-class PictureEncoder(Protocol):
+class PictureEncoder(CachedEncoder, Protocol):
     """What embedding asks of an encoder of pictures."""
-
-    @property
-    def name(self) -> str:
-        """Stable identifier; part of every cache key."""
-
-    @property
-    def dim(self) -> int:
-        """Width of its embeddings."""
 
     def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
         """Embeddings of images of Pillow, [N, dim]."""
@@ -269,19 +259,18 @@ class EmbeddingCache:
 
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store arrays [rows, columns] in one transaction."""
+        stored = {}  # bytes of each, after a line with its type and shape
+        for key, array in arrays.items():
+            small = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            head = f"{small.dtype.str} {len(small)} {small.shape[1]}\n"
+            stored[key] = head.encode() + small.tobytes()
         with self._opened() as blobs:
-            blobs.put({key: _encode_array(array) for key, array in arrays.items()})
+            blobs.put(stored)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out arrays."""
         with self._opened() as blobs:
             blobs.drop(keys)
-
-
-def _encode_array(array: NDArray[Any]) -> bytes:
-    """Array [rows, columns] as bytes, after a line with its type and shape."""
-    small = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return f"{small.dtype.str} {small.shape[0]} {small.shape[1]}\n".encode() + small.tobytes()
 
 
 _HEAD = re.compile(rb"(<f4|<f2) (0|[1-9]\d{0,8}) ([1-9]\d{0,5})\n")
@@ -382,7 +371,7 @@ def embed_pictures(
 
 
 def _encoded(
-    encoder: TextEncoder | PictureEncoder,
+    encoder: CachedEncoder,
     kinds: Sequence[str],
     texts: Sequence[str],
     cache: EmbeddingCache | None,
@@ -422,7 +411,7 @@ def _encoded(
 
 
 def _read_cached(
-    encoder: TextEncoder | PictureEncoder,
+    encoder: CachedEncoder,
     kind: str,
     texts: Sequence[str],
     cache: EmbeddingCache | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import NamedTuple
 
 from raglab.words.characters import composed
@@ -178,18 +179,15 @@ def _is_code(text: str) -> bool:
     digits = sum(char.isdigit() for char in text)
     parts = _PARTS.split(text)
     if all(part.isdigit() for part in parts):
-        return digits >= SHORTEST_NUMBER and not _is_calendar(parts)
+        # dates and spans of years are none: 2024/25, 01/04/2025, 2025-04-01
+        years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
+        is_calendar = years and all(len(part) <= 2 or part in years for part in parts)
+        return digits >= SHORTEST_NUMBER and not is_calendar
     return (
         digits > 0
         and any(char.isupper() for char in text)
         and any(part.isdigit() or part.isupper() for part in parts)
     )
-
-
-def _is_calendar(parts: Sequence[str]) -> bool:
-    """Whether figures read as a date or a span of years: 2024/25, 01/04/2025, 2025-04-01."""
-    years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
-    return bool(years) and all(len(part) <= 2 or part in years for part in parts)
 
 
 def _sentence_positions(sentence: str) -> list[_SentenceWord]:
@@ -213,9 +211,8 @@ def _candidate_names(
 ) -> Iterator[str]:
     for run in _capitalised_runs(words, cased):
         sides = _sides(run)
-        for name in (
-            _without_prelude(part) for part in ([run, *sides] if len(sides) > 1 else [run])
-        ):
+        for part in [run, *sides] if len(sides) > 1 else [run]:
+            name = [*dropwhile(_is_prelude, part)]
             if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
                 yield " ".join(word.folded for word in name)
 
@@ -231,12 +228,9 @@ def _sides(run: Sequence[_SentenceWord]) -> list[list[_SentenceWord]]:
     return sides
 
 
-def _without_prelude(run: Sequence[_SentenceWord]) -> Sequence[_SentenceWord]:
-    """A run without the articles, titles and initials that stand before a name."""
-    for at, word in enumerate(run):
-        if not (word.folded in TITLES or word.folded in STOP_WORDS or len(word.written) == 1):
-            return run[at:]
-    return []
+def _is_prelude(word: _SentenceWord) -> bool:
+    """Whether a word is an article, title or initial that stands before a name."""
+    return word.folded in TITLES or word.folded in STOP_WORDS or len(word.written) == 1
 
 
 def _is_name(word: _SentenceWord, cased: Counter[tuple[str, bool]]) -> bool:

@@ -402,17 +402,9 @@ def build_indexes(
       pictures: embeddings of chunks that are found by their pixels and not by their text.
 
     Raises:
-      ValueError: there must be chunks, and one signature place for each text.
+      ValueError: a text of the chunks must hold a word.
       InputError: an index on disk that cannot be written, or is damaged.
     """
-    for name, places in (
-        ("signatures", signatures.of_chunk),
-        ("strict_signatures", strict_signatures.of_chunk),
-    ):
-        if places.shape != (len(texts),):
-            shape = list(places.shape)
-            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {shape}; -1 marks none."
-            raise ValueError(msg)
     arm_indexes = arm_indexes or {}
     named = (signatures, strict_signatures, arm_indexes)
     # Rows of an arm's index stand behind the chunks: embedded with them, found by that index alone.

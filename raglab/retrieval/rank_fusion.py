@@ -27,14 +27,13 @@ def reciprocal_rank_fusion(
     hold -1 count for nothing.
 
     Args:
-      ranked: one array of ids [Q, any] a list, best first; -1 where there is no hit.
+      ranked: one array of ids [Q, any] a list, best first, at least one; -1 where there is no hit.
       n: hits that are kept.
       k: how much the first places are flattened.
       weights: what each list counts, above 0; 1 each where not given.
 
     Raises:
-      ValueError: at least one list; no id twice in the same row of a list; a weight that is not
-        above 0.
+      ValueError: an id twice in the same row of a list; fewer or more weights than lists.
 
     Source: Cormack, Clarke and Buettcher 2009, SIGIR; scale by rule S1.4.
 
@@ -42,18 +41,12 @@ def reciprocal_rank_fusion(
       >>> reciprocal_rank_fusion([np.array([[7, 3]]), np.array([[7, 5]])], n=1)
       (array([[1.]]), array([[7]]))
     """
-    if not ranked:
-        msg = "fusion needs at least one ranked list, got none."
-        raise ValueError(msg)
-    each = np.ones(len(ranked)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if each.shape != (len(ranked),) or not (np.isfinite(each) & (each > 0.0)).all():
-        msg = f"weights must be {len(ranked)} numbers above 0, one a list, got {weights}."
-        raise ValueError(msg)
+    each = weights or [1.0] * len(ranked)
     n_queries = len(ranked[0])
     score, best = np.full((n_queries, n), np.nan), np.full((n_queries, n), -1, np.int64)
     for query in range(n_queries):
         gains: dict[int, list[float]] = {}
-        for weight, ranking in zip(each.tolist(), ranked, strict=True):
+        for weight, ranking in zip(each, ranked, strict=True):
             hits = [(rank, hit) for rank, hit in enumerate(ranking[query].tolist(), 1) if hit >= 0]
             if len({hit for _, hit in hits}) < len(hits):
                 msg = "an id must occur once in a ranked list."
@@ -61,7 +54,7 @@ def reciprocal_rank_fusion(
             for rank, hit in hits:
                 gains.setdefault(hit, []).append(weight / (k + rank))
         # A sum of floats depends on their order; an exact one does not, nor on that of the lists.
-        top = fsum(weight / (k + 1) for weight in each.tolist())
+        top = fsum(weight / (k + 1) for weight in each)
         total = np.array([[fsum(terms) / top for terms in gains.values()]])
         ids = np.array([list(gains)], dtype=np.int64)
         fused = rank_by_score(total.astype(np.float32).astype(np.float64), ids, n)

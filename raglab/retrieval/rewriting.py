@@ -1,4 +1,4 @@
-"""Rewriting (shore): what passages cover of a question, which gains words of first hits (S2.9)."""
+"""Rewriting (shore): what passages lack of a question, which gains words of first hits (S2.9)."""
 
 from __future__ import annotations
 
@@ -48,35 +48,22 @@ class Rewriter(Protocol):
         """
 
 
-class Reflection(NamedTuple):
-    """What passages cover of a question.
+def uncovered(question: str, passages: Sequence[str]) -> list[str]:
+    """Names, codes and other content words of a question that no passage covers, in its order.
 
-    Its names, codes and other content words, folded, in its order.
-
-    share: of those covered, in [0, 1]; NaN where the question has none.
-    """
-
-    covered: tuple[str, ...]
-    missing: tuple[str, ...]
-    share: float
-
-
-def reflect(question: str, passages: Sequence[str]) -> Reflection:
-    """What passages cover of a question.
-
-    A word is covered by any passage, a name by one that holds all its words, an identifier by one
-    that holds them in a row; words are compared by their beginnings.
+    Folded. A word is covered by any passage, a name by one that holds all its words, an identifier
+    by one that holds them in a row; words are compared by their beginnings.
 
     Example:
-      >>> reflect("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
-      Reflection(covered=('excess',), missing=('crédit des alpes',), share=0.5)
+      >>> uncovered("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
+      ['crédit des alpes']
     """
     held = [(_beginnings(passage), f" {' '.join(plain_words(passage))} ") for passage in passages]
-    units = _units(question)
-    is_covered = [any(_holds(words, text, unit) for words, text in held) for unit in units]
-    covered = tuple(unit for unit, is_held in zip(units, is_covered, strict=True) if is_held)
-    missing = tuple(unit for unit, is_held in zip(units, is_covered, strict=True) if not is_held)
-    return Reflection(covered, missing, len(covered) / len(units) if units else float("nan"))
+    return [
+        unit
+        for unit in _units(question)
+        if not any(_holds(words, text, unit) for words, text in held)
+    ]
 
 
 class _PassageWords(NamedTuple):
@@ -131,12 +118,11 @@ class Rm3:
         if step == 1:
             return first
         if step == 2:
-            missing = [_beginnings(unit) for unit in reflect(question, first).missing]
-            held = [_beginnings(passage) for passage in passages]
+            missing = [_beginnings(unit) for unit in uncovered(question, first)]
             holding = [
                 passage
-                for passage, words in zip(passages, held, strict=True)
-                if any(unit <= words for unit in missing)
+                for passage in passages
+                if any(map(_beginnings(passage).issuperset, missing))
             ]
             return holding[: self.passages] or first
         return passages[: self.passages * (step - 1)]
@@ -145,42 +131,37 @@ class Rm3:
         """Passage words not in the question, by their part in the divergence from the corpus.
 
         A passage's chance of a word is smoothed with the corpus (Dirichlet), a word's in the model
-        is the sum over the passages of that chance times how far the passage is believed.
+        is the sum over the passages of that chance times how far the passage is believed: its share
+        of the question's likelihood.
         """
-        believed = self._shares(_beginnings(question), passages)
+        stems = sorted(_beginnings(question))
+        # likelihood of the question, per word
+        likelihoods = []
+        for passage in passages:
+            chances = [passage.counts[word] + SMOOTHING * self._common(word) for word in stems]
+            logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
+            likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
         rates = [
-            share / (passage.n_words + SMOOTHING)
-            for share, passage in zip(believed, passages, strict=True)
+            likelihood / sum(likelihoods) / (passage.n_words + SMOOTHING)
+            for likelihood, passage in zip(likelihoods, passages, strict=True)
         ]
         heard: defaultdict[str, float] = defaultdict(float)
         for rate, passage in zip(rates, passages, strict=True):
             for word, times in passage.counts.items():
                 heard[word] += rate * times
         question_beginnings = {beginning(word) for word in plain_words(question)}
-        spelt = _spelt(passages)
+        # the most frequent spelling of each beginning that can be added, the first of equals
+        spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for passage in passages:
+            for start, word, times in passage.terms:
+                spellings[start][word] += times
         parts: dict[str, float] = {}
-        for word in sorted(spelt.keys() - question_beginnings):
+        for word in sorted(spellings.keys() - question_beginnings):
             common = self._common(word)
             chance = heard[word] + sum(rates) * SMOOTHING * common
             parts[word] = chance * log(chance / common)
-        return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word])]
-
-    def _shares(
-        self, question_beginnings: set[str], passages: Sequence[_PassageWords]
-    ) -> list[float]:
-        """How far each passage is believed: its likelihood of the question, per word, as a share.
-
-        They sum to 1.
-        """
-        likelihoods = []
-        for passage in passages:
-            chances = [
-                passage.counts[word] + SMOOTHING * self._common(word)
-                for word in sorted(question_beginnings)
-            ]
-            logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
-            likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
-        return [likelihood / sum(likelihoods) for likelihood in likelihoods]
+        best = sorted(parts, key=lambda word: -parts[word])
+        return [spellings[word].most_common(1)[0][0] for word in best]
 
     def _common(self, word: str) -> float:
         return (self.counts.get(word, 0) + UNSEEN) / (self.total + UNSEEN)
@@ -194,9 +175,6 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       passages: hits that are believed, at least 1.
       terms: words that a step adds, at least 1.
 
-    Raises:
-      ValueError: passages or terms is below 1.
-
     Example:
       >>> texts = [
       ...     "Hail breaks glass.",
@@ -207,9 +185,6 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       >>> rm3(texts, terms=2).rewrite("hail?", texts[:1], step=1)
       'hail? breaks glass'
     """
-    if passages < 1 or terms < 1:
-        msg = f"passages and terms must be at least 1, got {passages} and {terms}."
-        raise ValueError(msg)
     counts = Counter(beginning(word) for text in texts for word in plain_words(text))
     return Rm3(dict(counts), counts.total(), passages, terms)
 
@@ -223,15 +198,6 @@ def _passage_words(text: str) -> _PassageWords:
     return _PassageWords(
         len(words), starts, [(beginning(word), word, times) for word, times in terms.items()]
     )
-
-
-def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
-    """Beginnings of addable words, each with its most frequent spelling, the first of equals."""
-    spellings: dict[str, Counter[str]] = {}
-    for passage in passages:
-        for start, word, times in passage.terms:
-            spellings.setdefault(start, Counter())[word] += times
-    return {start: words.most_common(1)[0][0] for start, words in spellings.items()}
 
 
 def _units(question: str) -> list[str]:

@@ -205,7 +205,7 @@ class ModelCall:
         room = passage_room(
             self.max_prompt_tokens, self.prompt, text, *section_texts, needed=bool(passages)
         )
-        sent = fit_passages(passages, room).texts if passages else ()
+        sent = fit_passages(passages, room) if passages else ()
         request = messages(self.prompt, data_prompt(text, sent, *sections, label=label))
         completion = self.client.complete(
             request, schema=schema.model_json_schema(), max_tokens=REPLY_TOKENS

@@ -376,7 +376,7 @@ def _case_data(
     """
     room = passage_room(limit, prompt, question, *([] if answer is None else [answer]), *further)
     sections = () if answer is None else (("Proposed answer", answer),)
-    return data_prompt(question, fit_passages(passages, room).texts, *sections)
+    return data_prompt(question, fit_passages(passages, room), *sections)
 
 
 def _rubric_score(reply: Completion) -> Score:

@@ -225,11 +225,13 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
 _KEYS = {str: "a text, in quotes", int: "a number"}
 
 
-def parse_language(source: str, where: str) -> Language:
+# a safe loader of yaml: the compiled one overruns its stack on deep nesting, which ends the process
+def parse_language(source: str, where: str, loader: Any = yaml.SafeLoader) -> Language:  # noqa: ANN401
     """The language that a YAML text describes; what it leaves out is empty.
 
     Args:
       where: named in messages, such as the file.
+      loader: of yaml, a safe one; the compiled one for files of ours alone.
 
     Raises:
       ValueError: an unknown key, a value of another kind, not twelve months, an expression that
@@ -239,12 +241,6 @@ def parse_language(source: str, where: str) -> Language:
       >>> parse_language("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
       ('der', 'die', 'das')
     """
-    # The compiled loader overruns its stack on deep nesting, which ends the whole process.
-    return _language(source, where, yaml.SafeLoader)
-
-
-# a safe loader of yaml
-def _language(source: str, where: str, loader: Any) -> Language:  # noqa: ANN401
     problems: list[str] = []
     try:
         if len(source) > LONGEST_SOURCE:
@@ -331,7 +327,9 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
 
 
 BY_NAME: Mapping[str, Language] = {  # as their files beside this module are named
-    path.name.removesuffix(".yaml"): _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
+    path.name.removesuffix(".yaml"): parse_language(
+        path.read_text(encoding="utf-8"), path.name, _LOADER
+    )
     for path in sorted(files(__name__).iterdir(), key=lambda path: path.name)
     if path.name.endswith(".yaml")
 }

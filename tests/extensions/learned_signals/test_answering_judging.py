@@ -102,7 +102,7 @@ def test_a_budget_knows_its_price_and_refuses_what_means_nothing() -> None:
     """4,000 tokens read at 0.5 a thousand and 500 written at 2 a thousand cost 3."""
     assert RequestBudget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500)) == 3.0
     for wrong, message in (
-        ({"tokens": -1}, "tokens of a budget must be 0 or more, got -1"),
+        ({"tokens": -1}, "tokens: Input should be greater than or equal to 0, got -1"),
         ({"tokens": math.nan}, "got nan"),
         ({"price_prompt": math.inf}, "price_prompt"),
         ({"cost": 1.0}, "must have prices, got cost 1 and none"),
@@ -147,11 +147,9 @@ class Fixed:
         self.sent.append(tuple(messages))
         return Completion("x", (TokenScore("x", -0.1, self.top),))
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
         """Everything."""
         return Capabilities(True, 20, "text")
-
-    probe = capabilities
 
 
 def test_a_case_gets_its_score(server: JudgeServer) -> None:
