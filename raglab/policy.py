@@ -282,8 +282,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         missing = [name for name in needed if isinstance(rows, Mapping) and name not in rows]
         if missing:
             rule = (
-                f"{cls.__name__} must be made with every section, got none of "
-                f"{', '.join(missing)}"
+                f"{cls.__name__} must be made with every section, got none of {', '.join(missing)}"
             )
             remedy = (
                 "the published defaults are raglab.Policy.load(), with some values of your own "
