@@ -966,10 +966,14 @@ def test_words_of_the_answer_within_a_thought_are_not_its_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["</think>\n", "<think></think>", " ", "`", "<", "<|channel|>", "analysis", ".  ", "```"],
+    ("begins", "text"),
+    [
+        *(("", text) for text in ("</think>\n", "<think></think>", " ", "`", "<", "<|channel|>")),
+        *(("", text) for text in ("analysis", ".  ", "```")),
+        ("<think>```", "</think><think>"),
+    ],
 )
-def test_thoughts_are_cut_in_linear_time(text: str) -> None:
+def test_thoughts_are_cut_in_linear_time(begins: str, text: str) -> None:
     """Of as much as a reply may hold."""
     long = text * (65_000 // len(text))
     begin = time.perf_counter()

@@ -288,6 +288,8 @@ class TestWords:
             log.replied(f"r{day}", "page Sesame", now=now)
             log.decided(f"r{day}", said, [check], {"total": 12.5}, now=now)
         assert lies(tmp_path, "Sesame") != []
+        with pytest.raises(ValueError, match="got 0"):
+            log.forget(before=0)  # type: ignore[arg-type]
         assert log.forget(before=START + timedelta(days=3)) == 3
         assert log.forget(before=START + timedelta(days=3)) == 0
         assert [row["question"] for row in events(log, REQUESTS)] == [None] * 3 + [

@@ -365,6 +365,20 @@ class TestCaches:
         assert (again.record.answer_cache_hit, again.record.strategy_cache_hit) == (False, False)
         assert first == again
 
+    @pytest.mark.parametrize(("name", "value"), [("QUERY", "none"), ("KEEP_DAYS", "30")])
+    def test_a_log_that_keeps_no_texts_has_none_beside_it(
+        self,
+        opened: Callable[..., System],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        value: str,
+    ) -> None:
+        """A cache would hold the question."""
+        monkeypatch.setenv(f"RAGLAB_AUDIT_{name}", value)
+        ask("What is the motor excess?", system=opened(cache=True, audit=True))
+        assert not [*tmp_path.rglob("strategies.sqlite*")]
+
     def test_a_retrieval_is_kept_apart_from_answers(self, opened: Callable[..., System]) -> None:
         """Another generator answers from the hits that are known, to the same sources."""
         one = opened({"confidence": {"enabled": False}}, cache=True)

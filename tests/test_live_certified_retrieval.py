@@ -6,6 +6,7 @@ Said where a system opens and decides.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -134,6 +135,8 @@ class TestOtherScores:
         opened = System.open(index, policy=POLICY, cache=False, audit=False)
         with pytest.raises(ValueError, match=rule):
             opened.replace(policy)
+        with pytest.raises(ValueError, match=rule):
+            replace(opened, policy=policy)
         hits = pd.DataFrame([("a?", "0.md#1", 0.9)], columns=["query", "hit_id", "score"])
         assert len(decide_frame(hits, policy, score="cosine")) == 1
 

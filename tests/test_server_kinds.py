@@ -277,6 +277,21 @@ KINDS: tuple[Kind, ...] = (
         saying(b'{"error": {"message": "max_tokens is too large: 512, at most 64"}}', 400),
         "HTTP 400",
     ),
+    Kind(
+        "an error that repeats the request",
+        lambda handler, _: handler.say(
+            422,
+            json.dumps(
+                {"detail": [{"loc": ["user"], "msg": "bad", "input": handler.sent}]}
+            ).encode(),
+        ),
+        "HTTP 422",
+    ),
+    Kind(
+        "a filter that repeats the question",
+        saying(b'{"error": {"message": "blocked: \'Which temperature, which seed?\'"}}', 400),
+        "HTTP 400",
+    ),
     # refused parameters
     refusing("OpenAI", "logprobs", of_openai("logprobs"), **NO_LOGPROBS),
     refusing("vLLM", "logprobs", of_vllm("logprobs"), **NO_LOGPROBS),

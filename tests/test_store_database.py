@@ -539,6 +539,17 @@ class TestUrls:
         for text in (str(caught.value), repr(caught.value), masked_url(self.URL)):
             assert "hunter" not in text
 
+    @pytest.mark.parametrize(
+        "place", ["postgresql://ann:p@hunter2@db/rag", "host=db password=hunter2 dbname=rag"]
+    )
+    def test_what_is_nearly_one_shows_none(self, place: str) -> None:
+        """A password with the mark behind it; the words that a driver takes are no path."""
+        assert "hunter" not in masked_url(place)
+        if "://" not in place:
+            with pytest.raises(ValueError, match="must be a path or a URL") as caught:
+                Database(place, (NOTES,))
+            assert "hunter" not in str(caught.value)
+
     def test_a_driver_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Is named with what installs it."""
         monkeypatch.setitem(sys.modules, "psycopg", None)

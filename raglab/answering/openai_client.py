@@ -2,7 +2,7 @@
 
 What is sent goes to the host of `base_url` alone: redirects are not followed, proxies and further
 headers of the environment not used. The key is read from the environment at each call, stands in no
-field, and is masked in whatever comes back.
+field, and is masked where it comes back as it is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from raglab.answering.server_secrets import (
 )
 from raglab.answering.thoughts import without_thoughts
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.blobs import Blobs, cache_folder, own_secret
+from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, cache_folder, own_secret
 from raglab.values import ModelUnavailableError
 from raglab.words.canonical import canonical_json, digest
 
@@ -282,12 +282,17 @@ class OpenAIClient:
         else:
             reply = self._ask(yes, 8, 0, TOP_LOGPROBS)
         tokens = reply.completion.tokens
-        forms: tuple[SchemaForm, ...] = ("json_schema", "json_object")
-        return Capabilities(
+        plain = Capabilities(
             logprobs=bool(tokens),
             top=len(tokens[0].top) if tokens else 0,
-            schema=next((form for form in forms if self._keeps_schema(form)), "text"),
+            schema="text",
             served="" if reply.model == self.model else reply.model,
+        )
+        # A server that is too slow for the rest loses this question, and this client knows so much.
+        self._state.known = self._known._replace(capabilities=plain)
+        forms: tuple[SchemaForm, ...] = ("json_schema", "json_object")
+        return plain._replace(
+            schema=next((form for form in forms if self._keeps_schema(form)), "text")
         )
 
     def _keeps_schema(self, form: SchemaForm) -> bool:
@@ -348,8 +353,10 @@ class OpenAIClient:
             authorization, secrets = credentials(url, self.key_env)
         except ValueError as error:
             raise ModelUnavailableError(str(error), kind=NO_KEY, seconds=0.0) from None
+        refused: list[str] = []
         while True:
-            left_out, sent = self._left_out, [dict(message) for message in messages]
+            left_out = _with_alternatives(self._left_out.union(refused))
+            sent = [dict(message) for message in messages]
             if "system" in left_out and len(sent) > 1 and sent[0]["role"] == "system":
                 sent[1]["content"] = f"{sent[0]['content']}\n\n{sent[1]['content']}"
                 del sent[0]
@@ -364,7 +371,11 @@ class OpenAIClient:
                 with unlogged(secrets):
                     limits = (self.timeout, deadline, tries)
                     content = reply_body(ServerRequest(address, authorization, body, *limits))
-                return masked(chat_reply(content, max_tokens), secrets)
+                reply = masked(chat_reply(content, max_tokens), secrets)
+                # An error may name what is not at fault: that which helps is remembered.
+                for name in refused:
+                    self._leave_out(name)
+                return reply
             except ServerError as error:
                 failure = error
             #   (whatever a server sends must not end the session)
@@ -373,7 +384,7 @@ class OpenAIClient:
             name = refused_parameter(failure, body)
             if not name or (name == "response_format" and schema is PROBED_SCHEMA):
                 self._fail(failure, time.monotonic() - begin, secrets)
-            self._leave_out(name)
+            refused.append(name)
 
     def _deadline(self) -> float:
         """When the calls of this question must have ended, by `time.monotonic`."""
@@ -382,9 +393,7 @@ class OpenAIClient:
 
     @property
     def _left_out(self) -> frozenset[str]:
-        names = {*self.leave_out, *self._known.left_out}
-        # alternatives need log-probabilities
-        return frozenset(names | ({"top_logprobs"} if "logprobs" in names else set()))
+        return _with_alternatives(frozenset({*self.leave_out, *self._known.left_out}))
 
     def _leave_out(self, name: str) -> None:
         """Leave a parameter out from now on, and say so, once for all threads."""
@@ -413,17 +422,23 @@ class OpenAIClient:
 
     @property
     def _key(self) -> str:
-        return digest(canonical_json([self.host, urlsplit(self.base_url).path, self.model]))
+        path, left_out = urlsplit(self.base_url).path, sorted(self.leave_out)
+        return digest(canonical_json([self.host, path, self.model, left_out]))
 
     @staticmethod
     def _store() -> Blobs:
-        return Blobs(cache_folder() / KEPT_IN, secret=own_secret())
+        return Blobs(cache_folder() / KEPT_IN, secret=own_secret(), patience_s=CACHE_PATIENCE_S)
 
     def _fail(self, failure: ServerError, seconds: float, secrets: Sequence[str]) -> NoReturn:
         """Raise the error of a server that failed: rule, what happened, remedy."""
         remedy = _REMEDIES.get(failure.kind, "correct what it names").format(key_env=self.key_env)
         reason = f"{self.host} {one_line_reason(str(failure), secrets)}"
         raise model_failure(failure.kind, reason, remedy, seconds)
+
+
+def _with_alternatives(names: frozenset[str]) -> frozenset[str]:
+    """Names of parameters, with those that need them: alternatives have log-probabilities."""
+    return names | {"top_logprobs"} if "logprobs" in names else names
 
 
 def _is_base_url(text: str) -> bool:

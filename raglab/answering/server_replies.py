@@ -15,8 +15,8 @@ TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
 MAX_COUNT = 1_000_000_000  # tokens of one request that are believed
 # an error that speaks of a limit names a parameter that is taken
 _LIMIT = re.compile(
-    r"context (?:length|size|window)|max_model_len|exceed|too (?:large|long|many)|at most|range"
-    r"|(?:less|greater|more) than|between|max allowed|<=",
+    r"context (?:length|size|window)|max_model_len|exceed|too (?:large|long|many)|at most|\brange"
+    r"|(?:less|greater|more) than|between|maximum|max allowed|integer in|[<>]",
     re.IGNORECASE,
 )
 _ROLE = re.compile(r"\broles?\b|system (?:prompt|message)|developer instruction", re.IGNORECASE)
@@ -128,7 +128,10 @@ def _token_count(reply: Mapping[str, Any], name: str) -> int | None:
 def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     """What a server says of an error, after a colon; '' where it says nothing."""
     first = body[0] if isinstance(body, list) and body else body  # as Gemini's
-    error = first.get("error", first) if isinstance(first, dict) else first
+    error = first.get("error", first.get("detail", first)) if isinstance(first, dict) else first
+    if isinstance(error, list):  # as FastAPI's, whose rows repeat what was sent
+        rows = [row for row in error if isinstance(row, dict)]
+        error = "; ".join(f"{row.get('loc')}: {row.get('msg')}" for row in rows)
     text = error.get("message") if isinstance(error, dict) else error
     return f": {text}" if isinstance(text, str) and text.strip() else ""
 
@@ -147,12 +150,13 @@ def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
     if error.kind not in {"HTTP 400", "HTTP 422"}:
         return ""
     stated = str(error.body.get("param")) if isinstance(error.body, dict) else ""
-    for text in (stated, str(error.body)):
+    message = message_of(error.body)
+    for text in (stated, message):
         places = {
             name: match.start()
             for name in sent
             if name not in {"model", "messages"}
-            and (name == "temperature" or not _LIMIT.search(str(error.body)))
+            and (name == "temperature" or not _LIMIT.search(message))
             and (match := re.search(rf"\b{name}\b", text))
         }
         if places:

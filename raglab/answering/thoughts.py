@@ -8,6 +8,8 @@ from itertools import accumulate
 from raglab.answering.client import Completion
 
 NO_ANSWER = "wrote thoughts and no answer"
+MOST_THOUGHTS = 50  # one after the other; reading them takes time
+MOST_ENDS = 1_000  # characters of a reply behind the answer
 _NAME = r"(?:seed:)?(?:think|thinking|thoughts?|reasoning)"
 _BLANKS = re.compile(r"\s*")
 _OPEN = re.compile(
@@ -49,7 +51,7 @@ def answer_start(text: str) -> int | None:
       (27, None, 0)
     """
     start, prose = 0, _CODE.sub(lambda code: " " * len(code[0]), text)
-    while True:
+    for _ in range(MOST_THOUGHTS):
         begin = start + len(_BLANKS.match(text, start)[0])  # type: ignore[index]
         opened, closed = _OPEN.match(text, begin), _BARE.match(text, begin)
         if opened is not None:
@@ -61,6 +63,7 @@ def answer_start(text: str) -> int | None:
             if closed is None or _OPEN.search(prose, start, closed.start()):
                 return start
         start = closed.end()
+    return start
 
 
 def without_thoughts(reply: Completion, *, reasoned: bool = False) -> Completion:
@@ -79,7 +82,7 @@ def without_thoughts(reply: Completion, *, reasoned: bool = False) -> Completion
         return reply._replace(text="", tokens=(), finish="length", reason=NO_ANSWER)
     if not has_thoughts and answer_start(joined) == 0:
         return reply._replace(text=text)
-    begin = joined.rfind(text)
+    begin = joined.rfind(text, max(0, len(joined) - len(text) - MOST_ENDS))
     end = begin + len(text)
     ends = [*accumulate(len(token.token) for token in reply.tokens)]
     is_last = begin >= 0 and _ENDS.fullmatch(joined, end) is not None

@@ -728,7 +728,8 @@ class AuditLog:
         if before is None and not self.keep_days:
             refuse("forget needs a moment", "none and keep_days 0", "give one")
         now = self._at(None)
-        until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
+        kept_since = datetime.fromisoformat(now) - timedelta(days=self.keep_days)
+        until = self._at(kept_since if before is None else before)
         with self.log.writing() as log:
             with as_written():
                 count = blank_texts(log, until)

@@ -674,4 +674,5 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
         "y": tuple(y.tolist()),
         "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
     }
-    return policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
+    calibrated = policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
+    return with_scores_of(calibrated, trace.meta)

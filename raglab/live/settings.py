@@ -131,6 +131,7 @@ LOG_FILES = {"bandit": BANDIT_LOG, "audit": AUDIT_LOG}  # in the folder of an in
 _BANDIT, _LEARNER, _SILENCE = Bandit(), DefaultLearner(), SilenceRule()
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
+_MOST_DAYS = 36_500.0  # a century
 
 
 def _check_learner(name: str) -> str:
@@ -212,8 +213,8 @@ class Settings(BaseSettings):
     audit_required: bool = False
     audit_log: LogPlace | None = None
     audit_query: Redaction = "text"
-    audit_keep_days: Weight = 0.0
-    audit_silence_hours: Positive = _SILENCE.hours
+    audit_keep_days: Annotated[Weight, Field(le=_MOST_DAYS)] = 0.0
+    audit_silence_hours: Annotated[Positive, Field(le=24.0 * _MOST_DAYS)] = _SILENCE.hours
     audit_near_same: Share = _SILENCE.near_same
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -342,6 +342,7 @@ class System:
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
+        check_scores(self.policy, "a system")
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
             msg = "clarifications need the audit log; open the system with audit=True."
@@ -380,7 +381,8 @@ class System:
           arm: one of the index's arms, router or bandit; the policy's `strategy.arm` where not
             given. The bandit's settings are those of the environment (`raglab.live.settings`),
             which may switch it on or off for all that state no arm here.
-          cache: whether answers and retrievals are kept in the folder.
+          cache: whether answers and retrievals are kept in the folder; never where the environment
+            lets the log keep no text of questions, or keep texts for some days alone.
           clarify: whether a question that leaves something out is asked about, once, and the
             default learned; as in the environment where not given, else no.
           parser: callable that reads questions (`raglab.live.clarifier`); None is the default. This
@@ -458,6 +460,8 @@ class System:
         if log is not None and learns:
             remedy = "put that pack back, or move the log away"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
+        # caches hold questions and answers, which the log is then not to keep
+        cache = cache and settings.audit_query == "text" and not settings.audit_keep_days
         caches = Caches(place / CACHE) if cache else None
         if cache and (place / CACHE).is_symlink():  # out of its folder
             warn_user(f"the caches {visible(str(place / CACHE))} are a link, and are not used.")
@@ -497,7 +501,7 @@ class System:
         A language model gets a handful of tokens to test what its backend can do, and one line is
         printed, which names the model of its replies where they state another than requested: a
         server may take any name. The audit log is opened for writing, and made where it does not
-        exist; a log that cannot be written is reported as `ask` reports it.
+        exist; a log that cannot be written is a warning, at each call.
 
         Returns:
           This system.
@@ -520,14 +524,14 @@ class System:
             line = client.capabilities(again=True).line(client.name)
             print(line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
-        required = self.audit_required
         if self.audit is not None:
-            with (
-                nullcontext() if required else suppress(UnwritableLogError),
-                self.log_outages.writing(AUDIT, required=required),
-                self.audit.log.writing(),
-            ):
-                pass
+            try:
+                with self.audit.log.writing():
+                    pass
+            except UnwritableLogError as error:
+                if self.audit_required:
+                    raise
+                warn_user(f"{AUDIT_UNWRITABLE} ({error})")
         return self
 
     def refresh(self) -> Self:
@@ -596,7 +600,6 @@ class System:
           ValueError: the policy names another pack, a signal that no function measures, or was
             tuned on scores of another system.
         """
-        check_scores(policy, "an open index")
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
         return replace(self, policy=policy, entities=named, signals=self.signals.under(policy))

@@ -515,7 +515,7 @@ def masked_url(place: str | Path) -> str:
       ('postgresql//***@db/rag', 'postgresql://***@db/rag')
     """
     if "://" not in str(place):  # a path, or a URL with a slip before its user
-        return _LOGIN.sub("//***@", str(place))
+        return _LOGIN.sub("//***@", str(place).partition("password=")[0])
     # a URL inside another is written with its password as part of a path
     if str(place).count("://") > 1:
         return masked_passwords(str(place))
@@ -524,7 +524,8 @@ def masked_url(place: str | Path) -> str:
         f"?{_HIDDEN}" if whole.query else ""
     )
     # A user of other signs may hold the password, where the colon between the two is a slip.
-    is_plain = whole.username is None or _USER.fullmatch(whole.username) is not None
+    # A password of other signs may reach into the host.
+    is_plain = _USER.fullmatch(whole.username or "") and "@" not in (whole.host or "")
     return text if is_plain else _LOGIN.sub("//***@", text)
 
 
@@ -548,13 +549,13 @@ def check_no_folder(place: str | Path, file: str) -> None:
 
 
 def _url(place: str | Path) -> URL:
-    if "://" not in str(place):
+    if "://" not in str(place) and "password=" not in str(place):  # a DSN is no path
         return URL.create("sqlite", database=str(Path(place).absolute()))
     try:
         return make_url(str(place))
     except (ArgumentError, ValueError):
         raise input_error(
-            str(place).partition("://")[0] + "://" + _HIDDEN,
+            (str(place).partition("://")[0] if "://" in str(place) else "") + "://" + _HIDDEN,
             "a log must be a path or a URL such as postgresql://user@host/name",
             "correct the URL",
         ) from None
