@@ -220,7 +220,7 @@ def test_a_call_whose_time_is_used_up_is_not_sent(server: JudgeServer) -> None:
         time.sleep(0.25)
         for _ in range(6):
             with pytest.raises(
-                ModelUnavailableError, match=r"calls before took the 0\.2 s"
+                ModelUnavailableError, match=r"did not answer within 0\.2 s"
             ) as caught:
                 asked.complete(ASK)
             assert caught.value.kind == "timeout"

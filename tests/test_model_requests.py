@@ -113,7 +113,7 @@ class TestShortening:
             "保険金は五月に支払われます。" * 60,
         ]
         fitted = [fit_passages(texts, tokens) for tokens in range(20, 1400, 60)]
-        shown = [data_prompt("How much?", one.texts, ("Attempt", "1")) for one in fitted]
+        shown = [data_prompt("How much?", one, ("Attempt", "1")) for one in fitted]
         assert (SHORTENING, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
 
 
@@ -124,9 +124,7 @@ class TestCutOff:
     def test_the_same_request_is_not_asked_again(self, server: LlamaServer, at_once: int) -> None:
         """It stays missing with its reason and is counted; more tokens ask for it."""
         server.failing = {"question 1": cut_off()}
-        with pytest.warns(
-            MissingAnswersWarning, match=r"1 cut off \(q1\).*only with another max_tokens"
-        ):
+        with pytest.warns(MissingAnswersWarning, match=r"1 cut off \(q1\).* at max_tokens 512"):
             first = answered(server, at_once=at_once)
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"cut off": 1}
         assert first.meta[ANSWER_REQUESTS]["missing_from_cache"] == 0
@@ -189,7 +187,7 @@ class TestOddInput:
 
     def test_no_case_at_all(self, server: LlamaServer) -> None:
         """It is said, and nothing is asked."""
-        with pytest.raises(ValueError, match="needs cases"):
+        with pytest.raises(ValueError, match="needs a trace with cases"):
             record_answers(world().subset([]), policy(), generator(server), Weighed())
         assert server.bodies == []
 
@@ -211,12 +209,10 @@ class TestOddInput:
         with pytest.raises(ValueError, match="at_once must be at least 1"):
             record_answers(world(), FREE, generator(server), Weighed(), at_once=at_once)
 
-    def test_what_is_no_generator_client_or_budget(self, server: LlamaServer) -> None:
+    def test_what_is_no_generator_or_client(self, server: LlamaServer) -> None:
         """Each is told from the others."""
         with pytest.raises(TypeError, match=r"got OpenAIClient; a client goes into ModelGenerator"):
             record_answers(world(), FREE, generator(server).client, Weighed())
-        with pytest.raises(TypeError, match="budget must be a RequestBudget, got dict"):
-            record_answers(world(), FREE, generator(server), Weighed(), budget={"calls": 1})
         judge = extension("learned_signals.signal_models:judge")
         with pytest.raises(TypeError, match=r"client must be raglab\.OpenAIClient .* got ModelGen"):
             judge(generator(server))
@@ -255,11 +251,9 @@ class Brief:
         del messages
         return Completion("yes")
 
-    def capabilities(self) -> Any:
+    def capabilities(self, *, again: bool = False) -> Any:  # noqa: ARG002
         """Never asked."""
         raise AssertionError
-
-    probe = capabilities
 
 
 class TestMeter:
@@ -272,7 +266,7 @@ class TestMeter:
         """Not even what the backend can do."""
         metered = MeteredClient(Brief(), RequestBudget(**limit))
         messages = [{"role": "user", "content": "?"}]
-        for call in (metered.capabilities, metered.probe, lambda: metered.complete(messages)):
+        for call in (metered.capabilities, lambda: metered.complete(messages)):
             with pytest.raises(BudgetSpentError):
                 call()
         assert metered.counts.requests == 0
@@ -344,8 +338,6 @@ class TestDoor:
             "http://host/v1#models",
             "http://ho st/v1",
             "http://host/v1/\n",
-            None,
-            5,
             "http://u:secret@host/v1?k=1",
             "http://",
         ],
@@ -369,7 +361,7 @@ class TestDoor:
     )
     def test_settings_of_a_client(self, settings: dict[str, Any]) -> None:
         """Before any request."""
-        with pytest.raises(ValueError, match="must be"):
+        with pytest.raises(ValueError, match=r"model: |max_retries: "):
             OpenAIClient(**{"model": "tiny", "base_url": "http://host/v1", **settings})
 
     @pytest.mark.parametrize(
@@ -399,7 +391,7 @@ class TestDoor:
     @pytest.mark.parametrize("wrong", ["3", None, float("nan"), -1])
     def test_a_budget_is_of_numbers(self, wrong: Any) -> None:
         """Those of NumPy among them."""
-        with pytest.raises(ValueError, match="calls of a budget must be 0 or more"):
+        with pytest.raises(ValueError, match="calls: Input should be "):
             RequestBudget(calls=wrong)
         assert RequestBudget(calls=np.int64(3), tokens=np.float32(5)).calls == 3
 

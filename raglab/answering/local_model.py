@@ -101,12 +101,11 @@ class LocalModel:
         with self._lock:
             if not self._loaded:
                 model = load_causal_model(self.name_or_folder, download=self.download)
-                if self._named and self._named[0] != model.name:
-                    msg = (
-                        f"files of a model must stay, got {model.name} after {self._named[0]}; "
-                        "make a new LocalModel."
-                    )
+                named = self._named or [model.name]
+                if named != [model.name]:
+                    msg = f"files of a model must stay, got {model.name} after {named[0]}."
                     raise ValueError(msg)
+                self._named[:] = named
                 self._loaded.append(model)
             return self._loaded[0]
 
@@ -117,10 +116,7 @@ class LocalModel:
         Nothing is loaded.
         """
         if not self._named:
-            loaded = self._loaded[0].name if self._loaded else ""
-            self._named.append(
-                loaded or causal_model_name(self.name_or_folder, download=self.download)
-            )
+            self._named.append(causal_model_name(self.name_or_folder, download=self.download))
         heat = f"+temperature.{self.temperature:g}" if self.temperature else ""
         return f"local:{self._named[0]}{heat}"
 
@@ -167,7 +163,6 @@ class LocalModel:
                 raise model_failure(TOO_LONG, reason, "send fewer passages")
             steps = model.log_probabilities(prompt)
             while len(ids) < max_tokens and finish == "length":
-                self._check_time(begin, late, len(ids))
                 values = steps.send(ids[-1]) if ids else next(steps)
                 self._check_time(begin, late, len(ids))
                 chosen = self._choose(values, rng)

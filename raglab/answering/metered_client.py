@@ -110,12 +110,9 @@ class MeteredClient:
         """Meter a client; no budget only counts.
 
         Raises:
-          TypeError: what is no client, or no budget of requests.
+          TypeError: what is no client.
         """
         check_client(client)
-        if budget is not None and not isinstance(budget, RequestBudget):
-            msg = f"budget must be a RequestBudget, got {type(budget).__name__}."
-            raise TypeError(msg)
         self.client, self.budget = client, RequestBudget() if budget is None else budget
         self._lock, self._begin = Lock(), math.nan
         self._requests, self._tokens, self._ms = 0, np.zeros(2, np.int64), list[float]()

@@ -166,7 +166,7 @@ class OpenAIClient:
 
     def __post_init__(self) -> None:
         """Stop at the door; no message shows a user or password."""
-        if None in map(find_spec, ("openai", "httpx2")):
+        if find_spec("httpx2") is None:  # which openai 3 brings
             msg = 'a server needs openai 3 or newer; pip install "raglab-toolkit[openai]".'
             raise ImportError(msg)
         check_fields(self)
@@ -188,8 +188,8 @@ class OpenAIClient:
     @property
     def name(self) -> str:
         """Model and host, and a hash of what else shapes a reply."""
-        url, left_out = urlsplit(self.base_url), sorted(self.leave_out)
-        shaping = [url.scheme, url.path, self.temperature, *([left_out] if left_out else [])]
+        url = urlsplit(self.base_url)
+        shaping = [url.scheme, url.path, self.temperature, *sorted(self.leave_out)]
         return f"{self.model}@{self.host}:{digest(canonical_json(shaping), 6)}"
 
     def complete(
@@ -249,7 +249,7 @@ class OpenAIClient:
     def capabilities(self, *, again: bool = False) -> Capabilities:
         """Capabilities of the server, by a handful of tokens within `timeout`.
 
-        Asked once and stored on disk by address and model.
+        Asked once and stored on disk by the client's name.
 
         Args:
           again: whether it is asked now, whatever is stored.
@@ -300,7 +300,7 @@ class OpenAIClient:
         if "response_format" in self._left_out:
             return False
         wet = [{"role": "user", "content": "Is water wet? Reply with JSON of the key wet."}]
-        reply = self._try(wet, 24, 0, 0, PROBED_SCHEMA, form, 0)
+        reply = self._try(wet, 24, 0, 0, PROBED_SCHEMA, form)
         try:
             return isinstance(json.loads(reply.completion.text if reply else "")["wet"], bool)
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -327,7 +327,6 @@ class OpenAIClient:
         top: int,
         schema: Mapping[str, Any] | None = None,
         form: SchemaForm = "text",
-        retries: int | None = None,
     ) -> ServerReply:
         """Reply before the deadline, with secrets masked, without what is refused by name.
 
@@ -336,7 +335,6 @@ class OpenAIClient:
         """
         url, deadline = urlsplit(self.base_url), self._deadline()
         address = urlunsplit((url.scheme, self.host, url.path, "", ""))
-        tries = self.max_retries if retries is None else retries
         held: dict[str, Any] = {"type": form, "schema": schema}
         if form == "json_schema":
             inner = {"name": "reply", "strict": True, "schema": schema}
@@ -355,32 +353,22 @@ class OpenAIClient:
             raise ModelUnavailableError(str(error), kind=NO_KEY, seconds=0.0) from None
         refused: list[str] = []
         while True:
-            left_out = _with_alternatives(self._left_out.union(refused))
-            sent = [dict(message) for message in messages]
-            if "system" in left_out and len(sent) > 1 and sent[0]["role"] == "system":
-                sent[1]["content"] = f"{sent[0]['content']}\n\n{sent[1]['content']}"
-                del sent[0]
-            tokens = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
-            fields = {**fixed, tokens: max_tokens, "messages": sent}
-            body = {name: value for name, value in fields.items() if name not in left_out}
+            body = _body(fixed, messages, max_tokens, self._left_out.union(refused))
             begin = time.monotonic()
-            if deadline <= begin:
-                why = f"is not asked: calls before took the {self.timeout:g} s of this request"
-                self._fail(ServerError(why, TIMEOUT), 0.0, secrets)
             try:
                 with unlogged(secrets):
-                    limits = (self.timeout, deadline, tries)
+                    limits = (self.timeout, deadline, self.max_retries)
                     content = reply_body(ServerRequest(address, authorization, body, *limits))
                 reply = masked(chat_reply(content, max_tokens), secrets)
-                # An error may name what is not at fault: that which helps is remembered.
-                for name in refused:
-                    self._leave_out(name)
-                return reply
             except ServerError as error:
                 failure = error
             #   (whatever a server sends must not end the session)
             except Exception as error:  # noqa: BLE001
                 failure = ServerError(f"could not be asked or read ({type(error).__name__})")
+            else:
+                # An error may name what is not at fault: that which helps is remembered.
+                self._leave_out(refused)
+                return reply
             name = refused_parameter(failure, body)
             if not name or (name == "response_format" and schema is PROBED_SCHEMA):
                 self._fail(failure, time.monotonic() - begin, secrets)
@@ -393,21 +381,22 @@ class OpenAIClient:
 
     @property
     def _left_out(self) -> frozenset[str]:
-        return _with_alternatives(frozenset({*self.leave_out, *self._known.left_out}))
+        return frozenset({*self.leave_out, *self._known.left_out})
 
-    def _leave_out(self, name: str) -> None:
-        """Leave a parameter out from now on, and say so, once for all threads."""
+    def _leave_out(self, names: Sequence[str]) -> None:
+        """Leave parameters out from now on, and say so, once for all threads."""
         with self._state.lock:
-            if name not in self._left_out:
-                self._remember(left_out=(*self._known.left_out, name))
-                warn_user(f"{self!r} refuses {name}, which is left out now: {PARAMETERS[name]}.")
+            for name in names:
+                if name not in self._left_out:
+                    self._remember(left_out=(*self._known.left_out, name))
+                    warn_user(f"{self!r} refuses {name}, left out now: {PARAMETERS[name]}.")
 
     @property
     def _known(self) -> _Known:
         """What is known of the server, read from the disk the first time."""
         if self._state.known is None:
             with closing(self._store()) as store:
-                stored = store.get([self._key]).get(self._key, b"")
+                stored = store.get([self.name]).get(self.name, b"")
             try:
                 self._state.known = _STORED.validate_json(stored)
             except ValueError:  # nothing of this version
@@ -418,12 +407,7 @@ class OpenAIClient:
         """Note what is known of the server, in this client and on the disk."""
         self._state.known = self._known._replace(**known)
         with closing(self._store()) as store:
-            store.put({self._key: _STORED.dump_json(self._state.known)})
-
-    @property
-    def _key(self) -> str:
-        path, left_out = urlsplit(self.base_url).path, sorted(self.leave_out)
-        return digest(canonical_json([self.host, path, self.model, left_out]))
+            store.put({self.name: _STORED.dump_json(self._state.known)})
 
     @staticmethod
     def _store() -> Blobs:
@@ -436,9 +420,22 @@ class OpenAIClient:
         raise model_failure(failure.kind, reason, remedy, seconds)
 
 
-def _with_alternatives(names: frozenset[str]) -> frozenset[str]:
-    """Names of parameters, with those that need them: alternatives have log-probabilities."""
-    return names | {"top_logprobs"} if "logprobs" in names else names
+def _body(
+    fixed: Mapping[str, Any],
+    messages: Sequence[Message],
+    max_tokens: int,
+    left_out: frozenset[str],
+) -> dict[str, Any]:
+    """Fields of a request without what is left out."""
+    sent = [dict(message) for message in messages]
+    if "system" in left_out and len(sent) > 1 and sent[0]["role"] == "system":
+        sent[1]["content"] = f"{sent[0]['content']}\n\n{sent[1]['content']}"
+        del sent[0]
+    tokens = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
+    if "logprobs" in left_out:  # alternatives need them
+        left_out |= {"top_logprobs"}
+    fields = {**fixed, tokens: max_tokens, "messages": sent}
+    return {name: value for name, value in fields.items() if name not in left_out}
 
 
 def _is_base_url(text: str) -> bool:

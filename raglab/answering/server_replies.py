@@ -129,9 +129,8 @@ def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     """What a server says of an error, after a colon; '' where it says nothing."""
     first = body[0] if isinstance(body, list) and body else body  # as Gemini's
     error = first.get("error", first.get("detail", first)) if isinstance(first, dict) else first
-    if isinstance(error, list):  # as FastAPI's, whose rows repeat what was sent
-        rows = [row for row in error if isinstance(row, dict)]
-        error = "; ".join(f"{row.get('loc')}: {row.get('msg')}" for row in rows)
+    if isinstance(error, list) and error and isinstance(error[0], dict):
+        error = f"{error[0].get('loc')} {error[0].get('msg')}"  # as FastAPI's, which repeats input
     text = error.get("message") if isinstance(error, dict) else error
     return f": {text}" if isinstance(text, str) and text.strip() else ""
 
@@ -149,19 +148,16 @@ def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
     """
     if error.kind not in {"HTTP 400", "HTTP 422"}:
         return ""
-    stated = str(error.body.get("param")) if isinstance(error.body, dict) else ""
-    message = message_of(error.body)
-    for text in (stated, message):
-        places = {
-            name: match.start()
-            for name in sent
-            if name not in {"model", "messages"}
-            and (name == "temperature" or not _LIMIT.search(message))
-            and (match := re.search(rf"\b{name}\b", text))
-        }
-        if places:
-            return min(places, key=places.__getitem__)
-        has_system = any(message["role"] == "system" for message in sent["messages"])
-        if has_system and _ROLE.search(text):
-            return "system"
-    return ""
+    stated = error.body.get("param") if isinstance(error.body, dict) else ""
+    text = f"{stated} {message_of(error.body)}"
+    places = {
+        name: match.start()
+        for name in sent
+        if name not in {"model", "messages"}
+        and (name == "temperature" or not _LIMIT.search(text))
+        and (match := re.search(rf"\b{name}\b", text))
+    }
+    if places:
+        return min(places, key=places.__getitem__)
+    roles = [message["role"] for message in sent["messages"]]
+    return "system" if "system" in roles and _ROLE.search(text) else ""

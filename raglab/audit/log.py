@@ -728,8 +728,9 @@ class AuditLog:
         if before is None and not self.keep_days:
             refuse("forget needs a moment", "none and keep_days 0", "give one")
         now = self._at(None)
-        kept_since = datetime.fromisoformat(now) - timedelta(days=self.keep_days)
-        until = self._at(kept_since if before is None else before)
+        if before is None:
+            before = datetime.fromisoformat(now) - timedelta(days=self.keep_days)
+        until = self._at(before)
         with self.log.writing() as log:
             with as_written():
                 count = blank_texts(log, until)

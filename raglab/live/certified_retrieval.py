@@ -46,7 +46,7 @@ def retrieval_differences(
     return [f"{name} {parameters.get(name)} instead of {own[name]}" for name in differing]
 
 
-def check_scores(policy: PolicyData, place: str) -> None:
+def check_scores(policy: PolicyData) -> None:
     """Stop at a policy whose values were chosen on scores of another system than raglab.
 
     What counts is where the hits came from: an exported trace of raglab that is read as a frame is
@@ -54,15 +54,15 @@ def check_scores(policy: PolicyData, place: str) -> None:
 
     Args:
       policy: that is to decide hits of raglab.
-      place: that it is opened for.
 
     Raises:
       ValueError: it was tuned or fitted on a trace of a frame or of spans.
     """
-    read = {*acting_gates(policy), *used_signals(policy)}
-    if policy.tuned_scores is not None and read & SCORED:
+    if policy.tuned_scores is not None and SCORED.intersection(
+        [*acting_gates(policy), *used_signals(policy)]
+    ):
         msg = (
-            f"{place}: a policy must be tuned on scores of raglab's retrieval, got one of "
+            "a policy must be tuned on scores of raglab's retrieval, got one of "
             f"{policy.tuned_scores} scores of another system; map it by "
             "raglab.rescale_thresholds(trace, policy, to=build_trace(…)), or decide your hits by "
             "decide_frame."

@@ -131,7 +131,6 @@ LOG_FILES = {"bandit": BANDIT_LOG, "audit": AUDIT_LOG}  # in the folder of an in
 _BANDIT, _LEARNER, _SILENCE = Bandit(), DefaultLearner(), SilenceRule()
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
-_MOST_DAYS = 36_500.0  # a century
 
 
 def _check_learner(name: str) -> str:
@@ -213,8 +212,8 @@ class Settings(BaseSettings):
     audit_required: bool = False
     audit_log: LogPlace | None = None
     audit_query: Redaction = "text"
-    audit_keep_days: Annotated[Weight, Field(le=_MOST_DAYS)] = 0.0
-    audit_silence_hours: Annotated[Positive, Field(le=24.0 * _MOST_DAYS)] = _SILENCE.hours
+    audit_keep_days: Annotated[float, Field(ge=0.0, le=36_500.0)] = 0.0
+    audit_silence_hours: Annotated[float, Field(gt=0.0, le=876_000.0)] = _SILENCE.hours
     audit_near_same: Share = _SILENCE.near_same
 
     @model_validator(mode="after")
@@ -290,8 +289,9 @@ class Settings(BaseSettings):
         """
         if self.bandit_floor * len(arms) > 1.0:
             rule = f"it must be at most 1 over the {len(arms)} arms"
-            value = f"{self.bandit_floor:g}"
-            raise input_error(Where(variable("bandit_floor")), rule, "lower it", value)
+            raise input_error(
+                Where(variable("bandit_floor")), rule, "lower it", f"{self.bandit_floor:g}"
+            )
         stated = self._stated("bandit_", Bandit._fields)
         bandit = Bandit(algorithm=self.bandit_policy, **stated)
         if self.bandit_prior is None or bandit.linear:

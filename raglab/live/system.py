@@ -342,7 +342,7 @@ class System:
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
-        check_scores(self.policy, "a system")
+        check_scores(self.policy)
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
             msg = "clarifications need the audit log; open the system with audit=True."
@@ -432,7 +432,7 @@ class System:
         place, settings = Path(folder), Settings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
-        check_scores(chosen, f"index {place}")
+        check_scores(chosen)
         measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
@@ -449,8 +449,9 @@ class System:
         }
         clarifier = None
         if learns:
-            more = {"timeout_s": reader_timeout_s, "asks": asks}
-            clarifier = partial(clarifier_maker(), settings, **own, **more)
+            clarifier = partial(
+                clarifier_maker(), settings, timeout_s=reader_timeout_s, asks=asks, **own
+            )
         idle = [name for name, call in own.items() if call is not None and not asks]
         if idle:
             warn_user(
@@ -461,11 +462,12 @@ class System:
             remedy = "put that pack back, or move the log away"
             check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
         # caches hold questions and answers, which the log is then not to keep
-        cache = cache and settings.audit_query == "text" and not settings.audit_keep_days
-        caches = Caches(place / CACHE) if cache else None
-        if cache and (place / CACHE).is_symlink():  # out of its folder
-            warn_user(f"the caches {visible(str(place / CACHE))} are a link, and are not used.")
-            caches = None
+        caches, kept_in = None, place / CACHE
+        if cache and settings.audit_query == "text" and not settings.audit_keep_days:
+            caches = Caches(kept_in)
+            if kept_in.is_symlink():  # out of its folder
+                warn_user(f"the caches {visible(str(kept_in))} are a link, and are not used.")
+                caches = None
         base = Extractive(pack=pack) if generator is None else generator
         opening = LabOpening(place, index.settings, rewriter, base, clarifier)
         ready = _documents_fields(index, opening, chosen, pack)

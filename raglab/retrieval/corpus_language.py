@@ -45,7 +45,7 @@ def count_english(texts: Sequence[str]) -> EnglishCount:
       EnglishCount(foreign=1, judged=1)
     """
     draw = Random(0)  # noqa: S311 - no secret
-    sample = texts if len(texts) <= LOOKED_AT else draw.sample(list(texts), LOOKED_AT)
+    sample = draw.sample(list(texts), min(len(texts), LOOKED_AT))
     verdicts = [is_english(text) for text in sample]
     return EnglishCount(verdicts.count(False), len(verdicts) - verdicts.count(None))
 

@@ -52,8 +52,7 @@ def _are_lists(data: NDArray[Any], texts: NDArray[Any], ends: NDArray[Any], n: i
         block = slice(max(0, start - 1), start + _AT_ONCE)
         places, scores = texts[block], data[block]
         ascend = (np.diff(places) > 0) | begins[block][1:]
-        if not (ascend.all() and ((places >= 0) & (places < n) & (scores >= 0.0)).all()):
-            return False
-        if not np.isfinite(scores).all():
+        are_sound = (places >= 0) & (places < n) & (scores >= 0.0) & np.isfinite(scores)
+        if not (ascend.all() and are_sound.all()):
             return False
     return True
