@@ -1180,4 +1180,4 @@ def test_check_retrieves_new_questions_itself(certified: Policy, tmp_path: Path)
     absent = _run(
         "check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "certify"
     )
-    assert (absent.exit_code, "at least one case" in absent.stderr) == (1, True)
+    assert (absent.exit_code, "needs cases" in absent.stderr) == (1, True)

@@ -469,7 +469,7 @@ class TestDoor:
 
     def test_a_budget_of_nothing(self, opened: Callable[..., System]) -> None:
         """Stops when the graph is built."""
-        with pytest.raises(ValueError, match="budget must be at least 1"):
+        with pytest.raises(ValueError, match="budget must be 1 or more"):
             build_graph(opened(), budget=0)
 
     def test_without_the_extra(

@@ -151,13 +151,14 @@ class TestRequests:
         assert root.start_time <= retrieval.start_time <= retrieval.end_time <= root.end_time
 
     def test_documents_are_the_hits(self, opened: Opened, spans: Spans) -> None:
-        """Ids and cosines of retrieval."""
+        """Ids and cosines in the final order."""
         system = opened(ANSWERS)
         ask(QUESTION, system=system)
         ready = system.retriever
         (depth,) = islice(walk(ready.strategies["hybrid"], ready.question(QUESTION)), 1)
-        hits = [field.ravel() for field in depth.hits]
-        chunk, cosine = hits[0], hits[3]
+        hits = depth.hits
+        order = np.argsort(hits.rank.ravel(), kind="stable")
+        chunk, cosine = hits.chunk.ravel()[order], hits.cosine.ravel()[order]
         ids = [ready.chunks[place].chunk_id for place in chunk if place >= 0]
         rows = documents(spans.one("retrieval"))
         assert [row["id"] for row in rows] == ids
@@ -598,7 +599,9 @@ class TestDocuments:
         depth, chunks = depth_of(size, min(size, 20), seed=size)
         attributes = retrieval_attributes(depth, chunks, has_texts=has_texts)
         rows = json.loads(attributes["gen_ai.retrieval.documents"])
-        assert [row["id"] for row in rows] == [chunk.chunk_id for chunk in chunks]
+        order = np.argsort(depth.hits.rank.ravel(), kind="stable")
+        ids = [chunk.chunk_id for chunk in chunks]
+        assert [row["id"] for row in rows] == [ids[place] for place in order]
         assert ["content" in row for row in rows] == [has_texts] * size
 
     def test_a_score_that_is_missing(self) -> None:
@@ -607,11 +610,9 @@ class TestDocuments:
         cosine = np.array([0.5, np.nan, 0.25])[None, None, None]
         depth = depth._replace(hits=depth.hits._replace(cosine=cosine))
         attributes = retrieval_attributes(depth, chunks, has_texts=False)
-        assert ["score" in row for row in json.loads(attributes["gen_ai.retrieval.documents"])] == [
-            True,
-            False,
-            True,
-        ]
+        rows = json.loads(attributes["gen_ai.retrieval.documents"])
+        missing = [row["id"] for row in rows if "score" not in row]
+        assert (len(rows), missing) == (3, [chunks[1].chunk_id])
         assert "NaN" not in attributes["gen_ai.retrieval.documents"]
 
 

@@ -183,7 +183,11 @@ class LocalModel:
         return reply if schema is None else reply._replace(text=json_object(reply.text).strip())
 
     def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002 - for servers
-        """Capabilities of the model; nothing is asked or loaded."""
+        """Capabilities of the model; nothing is asked or loaded.
+
+        Args:
+          again: of no use here.
+        """
         return Capabilities(True, TOP, "text")
 
     def _choose(self, values: NDArray[np.float64], rng: np.random.Generator) -> int:

@@ -341,9 +341,9 @@ def placed_rows(
       source: what messages call a frame.
     """
     if not isinstance(rows, str | Path):
-        texts: Any = rows.astype(object).where(rows.notna(), "").astype(str).rename(columns=str)
+        texts = rows.astype(object).where(rows.notna(), "").astype(str)
         for place, record in enumerate(texts.to_dict("records"), 1):
-            yield Where(source, place), record
+            yield Where(source, place), {str(name): cell for name, cell in record.items()}
     elif (path := Path(rows)).suffix == ".jsonl":
         for line in json_lines(path, MOST_BYTES):
             yield line.where, line.record

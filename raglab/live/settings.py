@@ -526,7 +526,7 @@ def _file_statements(path: Path) -> Iterator[Statement]:
         blank = raw[: len(raw) - len(raw.lstrip())].count("\n")
         where = Where(str(path), line.original.line + blank)
         name = (key or "").upper()
-        wrong: tuple[tuple[bool, str, str, str | None], ...] = (
+        wrong = (
             (
                 line.error or (key is not None and line.value is None),
                 "a line must be NAME=value, quotes closed",

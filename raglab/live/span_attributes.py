@@ -86,10 +86,10 @@ def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
 def retrieval_attributes(
     depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
 ) -> Attributes:
-    """Hits of a depth with their cosines, the nearest first."""
-    places, cosines = depth.hits.chunk.ravel().tolist(), depth.hits.cosine.ravel().tolist()
+    """Hits of a depth in their final order, with their cosines."""
+    fields = (depth.hits.rank, depth.hits.chunk, depth.hits.cosine)
     rows = []
-    for place, cosine in zip(places, cosines, strict=True):
+    for _, place, cosine in sorted(zip(*(field.ravel().tolist() for field in fields), strict=True)):
         if place >= 0:
             chunk = chunks[place]
             row = {
@@ -100,8 +100,9 @@ def retrieval_attributes(
                 "content": chunk.full_text if has_texts else None,
             }
             rows.append(_stated(row))
-    query = {"gen_ai.retrieval.query.text": depth.query} if has_texts else {}
-    return query | {"gen_ai.retrieval.documents": json.dumps(rows)}
+    query = depth.query if has_texts else None
+    documents = json.dumps(rows)
+    return _stated({"gen_ai.retrieval.query.text": query, "gen_ai.retrieval.documents": documents})
 
 
 def _stated(attributes: Attributes) -> Attributes:
