@@ -444,7 +444,7 @@ FAILURES = {
     "unauthorised": "answered 401: Incorrect API key provided: [hidden]. See here.",
     "forbidden": "answered 403: key [hidden] has no access",
     "limited": "answered 429: slow down",
-    "failing": "answered 500",
+    "failing": "answered 500: [hidden]",
     "teapot": "answered 418: [hidden]",
     "bad": "answered 400",
     "list": "answered without a choice",

@@ -53,14 +53,12 @@ def check_scores(policy: PolicyData) -> None:
     another system's. A policy none of whose gates reads a score has no such value.
 
     Args:
-      policy: that is to decide hits of raglab.
+      policy: that is to decide hits of raglab, with `tuned_scores`.
 
     Raises:
       ValueError: it was tuned or fitted on a trace of a frame or of spans.
     """
-    if policy.tuned_scores is not None and SCORED.intersection(
-        [*acting_gates(policy), *used_signals(policy)]
-    ):
+    if SCORED.intersection([*acting_gates(policy), *used_signals(policy)]):
         msg = (
             "a policy must be tuned on scores of raglab's retrieval, got one of "
             f"{policy.tuned_scores} scores of another system; map it by "

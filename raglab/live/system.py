@@ -342,7 +342,8 @@ class System:
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
-        check_scores(self.policy)
+        if self.policy.tuned_scores is not None:
+            check_scores(self.policy)
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
             msg = "clarifications need the audit log; open the system with audit=True."
@@ -432,7 +433,6 @@ class System:
         place, settings = Path(folder), Settings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
-        check_scores(chosen)
         measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
