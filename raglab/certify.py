@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array, within_range
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
-from raglab.values import Floats, Ints
+from raglab.values import Floats, Ints, refuse
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display, short
@@ -614,8 +614,7 @@ def certify(
     check_levels(alpha, delta)
     if start is not None and (method == "holm" or np.isnan(start)):
         value = "one for holm, which tests every level" if method == "holm" else "NaN"
-        msg = f"start must be a score at which a fixed sequence begins, got {value}; leave it out."
-        raise ValueError(msg)
+        refuse("start must be a score at which a fixed sequence begins", value, "leave it out")
     loss, score = _certify_cases(correct, scores, graded=graded)
     # A mean of grades has no exact binomial test: Hoeffding and Bentkus bound it instead.
     graded = bool(((loss > 0.0) & (loss < 1.0)).any())
@@ -750,8 +749,7 @@ def _certify_cases(
         )
         raise ValueError(msg)
     if not len(right):
-        msg = "a certificate needs at least one case, got none; check the split."
-        raise ValueError(msg)
+        refuse("a certificate needs at least one case", "none", "check the split")
     right = within_range(right, 0.0, 1.0, "correct")
     odd = ~((right >= 0.0) & (right <= 1.0)) if graded else (right != 0.0) & (right != 1.0)
     if odd.any():
@@ -851,8 +849,7 @@ def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
 
 def _check_k_of_n(k: int, n: int) -> None:
     if n < 1:
-        msg = f"n must be at least 1, got {n}; a bound takes answered cases."
-        raise ValueError(msg)
+        refuse("n must be at least 1", n, "a bound takes answered cases")
     if not 0 <= k <= n:
         msg = f"k must be between 0 and n, got {k} of {n}; check that both count the same cases."
         raise ValueError(msg)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -491,11 +491,8 @@ def check_n_hits(n_hits: int) -> None:
       >>> check_n_hits(50)
     """
     if n_hits > MOST_HITS:
-        msg = (
-            f"hits of a case, arm and depth must be at most {MOST_HITS:,}, got {n_hits:,}; keep "
-            "the first of each case."
-        )
-        raise ValueError(msg)
+        rule = f"hits of a case, arm and depth must be at most {MOST_HITS:,}"
+        refuse(rule, f"{n_hits:,}", "keep the first of each case")
 
 
 FLOAT_FIELDS = (
@@ -524,6 +521,12 @@ class Generation(NamedTuple):
     confidence: float
     cited: tuple[int, ...] = ()
     reason: str | None = None
+
+
+def refuse(rule: str, value: object, remedy: str) -> NoReturn:
+    """Raise a ValueError with rule, value and remedy."""
+    msg = f"{rule}, got {value}; {remedy}."
+    raise ValueError(msg)
 
 
 class ModelUnavailableError(RuntimeError):
@@ -755,11 +758,8 @@ class TraceData:
           name: of the arm.
         """
         if not isinstance(name, str) or name not in self.arms:
-            msg = (
-                f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with "
-                "it to replay it."
-            )
-            raise ValueError(msg)
+            rule = f"arm must be one of {', '.join(self.arms)}"
+            refuse(rule, repr(name), "build the trace with it to replay it")
         return self.arms.index(name)
 
     def __repr__(self) -> str:

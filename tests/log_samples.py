@@ -75,9 +75,9 @@ def ask(
         now=now,
     )
     check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
-    said = {"status": "ok", "answer": "Sesame", "confidence": 0.5}
-    said["options"] = [{"id": 1, "text": "Sesame"}]
-    log.decided(request, said, [check], {"total": 12.5}, now=now)
+    response = {"status": "ok", "answer": "Sesame", "confidence": 0.5}
+    response["options"] = [{"id": 1, "text": "Sesame"}]
+    log.decided(request, response, [check], {"total": 12.5}, now=now)
 
 
 def fill_audit(log: AuditLog) -> None:

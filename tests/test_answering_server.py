@@ -29,6 +29,7 @@ from raglab.answering.prompts import ANSWER, LEAST_TOKENS, data_tokens, fit_pass
 from raglab.answering.server_requests import MAX_BYTES
 from raglab.answering.thoughts import without_thoughts
 from raglab.values import Chunk, Generation, ModelUnavailableError
+from reading_time import READER_LIMIT, slowness
 
 pytest.importorskip("openai")
 
@@ -871,6 +872,10 @@ def test_citations_are_valid_numbers_in_the_order_of_first_mention(
         ({"base_url": "http://user:secret@host:99999/v1"}, "base_url must be"),
         ({"base_url": "http://user:secret@[host/v1"}, "base_url must be"),
         ({"base_url": "http://host/v1?key=secret"}, "base_url must be"),
+        ({"base_url": "http://host/v1#models"}, "base_url must be"),
+        ({"base_url": "http://ho st/v1"}, "base_url must be"),
+        ({"base_url": "http://host/v1/\n"}, "base_url must be"),
+        ({"base_url": "http://"}, "base_url must be"),
         ({"timeout": 0}, "timeout: Input should be greater than 0, got 0"),
         ({"timeout": math.nan}, "timeout: Input should be a finite"),
         ({"timeout": math.inf}, "timeout: Input should be a finite"),
@@ -878,6 +883,9 @@ def test_citations_are_valid_numbers_in_the_order_of_first_mention(
         ({"base_url": b"http://user:secret@host/v1"}, "base_url: .*got bytes"),
         ({"key_env": b"secret-key"}, "key_env: .*got bytes"),
         ({"max_retries": -1}, "max_retries"),
+        ({"max_retries": 1.5}, "max_retries"),
+        ({"max_retries": math.inf}, "max_retries"),
+        ({"model": None}, "model: "),
         ({"model": " "}, "model: "),
         ({"leave_out": ("user",)}, "leave_out: .*'logprobs'"),
         ({"leave_out": "seed"}, "leave_out: .*tuple"),
@@ -904,10 +912,10 @@ def test_the_key_stands_in_no_part_of_a_reply(
     server: Server, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Wherever the server puts it."""
-    said = {name: KEY if name == place else "x" for name in ("text", "token", "alternative")}
-    top = [{"token": said["alternative"], "logprob": -1.0}]
-    rows = {"content": [{"token": said["token"], "logprob": -0.1, "top_logprobs": top}]}
-    content = json.loads(reply(f"It is {said['text']}.", rows))
+    parts = {name: KEY if name == place else "x" for name in ("text", "token", "alternative")}
+    top = [{"token": parts["alternative"], "logprob": -1.0}]
+    rows = {"content": [{"token": parts["token"], "logprob": -0.1, "top_logprobs": top}]}
+    content = json.loads(reply(f"It is {parts['text']}.", rows))
     content["model"] = KEY if place == "model" else "tiny"
     if place == "refusal":
         content["choices"][0]["message"]["refusal"] = f"No, Bearer {KEY}."
@@ -968,17 +976,29 @@ def test_words_of_the_answer_within_a_thought_are_not_its_tokens() -> None:
 @pytest.mark.parametrize(
     ("begins", "text"),
     [
-        *(("", text) for text in ("</think>\n", "<think></think>", " ", "`", "<", "<|channel|>")),
-        *(("", text) for text in ("analysis", ".  ", "```")),
+        *(
+            ("", text)
+            for text in (
+                "</think>\n",
+                "<think></think>",
+                " ",
+                "`",
+                "<",
+                "<|channel|>",
+                "analysis",
+                ".  ",
+                "```",
+            )
+        ),
         ("<think>```", "</think><think>"),
     ],
 )
 def test_thoughts_are_cut_in_linear_time(begins: str, text: str) -> None:
     """Of as much as a reply may hold."""
     long = begins + text * (65_000 // len(text))
-    begin = time.perf_counter()
+    begin = time.process_time()
     without_thoughts(Completion(f"{long}x", (TokenScore(long, -1.0),)))
-    assert time.perf_counter() - begin < 2.0
+    assert time.process_time() - begin < READER_LIMIT * slowness()
 
 
 def test_what_is_left_out_is_kept_on_the_disk_until_the_next_probe(

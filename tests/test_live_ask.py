@@ -365,7 +365,9 @@ class TestCaches:
         assert (again.record.answer_cache_hit, again.record.strategy_cache_hit) == (False, False)
         assert first == again
 
-    @pytest.mark.parametrize(("name", "value"), [("QUERY", "none"), ("KEEP_DAYS", "30")])
+    @pytest.mark.parametrize(
+        ("name", "value"), [("RAGLAB_AUDIT_QUERY", "none"), ("RAGLAB_AUDIT_KEEP_DAYS", "30")]
+    )
     def test_a_log_that_keeps_no_texts_has_none_beside_it(
         self,
         opened: Callable[..., System],
@@ -375,7 +377,7 @@ class TestCaches:
         value: str,
     ) -> None:
         """A cache would hold the question."""
-        monkeypatch.setenv(f"RAGLAB_AUDIT_{name}", value)
+        monkeypatch.setenv(name, value)
         ask("What is the motor excess?", system=opened(cache=True, audit=True))
         assert not [*tmp_path.rglob("strategies.sqlite*")]
 

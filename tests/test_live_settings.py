@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,9 @@ from raglab.live.settings import (
 from raglab.policy_parts.arms import LIVE_ARMS as ARMS
 from raglab.reward import RewardWeights
 
+ASKING = attrgetter(
+    "clarify_question_cost", "clarify_error_cost", "clarify_options", "clarify_min_field_confidence"
+)
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))
 
 
@@ -37,11 +41,15 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_said() -> None:
     """What is published holds, and the policy decides whether a bandit chooses."""
-    said = Settings.read()
-    assert said.bandit_enabled is None
-    assert said.weights == RewardWeights()
-    assert said.bandit(ARMS) == Bandit()
-    assert (said.bandit_budget_ms, said.bandit_seed, said.bandit_log) == (8000.0, 0, None)
+    current = Settings.read()
+    assert current.bandit_enabled is None
+    assert current.weights == RewardWeights()
+    assert current.bandit(ARMS) == Bandit()
+    assert (
+        current.bandit_budget_ms,
+        current.bandit_seed,
+        current.bandit_log,
+    ) == (8000.0, 0, None)
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,11 +66,15 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     stated |= {"THRESHOLD": "0.7", "EXPLORATION": "0.5", "FLOOR": "0.01", "LOG": "x.sqlite"}
     for name, value in stated.items():
         monkeypatch.setenv(f"RAGLAB_BANDIT_{name}", value)
-    said = Settings.read()
-    assert (said.bandit_enabled, said.bandit_seed, said.bandit_budget_ms) == (True, 7, 2000.0)
-    assert said.weights == RewardWeights(0.1, 0.2, 0.3, 0.4, 0.5, 3.0, thumbs=0.3)
-    assert said.bandit(ARMS) == Bandit("ucb1", threshold=0.7, exploration=0.5, floor=0.01)
-    at = said.online(said.log_of("bandit", "."), ARMS)
+    current = Settings.read()
+    assert (
+        current.bandit_enabled,
+        current.bandit_seed,
+        current.bandit_budget_ms,
+    ) == (True, 7, 2000.0)
+    assert current.weights == RewardWeights(0.1, 0.2, 0.3, 0.4, 0.5, 3.0, thumbs=0.3)
+    assert current.bandit(ARMS) == Bandit("ucb1", threshold=0.7, exploration=0.5, floor=0.01)
+    at = current.online(current.log_of("bandit", "."), ARMS)
     assert (at.log.shown, at.seed, at.budget_ms) == ("x.sqlite", 7, 2000.0)
 
 
@@ -77,8 +89,12 @@ def test_a_file_and_before_it_the_environment(
         "OPENAI_API_KEY=x\nRAGLAB_BANDIT_SEED=3\nRAGLAB_BANDIT_W1=0.9\nRAGLAB_BANDIT_LOG=\n"
     )
     monkeypatch.setenv("RAGLAB_BANDIT_W1", "0.8")
-    said = Settings.read()
-    assert (said.bandit_seed, said.bandit_w1, said.bandit_log) == (3, 0.8, None)
+    current = Settings.read()
+    assert (current.bandit_seed, current.bandit_w1, current.bandit_log) == (
+        3,
+        0.8,
+        None,
+    )
     assert Settings.read(env_file=None).bandit_seed == 0
 
 
@@ -107,7 +123,7 @@ def test_a_wrong_value(
     *,
     in_file: bool,
 ) -> None:
-    """The error names the variable, the value and the rule, wherever it was said."""
+    """The error names the variable, the value and the rule, wherever it was current."""
     if in_file:
         (tmp_path / ".env").write_text(f"RAGLAB_BANDIT_{name}={value}\n")
     else:
@@ -150,13 +166,19 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
         "RAGLAB_BANDIT_LOG", "postgresql+nodriver://ann:hunter2@db.example/rag?sslpassword=hunter2"
     )
-    said = Settings.read()
-    at = said.online(said.log_of("bandit", "."), ARMS)
+    current = Settings.read()
+    at = current.online(current.log_of("bandit", "."), ARMS)
     with pytest.raises(ValueError, match="driver must be installed") as caught:
         at.state()
-    for text in (repr(said), str(said), said.model_dump_json(), at.log.shown, str(caught.value)):
+    for text in (
+        repr(current),
+        str(current),
+        current.model_dump_json(),
+        at.log.shown,
+        str(caught.value),
+    ):
         assert "hunter2" not in text
-    assert "ann:***@db.example" in repr(said)
+    assert "ann:***@db.example" in repr(current)
 
 
 class TestPrior:
@@ -249,20 +271,15 @@ def stated(monkeypatch: pytest.MonkeyPatch, prefix: str, **values: str) -> None:
 
 def test_nothing_said_clarify_settings() -> None:
     """The published learner holds, nothing is asked unless told, the log keeps text for ever."""
-    said = Settings.read()
-    assert (said.clarify_enabled, said.learner) == (None, DefaultLearner())
+    current = Settings.read()
+    assert (current.clarify_enabled, current.learner) == (None, DefaultLearner())
+    assert ASKING(current) == (1.0, 10.0, False, 0.6)
     assert (
-        said.clarify_question_cost,
-        said.clarify_error_cost,
-        said.clarify_options,
-        said.clarify_min_field_confidence,
+        current.audit_enabled,
+        current.audit_log,
+        current.audit_query,
+        current.audit_keep_days,
     ) == (
-        1.0,
-        10.0,
-        False,
-        0.6,
-    )
-    assert (said.audit_enabled, said.audit_log, said.audit_query, said.audit_keep_days) == (
         True,
         None,
         "text",
@@ -280,20 +297,18 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
         ASK_BELOW="0.5",
         APPLY_ABOVE="0.7",
         EVERY="9",
-    )
-    stated(
-        monkeypatch,
-        "CLARIFY",
         LEVEL="0.9",
         HALF_LIFE_DAYS="30",
         STRATIFY="false",
         QUESTION_COST="2",
+        ERROR_COST="5",
+        OPTIONS="true",
+        MIN_FIELD_CONFIDENCE="0.4",
     )
-    stated(monkeypatch, "CLARIFY", ERROR_COST="5", OPTIONS="true", MIN_FIELD_CONFIDENCE="0.4")
     stated(monkeypatch, "AUDIT", ENABLED="false", LOG="x.sqlite", QUERY="hash", KEEP_DAYS="90")
-    said = Settings.read()
-    assert said.clarify_enabled is True
-    assert said.learner == DefaultLearner(
+    current = Settings.read()
+    assert current.clarify_enabled is True
+    assert current.learner == DefaultLearner(
         "posterior",
         ask_below=0.5,
         apply_above=0.7,
@@ -302,24 +317,14 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
         half_life_days=30.0,
         stratify=False,
     )
-    assert (
-        said.clarify_question_cost,
-        said.clarify_error_cost,
-        said.clarify_options,
-        said.clarify_min_field_confidence,
-    ) == (
-        2.0,
-        5.0,
-        True,
-        0.4,
-    )
-    assert said.audit_enabled is False
-    log = said.audit(said.log_of("audit", "."))
+    assert ASKING(current) == (2.0, 5.0, True, 0.4)
+    assert current.audit_enabled is False
+    log = current.audit(current.log_of("audit", "."))
     assert (log.log.shown, log.query, log.keep_days, log.learner) == (
         "x.sqlite",
         "hash",
         90.0,
-        said.learner,
+        current.learner,
     )
 
 
@@ -381,8 +386,8 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
     stated(
         monkeypatch, "AUDIT", LOG="postgresql+psycopg://ann:hunter2@db/rag?sslpassword=swordfish"
     )
-    said = Settings.read()
-    for text in (repr(said), str(said)):
+    current = Settings.read()
+    for text in (repr(current), str(current)):
         assert "ann:***@db/rag?***" in text
         assert not any(secret in text for secret in ("hunter2", "swordfish"))
 

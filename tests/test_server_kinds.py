@@ -281,9 +281,7 @@ KINDS: tuple[Kind, ...] = (
         "an error that repeats the request",
         lambda handler, _: handler.say(
             422,
-            json.dumps(
-                {"detail": [{"loc": ["user"], "msg": "bad", "input": handler.sent}]}
-            ).encode(),
+            json.dumps({"detail": [{"loc": ["user"], "input": handler.sent}]}).encode(),
         ),
         "HTTP 422",
     ),

@@ -382,8 +382,8 @@ class TestProcesses:
         query = "SELECT name, value FROM audit_numbers ORDER BY name"
         assert places.execute("log.sqlite", query) == [("event", 1), ("notes", 1), ("schema", 3)]
         ended = [opening(places("log.sqlite"), str(number), "") for number in range(3)]
-        said = [one.communicate(timeout=60)[1] for one in ended]
-        assert sorted("is of version 4 now" in text for text in said) == [False, False, True]
+        errors = [one.communicate(timeout=60)[1] for one in ended]
+        assert sorted("is of version 4 now" in text for text in errors) == [False, False, True]
         assert [one.returncode for one in ended] == [0] * 3
         assert ("schema", 4) in places.execute("log.sqlite", query)
         whole(places, 4)

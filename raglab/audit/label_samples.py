@@ -19,7 +19,6 @@ import numpy as np
 
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
-from raglab.bandit.learner import refuse
 from raglab.decision.checks import ERROR_GATE
 from raglab.store.csv_tables import check_heads, csv_records, table_text
 from raglab.store.files import (
@@ -33,7 +32,7 @@ from raglab.store.files import (
 )
 from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import CLARIFICATIONS, DECISIONS, LABELS, REQUESTS, SAMPLES
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
-from raglab.bandit.learner import refuse
 from raglab.metrics.intervals import (
     Interval,
     Stratum,
@@ -26,6 +25,7 @@ from raglab.metrics.intervals import (
 )
 from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, LABELS, REPLIES, REQUESTS, SAMPLES
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

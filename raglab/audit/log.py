@@ -28,7 +28,6 @@ from raglab.audit.default_table import (
 )
 from raglab.audit.log_export import export_tables
 from raglab.audit.sessions import SilenceRule, close_previous
-from raglab.bandit.learner import refuse
 from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
@@ -63,7 +62,7 @@ from raglab.store.log_tables import (
     without_quotations,
     without_values,
 )
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.html_display import display, short
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import refuse
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

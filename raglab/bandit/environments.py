@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import check_count, refuse
+from raglab.bandit.learner import check_count
 from raglab.bandit.table_frames import Costs, is_whole, read_frame, warn_order_ignored
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

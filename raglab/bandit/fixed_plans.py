@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import refuse
+from raglab.values import refuse
 
 Array = NDArray[np.float64]
 FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"

@@ -9,18 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.environments import Array, Table, check_world
-from raglab.bandit.learner import (
-    CHOSEN,
-    REWARDED,
-    Bandit,
-    State,
-    Steps,
-    check_count,
-    fold,
-    init,
-    refuse,
-)
+from raglab.bandit.learner import CHOSEN, REWARDED, Bandit, State, Steps, check_count, fold, init
 from raglab.bandit.simulation import follow_costs, run
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

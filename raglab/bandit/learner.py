@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array, within_range
-from raglab.values import Floats
+from raglab.values import Floats, refuse
 
 TIES = ("lowest", "random")
 
@@ -221,12 +221,6 @@ RANGES = {
 }
 POSITIVE = ("discount",)
 ROUNDING = 1e-9  # that scaled sums may be off
-
-
-def refuse(rule: str, value: object, remedy: str) -> NoReturn:
-    """Raise a ValueError with rule, value and remedy."""
-    msg = f"{rule}, got {value}; {remedy}."
-    raise ValueError(msg)
 
 
 def check_algorithm(algorithm: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State, refuse
+from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State
 from raglab.bandit.propensity import greedy_choice, largest_beta, largest_normal, largest_t
 from raglab.bandit.scores import (
     Array,
@@ -26,6 +26,7 @@ from raglab.bandit.scores import (
     student,
     student_belief,
 )
+from raglab.values import refuse
 
 
 def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:

@@ -29,9 +29,9 @@ from raglab.bandit.learner import (
     init,
     record_pull,
     record_rewards,
-    refuse,
     restore_batch,
 )
+from raglab.values import refuse
 
 Array = NDArray[np.float64]
 Arrivals = Callable[[int, NDArray[np.int64]], NDArray[np.int64]]

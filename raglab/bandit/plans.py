@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.budget import ROUNDING, Budget, check_budget, frontier, table_costs
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import check_count, refuse
+from raglab.bandit.learner import check_count
 from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

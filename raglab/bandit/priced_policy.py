@@ -23,8 +23,9 @@ from raglab.bandit.budget import (
     table_costs,
 )
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import check_arm, refuse
+from raglab.bandit.learner import check_arm
 from raglab.bandit.ridge import RidgeFit, fit_ridge
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,9 +21,9 @@ from raglab.bandit.learner import (
     check_bandit,
     check_context,
     check_mask,
-    refuse,
     uniform_share,
 )
+from raglab.values import refuse
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = tuple[

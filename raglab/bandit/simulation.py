@@ -38,7 +38,6 @@ from raglab.bandit.learner import (
     init,
     record_pull,
     record_rewards,
-    refuse,
     update,
 )
 from raglab.bandit.ledgers import (
@@ -55,6 +54,7 @@ from raglab.bandit.propensity import propensities, sample
 from raglab.loops.compiled import check_engine, kernel_of
 from raglab.loops.parallel import run_each
 from raglab.progress import progress
+from raglab.values import refuse
 from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:

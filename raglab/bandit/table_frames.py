@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import ROUNDING, rounding_note
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import refuse
+from raglab.values import refuse
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import check_count, refuse
+from raglab.bandit.learner import check_count
 from raglab.bandit.table_frames import INTERCEPT
+from raglab.values import refuse
 from raglab.words.tokeniser import word_count
 
 if TYPE_CHECKING:

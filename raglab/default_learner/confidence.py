@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_serializer, model_validator
 
-from raglab.bandit.learner import refuse
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]

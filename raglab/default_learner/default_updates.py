@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from raglab.bandit.learner import refuse
 from raglab.default_learner.confidence import (
     APPLY_ABOVE,
     ASK_BELOW,
@@ -42,6 +41,7 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, instant
 from raglab.words.languages import sentence
 

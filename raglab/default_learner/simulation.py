@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.environments import stream
-from raglab.bandit.learner import check_count, refuse
+from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import (
     CORRECTED,
     FAILED,
@@ -39,6 +39,7 @@ from raglab.default_learner.default_updates import SHARE
 from raglab.default_learner.stratification import doubts, evidence
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
 from raglab.progress import progress
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

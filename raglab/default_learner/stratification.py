@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import refuse
 from raglab.default_learner.confidence import (
     DOUBTED,
     N_COUNTS,
@@ -40,6 +39,7 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
+from raglab.values import refuse
 from raglab.words.canonical import instant
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from raglab.bandit.learner import check_count, refuse
+from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulation import (
     ALWAYS,
@@ -24,6 +24,7 @@ from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
+from raglab.values import refuse
 from raglab.words.canonical import digest
 
 if TYPE_CHECKING:

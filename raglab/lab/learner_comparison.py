@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
-from raglab.bandit.learner import Bandit, refuse
+from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.lab.fresh_tables import (
     REPLICATIONS,
@@ -30,6 +30,7 @@ from raglab.lab.fresh_tables import (
 from raglab.lab.reward_audit import unseen
 from raglab.metrics.intervals import mean_interval
 from raglab.progress import progress
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd

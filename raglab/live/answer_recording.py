@@ -39,7 +39,6 @@ from raglab.answering.metered_client import (
 )
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import refuse
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -67,7 +66,7 @@ from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.policies import load_pack
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
-from raglab.values import Chunk, Generator, ModelUnavailableError
+from raglab.values import Chunk, Generator, ModelUnavailableError, refuse
 from raglab.words.canonical import canonical_json, digest
 
 FILE = "answers.sqlite"  # in the user's cache folder

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import refuse
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import policy_pattern_hits
 from raglab.decision.signal_values import Intent, intent
@@ -42,7 +41,7 @@ from raglab.reward import (
     score_margin,
 )
 from raglab.store.database import UnwritableLogError
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, refuse
 from raglab.words.text import content_words
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from raglab.answering.client import one_deadline
 from raglab.audit.explanation import Explanation, explain_request
-from raglab.bandit.learner import refuse
 from raglab.decision.document_names import full_sources
 from raglab.live.pipeline import answer_or_refuse, answer_request
 from raglab.live.requests import Request, check_request, language_of, moment_or_now
@@ -25,6 +24,7 @@ from raglab.live.system import AUDIT, OnError, System, check_on_error, normalise
 from raglab.live.telemetry import answer_in_span
 from raglab.store.database import UnwritableLogError
 from raglab.store.log_tables import check_id
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog

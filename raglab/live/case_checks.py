@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import refuse
 from raglab.decision.document_names import (
     Meaning,
     case_sources,
@@ -16,7 +15,7 @@ from raglab.decision.document_names import (
     source_meanings,
 )
 from raglab.store.case_labels import check_split_names
-from raglab.values import Case, Chunk, Corpus, document_path, source_grades
+from raglab.values import Case, Chunk, Corpus, document_path, refuse, source_grades
 
 _COMPARED = 100_000  # documents with whose names a wrong one is compared
 

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from raglab.answering.metered_client import SPENT
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import refuse
 from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
@@ -42,7 +41,7 @@ from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES
 from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.traces import Trace
-from raglab.values import Answers, Latency, ModelUnavailableError, TraceData
+from raglab.values import Answers, Latency, ModelUnavailableError, TraceData, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import composed, visible
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from raglab.bandit.learner import refuse
 from raglab.default_learner import OTHER
 from raglab.live.ask import reply
 from raglab.live.response import Response
 from raglab.live.system import System
+from raglab.values import refuse
 from raglab.words.characters import visible
 from raglab.words.text import NO_MATH, html_text
 

@@ -19,15 +19,7 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import (
-    CHOSEN,
-    REVISED,
-    REWARDED,
-    Steps,
-    is_success,
-    refuse,
-    stored_settings,
-)
+from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Steps, is_success, stored_settings
 from raglab.bandit.persistence import CENTRED
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, check_no_folder
@@ -48,6 +40,7 @@ from raglab.store.log_tables import (
     request_row,
     rounds,
 )
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, decimals, digest, utc_text
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from raglab.bandit.learner import refuse
 from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
-from raglab.values import LONGEST_QUESTION, Case, Generator
+from raglab.values import LONGEST_QUESTION, Case, Generator, refuse
 from raglab.words.canonical import instant
 from raglab.words.characters import is_unicode
 from raglab.words.packs import GENERIC, Pack

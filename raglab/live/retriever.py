@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import refuse
 from raglab.decision.document_names import (
     chunk_documents,
     chunk_sources,
@@ -45,7 +44,7 @@ from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.pictures import picture_digest, stored_pixels
-from raglab.values import MOST_HITS, Chunk, Corpus, Hits
+from raglab.values import MOST_HITS, Chunk, Corpus, Hits, refuse
 from raglab.words.packs import GENERIC, Pack
 
 LATE_INTERACTION = "late-interaction"

@@ -20,8 +20,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raglab.arguments.plain_arrays import converted
-from raglab.bandit.learner import refuse
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
 

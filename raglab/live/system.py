@@ -24,7 +24,6 @@ from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.learner import refuse
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
 from raglab.live.certified_retrieval import check_scores, warn_of_other_retrieval
@@ -63,7 +62,7 @@ from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret, pause_after
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
-from raglab.values import FLOAT_FIELDS, Corpus, Generator, Hits
+from raglab.values import FLOAT_FIELDS, Corpus, Generator, Hits, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import composed, visible
 from raglab.words.packs import Pack

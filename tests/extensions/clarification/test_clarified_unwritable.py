@@ -91,8 +91,8 @@ class TestFullDisk:
         switch, system, plain = full_disk(monkeypatch), opened(), opened(clarify=False, audit=False)
         about: dict[str, Any] = {"documents": [COVER], "now": START}
         for number in range(10):
-            asked = ask("What is the excess?", system=system, request_id=f"q{number}", **about)
-            assert asked["clarification"] is not None
+            response = ask("What is the excess?", system=system, request_id=f"q{number}", **about)
+            assert response["clarification"] is not None
         switch(system, True)
         with warned() as said:
             full = [

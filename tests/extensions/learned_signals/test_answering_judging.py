@@ -497,19 +497,19 @@ def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
 def test_a_prompt_of_a_judge_is_shortened(kind: str, limit: int) -> None:
     """Whatever the passages and the answer are; another limit is another signal."""
     long = ["The excess is £250, and £400 where the claim is late. " * 200] * 4
-    asked = Fixed([("Yes", -0.1)])
+    judge_client = Fixed([("Yes", -0.1)])
     scorers: dict[str, Any] = {
         "judge": lambda **more: judge_scorer(
-            asked, NO_BUDGET, "Score 1.", with_answer=True, **more
+            judge_client, NO_BUDGET, "Score 1.", with_answer=True, **more
         ),
         "yes-no": lambda **more: yes_no_scorer(
-            asked, NO_BUDGET, SUFFICES, with_answer=True, **more
+            judge_client, NO_BUDGET, SUFFICES, with_answer=True, **more
         ),
     }
     made = scorers[kind](max_prompt_tokens=limit)
     made.score("Who pays?", long, "The insurer pays all of it. " * 5)
-    assert asked.sent
-    for sent in asked.sent:
+    assert judge_client.sent
+    for sent in judge_client.sent:
         assert limit / 2 < sum(estimate_tokens(message["content"]) for message in sent) < limit
     assert made.name != scorers[kind](max_prompt_tokens=limit + 1).name
     with pytest.raises(ValueError, match="max_prompt_tokens must be a whole number"):
