@@ -521,11 +521,11 @@ class ClarificationDefault(BaseModel):
                 )
                 raise ValueError(msg)
         if self.remembered > self.sample_size + CLOSE:
-            msg = (
-                f"remembered must be at most sample_size, got {self.remembered:g} of "
-                f"{self.sample_size}; leave it out."
+            refuse(
+                "remembered must be at most sample_size",
+                f"{self.remembered:g} of {self.sample_size}",
+                "leave it out",
             )
-            raise ValueError(msg)
         return self
 
     @field_serializer("counts", "strata")

@@ -674,5 +674,6 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
         "y": tuple(y.tolist()),
         "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
     }
-    calibrated = policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
-    return with_scores_of(calibrated, trace.meta)
+    return with_scores_of(
+        policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots), trace.meta
+    )
