@@ -1,0 +1,105 @@
+"""Results (algebra): one description of a result becomes its text, its notebook page, its frame.
+
+A class states what it shows in `_summary`; the mixin writes it. Numbers are numbers of frames until
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from raglab.words.canonical import decimals
+from raglab.words.characters import visible
+from raglab.words.html_display import Cell, Fold, display
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DASH = "–"
+LINE = 100  # characters of a line of text
+
+
+class Summary(NamedTuple):
+    """What a result shows of itself.
+
+    facts: rows of a name and its values; the short form has them all. tables: frames and folds by
+    title, for the notebook alone; the first stands open. notes: sentences for the reader. title: of
+    the page; else the name of the class.
+    """
+
+    facts: Sequence[Sequence[Cell | str]]
+    tables: Mapping[str, pd.DataFrame | Fold] = {}
+    notes: Sequence[str] = ()
+    title: str = ""
+
+
+class Result:
+    """Mixin of results: `repr` in one line, `str` with its notes, a notebook page, a frame."""
+
+    TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
+
+    def _summary(self) -> Summary:
+        """What the result shows of itself."""
+        raise NotImplementedError
+
+    def frame(self) -> pd.DataFrame:
+        """The table of the result, as a copy."""
+        table: pd.DataFrame = getattr(self, self.TABLE)
+        return table.copy()
+
+    def __repr__(self) -> str:
+        facts = "; ".join(" ".join(map(_text, row)) for row in self._summary().facts)
+        return visible(f"{type(self).__name__}({facts})")
+
+    def __str__(self) -> str:
+        notes = (fill(visible(note), LINE) for note in self._summary().notes)
+        return "\n".join((repr(self), *notes))
+
+    def _repr_html_(self) -> str:
+        summary = self._summary()
+        folds = [
+            table if isinstance(table, Fold) else frame_fold(title, table, is_open=not place)
+            for place, (title, table) in enumerate(summary.tables.items())
+        ]
+        rows = [(f"{place}", note) for place, note in enumerate(summary.notes, 1)]
+        notes = [Fold("notes", rows, open=True)] if rows else []
+        return display(summary.title or type(self).__name__, summary.facts, [*notes, *folds])
+
+
+def frame_fold(title: str, frame: pd.DataFrame, *, is_open: bool = False) -> Fold:
+    """Fold of a frame's rows, without its index."""
+    rows = (tuple(map(cell, row)) for row in frame.itertuples(index=False))
+    return Fold(title, rows, len(frame), tuple(map(str, frame)), is_open)
+
+
+def cell(value: Any) -> Cell:  # noqa: ANN401 - value of any frame
+    """Value as a cell; numbers are set off."""
+    if isinstance(value, Cell):
+        return value
+    is_number = isinstance(value, int | float) or hasattr(value, "dtype")
+    return Cell(value_text(value), mark="number" if is_number else "")
+
+
+def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
+    """Value as text: numbers to four digits, a dash where it is missing.
+
+    Example:
+      >>> value_text(0.123456), value_text(float("nan")), value_text(True), value_text(12)
+      ('0.1235', '–', 'yes', '12')
+    """
+    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, bool):
+        return "yes" if plain else "no"
+    if isinstance(plain, float):
+        # a table of many kinds of numbers: four digits, whatever their size
+        endless = plain in {float("inf"), float("-inf")}
+        return DASH if isnan(plain) else decimals(plain) if endless else f"{plain:.4g}"
+    return DASH if plain is None else str(plain)
+
+
+def _text(part: Cell | str) -> str:
+    text, small = part[:2] if isinstance(part, Cell) else (part, "")
+    return f"{text} {small}".rstrip()

@@ -1,0 +1,43 @@
+"""The mixin of results: text, page and frame of one description."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from raglab.words.results import DASH, LINE, Result, Summary, value_text
+
+
+@dataclass(repr=False)
+class Sizes(Result):
+    """A result for tests."""
+
+    table: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def _summary(self) -> Summary:
+        return Summary([("cases", "3"), ("id", "<b>")], {"sizes": self.table}, self.notes)
+
+
+def test_every_view_reads_the_same_description() -> None:
+    """Facts in the short form and on the page, rows in the frame too, notes in lines."""
+    sizes = Sizes(pd.DataFrame({"n": [1, None]}), ("word " * 60,))
+    assert repr(sizes) == "Sizes(cases 3; id <b>)"
+    assert max(map(len, str(sizes).splitlines())) <= LINE
+    assert str(sizes).split()[:4] == repr(sizes).split()
+    page = sizes._repr_html_()
+    assert "&lt;b&gt;" in page
+    assert DASH in page
+    assert "word word" in page
+    copied = sizes.frame()
+    copied["n"] = 9
+    assert sizes.table["n"][0] == 1
+
+
+def test_values_are_numbers_until_they_are_shown() -> None:
+    """Four digits, whatever the size; missing is a dash."""
+    shown = [1234567.0, 0.00012345, float("inf"), float("nan"), None, False, 7, "a"]
+    assert list(map(value_text, shown)) == [
+        "1.235e+06", "0.0001234", "∞", DASH, DASH, "no", "7", "a"
+    ]  # fmt: skip
