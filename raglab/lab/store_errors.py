@@ -159,6 +159,7 @@ _WORDS = (
 _LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
 CONNECT_S, ANSWER_S = 10.0, 30.0
+_LIBRARIES = {"optuna", "mlflow", "sqlalchemy", "alembic", "sqlite3", "psycopg"}
 _CONNECTIONS = {
     "ConnectionError",
     "ConnectTimeout",
@@ -231,6 +232,24 @@ def store_error(
     remedy = f"{fault.remedy}; {note}" if note else fault.remedy
     value = shown_value(masked_passwords(words), _LONGEST_CAUSE)
     return input_error(Where(place), fault.rule, remedy, value)
+
+
+@contextmanager
+def as_store_errors(place: str, note: str) -> Iterator[None]:
+    """What the libraries of a store raise in a block, each in types of its own, as one line.
+
+    Args:
+      note: what is not lost.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        package = type(error).__module__.partition(".")[0]
+        if not isinstance(error, OSError) and package not in _LIBRARIES:
+            raise
+        raise store_error(place, error, note=note) from error
 
 
 def check_server(uri: str) -> None:
