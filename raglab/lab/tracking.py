@@ -216,6 +216,39 @@ def track_run(
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
+def track_search(
+    name: str,
+    experiment: str,
+    params: Mapping[str, Any],
+    trials: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
+    texts: Mapping[str, str],
+    folder: str | Path | None,
+    *,
+    measures: Sequence[str],
+    tags: Mapping[str, str] | None = None,
+    data: TrackedData | None = None,
+) -> TrackedRun:
+    """Log a search by one value as one MLflow run, with the best value by trial.
+
+    Args:
+      trials: table of the trials.
+      tables: others; each row of `comparison` is a policy.
+      measures: columns of the comparison that become metrics, `<policy>.<column>`.
+    """
+    series = [
+        (f"{row['policy']}.{column}".replace(" ", "_"), float(row[column]), 0)
+        for row in tables["comparison"].to_dict("records")
+        for column in measures
+    ]
+    best = trials["value"].where(trials["feasible"]).cummax()
+    series += [("best_value", float(value), number) for number, value in enumerate(best)]
+    every = {"trials": trials, **tables}
+    return track_run(
+        name, experiment, params, series, every, folder, tags=tags, texts=texts, data=data
+    )
+
+
 class _OpenRun(NamedTuple):
     """An open run of MLflow. places: where its files may be written. root: folder of its store."""
 

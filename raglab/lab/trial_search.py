@@ -54,6 +54,7 @@ ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
 QUEUED = "fixed_params"  # attribute by which Optuna keeps the values of a trial that was queued
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
 LONGEST = 80  # characters of a setting that are kept as they are; of a longer one its digest
+FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the chance
 KEPT = "the study goes on from its whole trials"
 Space = dict[str, optuna.distributions.BaseDistribution]
 Trials = list[optuna.trial.FrozenTrial]
@@ -464,6 +465,21 @@ def maximise(
             row = {"number": trial.number, "value": judged.value, "feasible": feasible}
             rows.append(row | dict(judged.measures) | trial.params)
     return study, pd.DataFrame(rows)
+
+
+def finalists(trials: pd.DataFrame, nearest: str = "value") -> list[dict[str, Any]]:
+    """Best feasible trials and the first one, in the order they were tried.
+
+    Args:
+      nearest: column of the rank among all where none is feasible, the least first; `value`, the
+        largest first, where not given.
+    """
+    feasible = trials[trials["feasible"]]
+    pool, order = (trials, nearest) if feasible.empty else (feasible, "value")
+    ascending = [order != "value", True]
+    best = pool.sort_values([order, "number"], ascending=ascending, kind="stable").head(FINALISTS)
+    rows = pool[pool["number"].isin([0, *best["number"]])].to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
