@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from labelled import noted
 from raglab import reward
 from raglab.bandit import Bandit, Table
+from raglab.bandit.fixed_plans import FIXED as BEST
+from raglab.bandit.fixed_plans import UNIFORM
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table, headline
-from raglab.lab.reward_simulation import BEST, UNIFORM, SimulationSizes, simulate_learner, verdict
+from raglab.lab.reward_simulation import SimulationSizes, simulate_learner, verdict
 
 MEDIAN = 'reward.threshold(rewards, "median")'
 SMALL: dict[str, Any] = {"n_boot": 100, "rounds": 200, "replications": 20}

@@ -60,7 +60,7 @@ from raglab.words.html_display import Fold, display
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED = "the same seed gives the same bits"
+SEED = "state a seed"
 # played where costs are charged, in the place of a learner of successes (rule S4.5)
 COST_FOLLOWER = "thompson_nig"
 
@@ -134,8 +134,7 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
         refuse(rule, "one beside costs", f"make it with history_of for {COST_FOLLOWER}")
     note = (
         f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; "
-        f"{COST_FOLLOWER} is "
-        "played instead, with the same settings (rule S4.5)."
+        f"{COST_FOLLOWER} is played instead (rule S4.5)."
     )
     return bandit._replace(algorithm=COST_FOLLOWER), note
 
@@ -158,7 +157,7 @@ def check_initial(
         return
     if isinstance(initial, Ledger) != (budget is not None):
         rule = "initial must be a Ledger with a budget, and a State without one"
-        refuse(rule, type(initial).__name__, "make it with learned_ledger or with learned_state")
+        refuse(rule, type(initial).__name__, "see learned_ledger")
     if not isinstance(initial, State | Ledger):
         refuse(
             "initial must be a State or a Ledger",
@@ -174,7 +173,7 @@ def check_initial(
             f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
             "features"
         )
-        refuse(rule, shape, "make it with learned_state from the same arms and features")
+        refuse(rule, shape, "make it with learned_state")
 
 
 def first_ledger(
@@ -346,15 +345,8 @@ def play_block(
     )
     plain = is_plain(bandit, met) and is_looped
     if engine == "numba" and not plain:
-        value = (
-            "a learner that forgets, has a floor, a budget or without a context a first state, or "
-            "late rewards"
-        )
-        refuse(
-            "engine numba plays plain learners whose rewards are there at once",
-            value,
-            "use engine='auto'",
-        )
+        value = "one that forgets, or a floor, a budget, a first state or late rewards"
+        refuse("engine numba plays plain learners", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
@@ -586,7 +578,7 @@ def run(
         refuse(
             "a budget needs a learner",
             "probabilities",
-            "see fit_priced_policy and play_paced for a fixed policy",
+            "see fit_priced_policy and play_paced",
         )
     check_simulation(learner, met, rounds, replications, engine)
     check_initial(initial, learner, met, budget)
@@ -692,9 +684,7 @@ def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
             "they are probabilities",
         )
     if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
-        refuse(
-            "a policy may give nothing to an arm that is not available", "some", "give a row a case"
-        )
+        refuse("a policy may give nothing to an unavailable arm", "some", "give a row a case")
     return rows
 
 

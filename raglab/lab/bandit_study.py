@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
-from raglab.values import NONE
+from raglab.values import NONE, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Result, Summary, value_text
 
@@ -136,7 +136,7 @@ class BanditStudy(Result):
         Args:
           folder: as for `raglab.track`.
         """
-        from raglab.lab.tracking import TrackedData, track_search
+        from raglab.lab.tracking import TrackedData, search_metrics, track_run
 
         values = stored_settings(self.bandit) | {"price": self.price}
         values |= {} if self.weights is None else self.weights._asdict()
@@ -149,16 +149,16 @@ class BanditStudy(Result):
         splits = {
             key.partition("_")[0]: self.settings[key] for key in _SIZES & self.settings.keys()
         }
-        return track_search(
+        measures = [name for name in map(str, self.comparison) if name.split("_")[0] in MEASURES]
+        return track_run(
             f"{self.bandit.algorithm}: {len(self.trials)} trials: {digest(self.env(), 12)}",
             "bandit",
             {**self.settings, **tuned},
-            self.trials,
-            {"comparison": self.comparison},
-            {"bandit.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
+            search_metrics(self.trials, self.comparison, measures),
+            {"trials": self.trials, "comparison": self.comparison},
             folder,
-            measures=[name for name in self.comparison if name.split("_")[0] in MEASURES],
             tags={tag: source, **tags},
+            texts={"bandit.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
             data=TrackedData(kind, source, splits),
         )
 
@@ -182,7 +182,8 @@ class Rivals(NamedTuple):
     fixed: str | None
 
 
-class TraceProblem(NamedTuple):
+@dataclass(frozen=True)
+class TraceProblem:
     """Study of a trace: the cases that tune and judge, first settings, the highest mean latency."""
 
     tune: ArmTables
@@ -191,9 +192,9 @@ class TraceProblem(NamedTuple):
     rounds: int
     most_ms: float
 
-    before = PUBLISHED_WEIGHTS
-    measure = "right"
-    budget = None
+    before: ClassVar[str] = PUBLISHED_WEIGHTS
+    measure: ClassVar[str] = "right"
+    budget: ClassVar[None] = None
 
     @property
     def limit(self) -> str:
@@ -253,7 +254,8 @@ class TraceProblem(NamedTuple):
         return {}
 
 
-class TableProblem(NamedTuple):
+@dataclass(frozen=True)
+class TableProblem:
     """Study of a table.
 
     tune, judge: tables of the same scale of rewards, at a price of 0. base: settings to start from.
@@ -269,7 +271,7 @@ class TableProblem(NamedTuple):
     price: float
     charges: bool
 
-    before = UNTUNED
+    before: ClassVar[str] = UNTUNED
 
     @property
     def measure(self) -> str:
@@ -387,39 +389,6 @@ class TableProblem(NamedTuple):
 Problem: TypeAlias = TraceProblem | TableProblem
 
 
-@overload
-def tune_bandit(
-    trace: TraceView,
-    policy: PolicyData,
-    *,
-    bandit: str | Bandit = ...,
-    trials: int = ...,
-    rounds: int | None = ...,
-    replications: int = ...,
-    budget_ms: float | None = ...,
-    latency_budget_ms: float | None = ...,
-    sampler: str = ...,
-    seed: int = ...,
-    level: float = ...,
-    n_boot: int = ...,
-    engine: str = ...,
-) -> BanditStudy: ...
-@overload
-def tune_bandit(
-    trace: Table,
-    *,
-    bandit: str | Bandit = ...,
-    judge: Table | None = ...,
-    budget: Budget | float | None = ...,
-    trials: int = ...,
-    rounds: int | None = ...,
-    replications: int = ...,
-    sampler: str = ...,
-    seed: int = ...,
-    level: float = ...,
-    n_boot: int = ...,
-    engine: str = ...,
-) -> BanditStudy: ...
 @answered_traces("trace")
 def tune_bandit(
     trace: TraceView | Table,
@@ -516,8 +485,7 @@ def tune_bandit(
     else:
         _refuse_arguments({"judge": judge, "budget": budget}, "a table")
         if policy is None:
-            msg = "tune_bandit takes a trace with a policy, got a trace alone; give the policy."
-            raise ValueError(msg)
+            refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
         of_question = BUDGET_MS if budget_ms is None else budget_ms
         most_ms = of_question if latency_budget_ms is None else latency_budget_ms
         problem = _trace_problem(
@@ -607,8 +575,7 @@ def _table_problem(
     """
     checked = None if budget is None else check_budget(budget)
     if checked is not None and not table.has_costs:
-        msg = "a budget needs a table with costs, got none; state costs= in Table.from_frame."
-        raise ValueError(msg)
+        refuse("a budget needs a table with costs", "none", "state costs= in Table.from_frame")
     tune, judged = _split_rows(table, seed) if judge is None else _two_tables(table, judge)
     # A learner that cannot follow costs is switched before anything is searched.
     learner, switched = follow_costs(base, table, charged=checked is not None)
@@ -635,8 +602,7 @@ def _split_rows(table: Table, seed: int) -> tuple[Table, Table]:
     n_rows = len(table.mask)
     if n_rows < LEAST_ROWS:
         rule = f"a table that is split must have at least {LEAST_ROWS} rows"
-        msg = f"{rule}, got {n_rows}; give judge=."
-        raise ValueError(msg)
+        refuse(rule, n_rows, "give judge=")
     rows = np.arange(n_rows)
     if table.order != "given":
         rows = np.random.default_rng(seed).permutation(n_rows)
@@ -675,11 +641,7 @@ def _two_tables(table: Table, judge: Table) -> tuple[Table, Table]:
 
 def _checked(table: Table) -> Table:
     """Table with arrays of its shape; its costs too, where one 0 stands for all."""
-    checked = check_world(table, 1)
-    # for the type checker: check_world gives a table back for a table
-    if not isinstance(checked, Table):
-        raise TypeError
-    return checked
+    return cast("Table", check_world(table, 1))
 
 
 def table_rows(table: Table, rows: NDArray[np.intp]) -> Table:

@@ -180,19 +180,19 @@ class ClarifyStudy(Result):
         Args:
           folder: as for `raglab.track`.
         """
-        from raglab.lab.tracking import track_search
+        from raglab.lab.tracking import search_metrics, track_run
 
         settings, env = self.settings, self.env()
         tuned = {f"tuned.{name}": value for name, value in self.learner._asdict().items()}
-        return track_search(
+        measures = [f"{name}{end}" for name in RATES for end in ("", "_low", "_high")]
+        return track_run(
             f"{settings['world']}: least {settings['objective']}: {digest(env, 12)}",
             "clarify",
             {**settings, **tuned},
-            self.trials,
-            {"comparison": self.comparison, "differences": self.differences},
-            {"clarify.env": env, "notes.txt": "\n".join(self.notes) + "\n"},
+            search_metrics(self.trials, self.comparison, measures),
+            {"trials": self.trials, "comparison": self.comparison, "differences": self.differences},
             folder,
-            measures=[f"{name}{end}" for name in RATES for end in ("", "_low", "_high")],
+            texts={"clarify.env": env, "notes.txt": "\n".join(self.notes) + "\n"},
         )
 
 

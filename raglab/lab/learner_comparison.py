@@ -166,16 +166,8 @@ def compare_learners(
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
     notes = []
     if FIXED in plans and fixed is None and len(world.mask) > 1:
-        # Each table chooses its own fixed arm; choosing flatters it.
-        arms = np.flatnonzero(copies.mask.all(axis=0))
-        value = np.asarray(copies.value, dtype=np.float64)
-        earned, expected, everywhere = best_arm_values(value, arms, fresh)
-        accounts[FIXED] = accounts[FIXED]._replace(fresh=earned, expected=expected, fixed=False)
-        notes.append(
-            f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
-            f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
-            "all (fixed= takes one chosen on others)."
-        )
+        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
+        notes.append(flattery)
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
@@ -294,8 +286,7 @@ def mean_ms(earnings: Earnings) -> float:
 
 def _drawn_cases(simulation: Run) -> NDArray[np.int32]:
     if simulation.case is None:
-        msg = "a run must be over a table, got arms of known means; see compare_on_arms."
-        raise ValueError(msg)
+        refuse("a run must be over a table", "arms of known means", "see compare_on_arms")
     return simulation.case
 
 
@@ -308,6 +299,18 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
         .reshape(len(cases), n_cases)
         .astype(np.float64)
     )
+
+
+def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
+    """Account of the fixed arm each table chooses for itself, and how much choosing flatters it."""
+    arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
+    earned, expected, everywhere = best_arm_values(value, arms, fresh)
+    note = (
+        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+        f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
+        "all (fixed= takes one chosen on others)."
+    )
+    return account._replace(fresh=earned, expected=expected, fixed=False), note
 
 
 def _comparison_rows(

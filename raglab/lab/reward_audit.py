@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
+from raglab.bandit.fixed_plans import FIXED, ROUTER, UNIFORM
+from raglab.bandit.fixed_plans import baselines as simple_plans
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import follow_costs
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.reward_simulation import (
-    BEST,
     FEWEST,
     HARMS,
     HELPS,
-    ROUTER,
-    UNIFORM,
     SimulationSizes,
     simulate_learner,
 )
@@ -41,7 +40,7 @@ from raglab.reward import (
     reward,
     threshold,
 )
-from raglab.values import TraceData
+from raglab.values import TraceData, refuse
 from raglab.words.results import Result, Summary, value_text
 
 if TYPE_CHECKING:
@@ -228,12 +227,10 @@ def audit_rewards(
     sizes |= {"bandit": bandit, "rounds": rounds, "replications": replications}
     if isinstance(trace, Table):
         if policy is not None or weights != PUBLISHED:
-            msg = f"{_RULE}, got a table with a policy or weights; leave both out."
-            raise ValueError(msg)
+            refuse(_RULE, "a table with a policy or weights", "leave both out")
         return audit_table(_with_value(trace, value), **sizes)
     if policy is None:
-        msg = f"{_RULE}, got a trace alone; give the policy."
-        raise ValueError(msg)
+        refuse(_RULE, "a trace alone", "give the policy")
     every = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
     world, plans = _with_value(every.world, value), {ROUTER: every.router}
     return audit_table(world, every.measured, weights, baselines=plans, **sizes)
@@ -291,8 +288,9 @@ def audit_table(
     learner, switch = follow_costs(learner, world)
     if switch:
         warn_user(switch)
-    plans = {UNIFORM: world.mask / world.mask.sum(axis=1, keepdims=True)}
-    plans |= _best_arm(world) | dict(baselines or {})
+    plans = simple_plans(world)
+    plans = {name: plans[name] for name in (UNIFORM, FIXED) if name in plans}
+    plans |= baselines or {}
     sizes = SimulationSizes(rounds, replications, tables, level, seed)
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.
@@ -336,15 +334,6 @@ def _signals(
     return signals | {
         REWARD: np.asarray(reward(measured, weights), dtype=np.float64).reshape(shape)
     }
-
-
-def _best_arm(world: Table) -> dict[str, Array]:
-    """Arm of most value of those that are always available, as probabilities; none without one."""
-    always = np.flatnonzero(world.mask.all(axis=0))
-    if not len(always):
-        return {}
-    best = always[int(np.argmax(world.value[:, always].sum(axis=0)))]
-    return {BEST: np.broadcast_to(np.eye(world.n_arms)[best], world.mask.shape)}
 
 
 def _resampled_totals(sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
@@ -429,13 +418,11 @@ def _signal_row(name: str, sums: Array, totals: Array, level: float) -> dict[str
         low, high = map(float, percentile_interval(values[1:], level))
         row |= {measure: float(values[0]), f"{measure}_low": low, f"{measure}_high": high}
     cases, share = int((sums[:, -1] > 0.0).sum()), row["concordance"]
-    ends: tuple[Any, Any] | None = None
     if cases < FEWEST:
-        ends = np.nan, np.nan
+        row |= {"concordance_low": np.nan, "concordance_high": np.nan}
     elif share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
-        ends = clopper_pearson(int(share) * cases, cases, level)
-    if ends is not None:
-        row |= {"concordance_low": float(ends[0]), "concordance_high": float(ends[1])}
+        low, high = map(float, clopper_pearson(int(share) * cases, cases, level))
+        row |= {"concordance_low": low, "concordance_high": high}
     return row | {"pairs": int(pairs[0]), "cases": cases}
 
 
@@ -446,7 +433,7 @@ def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
       compared: rows of `simulation` by policy.
     """
     ends = []
-    for name in (UNIFORM, BEST):
+    for name in (UNIFORM, FIXED):
         if name in compared:
             row = compared[name]
             gain, low, high = (row[f"difference{end}"] + 0.0 for end in ("", "_low", "_high"))

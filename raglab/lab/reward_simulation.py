@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import POLICY, Table, check_world, feed, replication_blocks, stream
+from raglab.bandit.fixed_plans import FIXED
 from raglab.bandit.learner import Bandit, check_count
 from raglab.bandit.simulation import run
 from raglab.lab.fresh_tables import played_arms
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-UNIFORM, BEST, ROUTER = "uniform", "best fixed arm", "router"
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
 END = 0.2  # share of the rounds, the last ones, in which a learner is judged
 PATHS = 5  # of a learner on each resampled table
@@ -84,8 +85,7 @@ def simulate_learner(
         bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed
     )
     if played.case is None:
-        msg = "a world must be a table of cases, got arms of known means; make one."
-        raise ValueError(msg)
+        refuse("a world must be a table of cases", "arms of known means", "make one")
     first = _end_start(sizes.rounds)
     arms, cases = played.arm[:, first:], played.case[:, first:]
     fixed = [(plan * np.where(world.mask, world.value, 0.0)).sum(axis=1) for plan in plans.values()]
@@ -97,7 +97,7 @@ def simulate_learner(
     drawn = _resampled_values(checked, bandit, fixed, sizes)
     # The best fixed arm was chosen among several on these cases: its interval is that of as many
     # comparisons.
-    wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
+    wider = {FIXED: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
     span = float(np.ptp(world.value[world.mask]))
     # What cases that show no difference leave open; few cases leave it open for all.
     most = span * float(clopper_pearson(0, len(world.mask), sizes.level).high)

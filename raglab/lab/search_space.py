@@ -50,7 +50,7 @@ from raglab.replaying.step_functions import idle_thresholds
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,14 +139,9 @@ def full_space(
         elif len(values) and values.max() > values.min():
             low = max(float(values.min()), swept.low)
             high = min(float(values.max()) + 1e-6, swept.high)
-            least = (
-                float(np.quantile(values[values > 0], 0.01))
-                if swept.log and (values > 0).any()
-                else low
-            )
-            space[path] = SearchRange(
-                least if swept.log else low, high, log=swept.log and 0 < least < high
-            )
+            if swept.log and (values > 0).any():
+                low = float(np.quantile(values[values > 0], 0.01))
+            space[path] = SearchRange(low, high, log=swept.log and 0 < low < high)
     space |= {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
     idle = idle_in_space(evidence, policy, space)
     return {path: extent for path, extent in space.items() if path not in idle}
@@ -238,26 +233,20 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     for path, extent in space.items():
         swept = threshold_at(path)
         if swept is None and path not in SWITCHES:
-            msg = (
-                f"space must name thresholds or switches that a study tries, got {path!r}; see "
-                "raglab.lab.full_space."
-            )
-            raise ValueError(msg)
+            rule = "space must name thresholds or switches that a study tries"
+            refuse(rule, f"{path!r}", "see raglab.lab.full_space")
         if isinstance(extent, SearchRange):
             ranges[path] = extent
-            continue
-        pair = tuple(extent)
-        numbers = len(pair) == 2 and all(
-            isinstance(end, int | float) and np.isfinite(end) for end in pair
-        )
-        if swept is None or not numbers or not pair[0] < pair[1]:
-            msg = (
-                f"the range of {path} must be (low, high) with low < high, got {extent!r}; a "
-                "switch has none."
+        else:
+            pair = tuple(extent)
+            numbers = len(pair) == 2 and all(
+                isinstance(end, int | float) and np.isfinite(end) for end in pair
             )
-            raise ValueError(msg)
-        low, high = pair
-        ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
+            if swept is None or not numbers or not pair[0] < pair[1]:
+                rule = f"the range of {path} must be (low, high) with low < high"
+                refuse(rule, f"{extent!r}", "a switch has none")
+            low, high = pair
+            ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
     return ranges
 
 
@@ -363,9 +352,8 @@ def starting_note(policy: Policy) -> str:
         own = policy.signals and not set(policy.signals) & set(NAMES)
         why = "Retrieval left no score" if own else "The scale of the scores is not stated"
         return f"{why}: every case is answered but for a gate on {gated}."
-    if not policy.confidence.enabled:
-        return "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
-    return ""
+    off = "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
+    return "" if policy.confidence.enabled else off
 
 
 def first_values(trace: TraceData, name: str, arm: str | None) -> NDArray[np.float64]:
@@ -508,31 +496,17 @@ class Goal:
             stated = ", ".join(
                 f"{path}={cost:g}" for path, cost in zip(RIGHT_OUTCOMES, right, strict=True) if cost
             )
-            warn_user(
-                f"costs state a price of what is right, {stated}: a right answer, refusal or "
-                "question costs 0 usually; "
-                "leave it out."
-            )
+            warn_user(f"costs state a price of what is right, {stated}; 0 is usual, leave it out.")
         if not isinstance(self.targets, Mapping):
-            msg = (
-                f"targets must map rate -> highest value, got {self.targets!r}; write "
-                f"{{'over_ask_rate': 0.1}}."
-            )
-            raise ValueError(msg)  # noqa: TRY004 - a value as any other of a goal
+            rule, remedy = "targets must map rate -> highest value", "write {'over_ask_rate': 0.1}"
+            refuse(rule, f"{self.targets!r}", remedy)
         for name, limit in self.targets.items():
             if name not in metrics.RATE_TABLE:
-                msg = (
-                    f"a target must be one of {', '.join(metrics.RATES)}, got {name!r}; costs go "
-                    "into `costs`."
-                )
-                raise ValueError(msg)
+                rule = f"a target must be one of {', '.join(metrics.RATES)}"
+                refuse(rule, f"{name!r}", "costs go into `costs`")
             number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
             if not number or not 0.0 <= limit <= 1.0:
-                msg = (
-                    f"the target of {name} must be in [0, 1], got {limit!r}; it is a share, not a "
-                    "percentage."
-                )
-                raise ValueError(msg)
+                refuse(f"the target of {name} must be in [0, 1]", f"{limit!r}", "it is a share")
 
     @property
     def matrix(self) -> NDArray[np.float64]:
@@ -563,9 +537,7 @@ class Goal:
           cells: cases by cell, [..., 20], whose labels share what the mix does not state.
         """
         traffic = self.traffic
-        if traffic is None:
-            return None
-        return traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+        return None if traffic is None else traffic.vertices(_labels(cells))
 
     def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
         """Shares of the labels at which costs are taken, [3]; None where they are the sample's.
@@ -574,9 +546,7 @@ class Goal:
           cells: cases by cell, [..., 20].
         """
         traffic = self.traffic
-        if traffic is None:
-            return None
-        return traffic.center(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+        return None if traffic is None else traffic.center(_labels(cells))
 
     def in_traffic(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's.
@@ -604,13 +574,8 @@ class Goal:
           label: of each case, [Q].
           counts: how often each case counts, [Q]; once where not given.
         """
-        if self.traffic is None:
-            return None
-        cells = np.zeros(metrics.N_CELLS)
-        labels = np.bincount(label, counts, minlength=len(Status))
-        cells[: metrics.CELLS : 2] = labels  # a cell of each label
-        shares = self.shares(cells)
-        return None if shares is None else label_weights(labels, shares)[label]
+        traffic, labels = self.traffic, np.bincount(label, counts, minlength=len(Status))
+        return None if traffic is None else label_weights(labels, traffic.center(labels))[label]
 
     def weighings(self, cells: NDArray[Any]) -> list[metrics.Weighed]:
         """Cells in the mix, then at its outermost mixes if several; none where it is the sample's.
@@ -629,10 +594,9 @@ class Goal:
         vertices = self.vertices(cells)
         if vertices is None:
             return self.cost(cells)
-        tables = [weighed_by_mix(cells, shares).weights for shares in vertices]
+        tables = (weighed_by_mix(cells, shares).weights for shares in vertices)
         paid = [np.asarray(metrics.expected_cost(table, self.matrix)) for table in tables]
-        worst: NDArray[np.float64] = np.max(paid, axis=0)
-        return worst
+        return np.asarray(np.max(paid, axis=0))
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -726,6 +690,11 @@ class Goal:
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 
 
+def _labels(cells: NDArray[Any]) -> NDArray[Any]:
+    """Cases by label, [3], of the first of cells [..., 20]; they are the same in all."""
+    return metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0])
+
+
 Score = Callable[[NDArray[Any]], NDArray[np.float64]]
 LEAST_GAIN = 1e-9
 ROUNDS = 20
@@ -794,13 +763,17 @@ def coordinate_search(
     weight: NDArray[np.float64] | None = None,
 ) -> tuple[float, Policy]:
     """Run the exact coordinate-wise search from one start; return its score and policy."""
-    value = float(score(policy_cells(evidence, [policy], weight))[0])
+
+    def score_of(tried: Policy) -> float:
+        return float(score(policy_cells(evidence, [tried], weight))[0])
+
+    value = score_of(policy)
     for _ in range(rounds):
         before = value
         for path in paths:
             if path in SWITCHES:
                 candidate = policy.replace(path, not policy.value(path))
-                tried = float(score(policy_cells(evidence, [candidate], weight))[0])
+                tried = score_of(candidate)
                 if tried < value - LEAST_GAIN:
                     value, policy = tried, candidate
             elif policy.value(path) is not None:
@@ -813,7 +786,7 @@ def coordinate_search(
                         steps, *_widest(steps.low, steps.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
-                    value = float(score(policy_cells(evidence, [policy], weight))[0])
+                    value = score_of(policy)
         if value >= before - LEAST_GAIN:
             break
     return value, policy
@@ -832,12 +805,9 @@ def flat_range(
     scores = score(steps.cells)
     side = _swept(path).side
     here = step_index(steps.low, steps.high, float(policy.value(path)), side)
-    good = scores <= scores[here] + LEAST_GAIN
-    first = last = here
-    while first > 0 and good[first - 1]:
-        first -= 1
-    while last < len(good) - 1 and good[last + 1]:
-        last += 1
+    worse = np.flatnonzero(~(scores <= scores[here] + LEAST_GAIN))
+    first = worse[worse < here].max(initial=-1) + 1
+    last = worse[worse > here].min(initial=len(scores)) - 1
     low, high = float(steps.low[first]), float(steps.high[last])
     if (
         published is not None

@@ -29,13 +29,11 @@ class Fault(NamedTuple):
 
 LOCKED = Fault(
     "the store must be free to be written",
-    "another process holds its lock: wait until that has ended, or end it, then run this again; "
-    "nothing is damaged",
+    "another process holds its lock: wait or end it, then run this again; nothing is damaged",
 )
 AWAY = Fault(
     "the server of the store must answer",
-    "check that it runs, and its address, network and rights, then run this again; nothing is "
-    "damaged",
+    "check that it runs, its address and rights, then run this again; nothing is damaged",
 )
 FULL = Fault(
     "the disk of the store must have room",
@@ -47,18 +45,16 @@ CLOSED = Fault(
 )
 DELETED = Fault(
     "the experiment must not be deleted",
-    "restore it (`mlflow experiments restore --experiment-id ID`, MLFLOW_TRACKING_URI set to the "
-    "store), or choose "
-    "another folder; nothing is damaged",
+    "restore it (`mlflow experiments restore --experiment-id ID`), or choose another folder; "
+    "nothing is damaged",
 )
 OLD = Fault(
-    "the store must be of the version of the library that is installed",
-    "make a copy, then bring it up to date with `mlflow db upgrade` or `optuna storage upgrade`; "
-    "nothing is damaged",
+    "the store must be of the installed library's version",
+    "copy it, then run `mlflow db upgrade` or `optuna storage upgrade`; nothing is damaged",
 )
 HALF_MADE = Fault(
     "a store must have all its tables",
-    "run this again; if that says the same, their making was cut off: move the file away",
+    "run this again; if that says the same, move the file away",
 )
 DAMAGED = Fault(
     "the store must be whole",
@@ -66,7 +62,7 @@ DAMAGED = Fault(
 )
 OTHER = Fault(
     "the store must take what is written",
-    "read what it says, or choose another; nothing was taken away",
+    "choose another; nothing was taken away",
 )
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import optuna
@@ -35,6 +35,7 @@ from raglab.progress import progress
 from raglab.replay import tally, trace_codes
 from raglab.store.files import InputError, Where, input_error, make_folder
 from raglab.store.policies import Policy
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -108,10 +109,10 @@ class Search(NamedTuple):
 
 
 class JudgedTrial(NamedTuple):
-    """What a trial came to: its row, its attributes for Optuna, its constraints by name."""
+    """What a trial came to: its row, `k` and `n` of its rates, its constraints by name."""
 
     row: dict[str, Any]
-    attributes: dict[str, Any]
+    counts: dict[str, list[float]]
     constraints: dict[str, float]
 
 
@@ -151,11 +152,12 @@ def run_search(
             batch = judge_trials(problem, [trial.params for trial in asked])
             for trial, judged in zip(asked, batch, strict=True):
                 judged.row["number"] = trial.number
-                _tell(study, trial, judged._replace(attributes={PLACE: trial.number, **judged[1]}))
+                trial.set_user_attr(PLACE, trial.number)
+                _tell(study, trial, judged)
             if stored is not None:
                 with as_store_errors(str(storage), KEPT):
                     numbers = _stored_numbers(stored, study)
-                    made = study.get_trials(deepcopy=False)[begin : begin + size]
+                    made = study.get_trials(deepcopy=False)[begin:]
                     stored.add_trials([trial for trial in made if trial.number not in numbers])
             rows += [judged.row for judged in batch]
             if on_trials is not None and on_trials(pd.DataFrame(rows[begin:])) is False:
@@ -179,8 +181,7 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     trials, size = int(settings["trials"]), int(settings["batch_size"])
     name = settings["sampler"]
     if name not in SAMPLERS:
-        msg = f"sampler must be one of {', '.join(SAMPLERS)}, got {name!r}; correct the name."
-        raise ValueError(msg)
+        refuse(f"sampler must be one of {', '.join(SAMPLERS)}", f"{name!r}", "correct the name")
     if trials < 1 or size < 1:
         msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
         raise ValueError(msg)
@@ -189,7 +190,8 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
 
 def _tell(study: optuna.Study, trial: optuna.Trial, judged: JudgedTrial) -> None:
     """Tell a trial that was asked for what it came to."""
-    for key, value in judged.attributes.items():
+    # Counts go along: whoever reads the stored study again has exact intervals of its rates.
+    for key, value in (("policy_id", judged.row["policy_id"]), ("counts", judged.counts)):
         trial.set_user_attr(key, value)
     # Constraints are set before the trial is told, or a sampler takes it for feasible.
     for key, value in judged.constraints.items():
@@ -221,14 +223,10 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]]) -> list[
         row |= {"expected_cost": float(cost[at]), "feasible": bool((over <= 0.0).all())}
         row |= {"violation": float(np.maximum(over, 0.0).sum())}
         row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.basis.text else {}
-        # Counts go along: whoever reads the stored study again has exact intervals of its rates.
         pairs = np.stack([counted.counts[at], n[at]], axis=1).tolist()
-        attributes = {
-            "policy_id": policy.policy_id,
-            "counts": dict(zip(metrics.RATES, pairs, strict=True)),
-        }
+        counts = dict(zip(metrics.RATES, pairs, strict=True))
         limits = dict(zip(constraints, over.tolist(), strict=True))
-        judged.append(JudgedTrial(row | dict(tried), attributes, limits))
+        judged.append(JudgedTrial(row | dict(tried), counts, limits))
     return judged
 
 
@@ -572,4 +570,4 @@ def trial_policies(
     """
     tried = trials[[column for column in trials.columns if "." in column]]
     rows = tried.astype(object).to_dict("records")  # Python's own numbers
-    return [set_values(start, {**row, **(stated or {})}) for row in rows]
+    return [set_values(start, {**cast("dict[str, Any]", row), **(stated or {})}) for row in rows]
