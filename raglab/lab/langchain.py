@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
 
+Array = NDArray[np.float64]
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
 FIRST = (
     "case_id",
@@ -351,7 +352,7 @@ def _cosine(score: float, distance: str | None) -> float:
 
 def _store_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], distance: str | None
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Cosines from a store's scores, which must come best first."""
     cosines = []
     for case, hits in zip(cases, hits_by_case, strict=True):
@@ -368,7 +369,7 @@ def _store_cosines(
 
 def _embedding_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], embeddings: Embeddings
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Cosines of each case's query and hits."""
     texts = list(dict.fromkeys(hit.document.page_content for hits in hits_by_case for hit in hits))
     place = {text: number for number, text in enumerate(texts)}
@@ -384,13 +385,13 @@ def _embedding_cosines(
     return cosines
 
 
-def _unit_rows(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+def _unit_rows(rows: Sequence[Sequence[float]]) -> Array:
     wide = np.asarray(rows, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.divide(wide, norms, out=np.full_like(wide, np.nan), where=norms > 0.0)
 
 
-def _exact_cosine(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+def _exact_cosine(cosine: Array) -> Array:
     return np.where(np.abs(cosine) <= 1.0 + ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 

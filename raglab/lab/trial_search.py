@@ -148,17 +148,17 @@ def run_search(
         for begin in progress(range(0, trials, size), "study", "batch"):
             study.sampler = _batch_sampler(problem, study, begin, parents)
             parents = getattr(study.sampler, "parents", [])
-            asked = [study.ask(distributions) for _ in range(min(size, trials - begin))]
-            batch = judge_trials(problem, [trial.params for trial in asked])
-            for trial, judged in zip(asked, batch, strict=True):
+            running = [study.ask(distributions) for _ in range(min(size, trials - begin))]
+            batch = judge_trials(problem, [trial.params for trial in running])
+            for trial, judged in zip(running, batch, strict=True):
                 judged.row["number"] = trial.number
                 trial.set_user_attr(PLACE, trial.number)
                 _tell(study, trial, judged)
             if stored is not None:
                 with as_store_errors(str(storage), KEPT):
                     numbers = _stored_numbers(stored, study)
-                    made = study.get_trials(deepcopy=False)[begin:]
-                    stored.add_trials([trial for trial in made if trial.number not in numbers])
+                    finished = study.get_trials(deepcopy=False)[begin:]
+                    stored.add_trials([trial for trial in finished if trial.number not in numbers])
             rows += [judged.row for judged in batch]
             if on_trials is not None and on_trials(pd.DataFrame(rows[begin:])) is False:
                 break
