@@ -119,24 +119,16 @@ _OF_SQLITE = {
 }
 _OF_SYSTEM = {
     errno.EAGAIN: LOCKED,
-    errno.ENOSPC: FULL,
-    errno.EDQUOT: FULL,
-    errno.EFBIG: FULL,
-    errno.EACCES: CLOSED,
-    errno.EPERM: CLOSED,
-    errno.EROFS: CLOSED,
-    errno.ENOENT: CLOSED,
-    errno.ENOTDIR: CLOSED,
-    errno.EISDIR: CLOSED,
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT), CLOSED),
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR), CLOSED),
 }
-_LOCKS = (
-    "55P03",
-    "40P01",
-    "40001",
-    "57014",
-)  # PostgreSQL: no lock, deadlock, serialisation, a statement that was stopped
-_ROOM = ("53100",)
-_RIGHTS = ("25006", "42501")
+_OF_POSTGRESQL = {
+    **dict.fromkeys(("55P03", "40P01", "40001"), LOCKED),  # no lock, deadlock, serialisation
+    "57014": LOCKED,  # a statement that was stopped
+    "53100": FULL,
+    **dict.fromkeys(("25006", "42501"), CLOSED),
+}
 # What libraries say in words alone; the first that fits.
 _WORDS = (
     ("database is locked", LOCKED),
@@ -196,10 +188,8 @@ def _by_code(error: BaseException) -> Fault | None:
     if code is not None:
         return _OF_SQLITE.get(code & 0xFF)
     state = getattr(error, "sqlstate", None)
-    if state:
-        for states, fault in ((_LOCKS, LOCKED), (_ROOM, FULL), (_RIGHTS, CLOSED)):
-            if state in states:
-                return fault
+    if state in _OF_POSTGRESQL:
+        return _OF_POSTGRESQL[state]
     if type(error).__module__.startswith("psycopg") and _is_operational(error):
         return AWAY
     if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _CONNECTIONS:
