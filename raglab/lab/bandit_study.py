@@ -781,13 +781,15 @@ def _study_notes(
     if problem.budget is not None:
         simple = [name for name in simple if rows[name]["spend_low"] <= problem.budget.per_question]
     best = max(simple, key=lambda name: rows[name][problem.measure], default=None)
-    ahead = "is ahead, on the cases tuned on, of" if problem.tune is problem.judge else "beats"
+    # What was chosen on the cases that judge it is never called better (rule S4.7).
+    apart = problem.tune is not problem.judge
+    ahead = "beats" if apart else "is ahead, on the cases tuned on, of"
     notes = []
     for name in filter(None, (best, problem.before)):
         gain, low, high = (
             -float(rows[name][f"difference{end}"]) + 0.0 for end in ("", "_high", "_low")
         )
-        verb = ahead if low > 0.0 else "is worse than" if high < 0.0 else "does not beat"
+        verb = ahead if low > 0.0 else "is worse than" if high < 0.0 and apart else "does not beat"
         shown = f"{name}, {rivals.fixed}" if name == FIXED and rivals.fixed else name
         simpler = "; that needs no learning online" if name == best and low <= 0.0 else ""
         size = f"{gain:+.4g} a round ({low:+.4g} to {high:+.4g})"
