@@ -131,17 +131,17 @@ def compare_learners(
     import pandas as pd
 
     _check_compared(world, learners, plans)
-    runs: dict[str, Run] = {}
     trained: dict[str, tuple[Bandit, Table]] = {}
     for name, settings in learners.items():
         bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
         trained[name] = bandit, world._replace(reward=reward)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
-    for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
-        runs[name] = run(
-            bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=budget_by_learner.get(name)
-        )
+    how: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
+    runs = {
+        name: run(bandit, met, **sizes, **how, budget=budget_by_learner.get(name))
+        for name, (bandit, met) in progress(trained.items(), "simulate", "learner")
+    }
     cases = _drawn_cases(
         next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes)
     )
@@ -159,8 +159,10 @@ def compare_learners(
     for name, (bandit, met) in trained.items():
         learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
         work = float(rounds * (replications + n_boot) * len(trained))
-        how: dict[str, Any] = {"seed": seed, "engine": engine, "work": work}
-        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **how)
+        budget = budget_by_learner.get(name)
+        values = learner_values(
+            learner, met, fresh, seed=seed, engine=engine, work=work, budget=budget
+        )
         mean = each[name].value.sum(axis=1) / rounds
         # What a learner does in a case is not the same on every table.
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
