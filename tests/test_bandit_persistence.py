@@ -205,7 +205,7 @@ def test_broken_json_is_refused(text: str) -> None:
 
 def test_what_is_no_learner_is_refused() -> None:
     """A list, a number that is not finite, a part that is missing or one too many."""
-    with pytest.raises(ValueError, match="must be a JSON object, got list"):
+    with pytest.raises(ValueError, match="must be an object, got list"):
         loads("[1]")
     for name in ("NaN", "Infinity", "-Infinity"):
         with pytest.raises(ValueError, match=f"must hold finite numbers, got {name}"):

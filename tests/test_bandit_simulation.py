@@ -354,9 +354,9 @@ def test_simulate_is_run_on_bernoulli_arms() -> None:
                 "policy": [0.5, 0.5],
                 "world": Bernoulli(np.array([0.5, 0.6]), np.array([True, False])),
             },
-            "not available",
+            "unavailable arm",
         ),
-        ({"policy": np.full(3, 1 / 3), "world": table()}, "not available"),
+        ({"policy": np.full(3, 1 / 3), "world": table()}, "unavailable arm"),
         ({"policy": Bandit("lin_ucb")}, "learns from a context"),
         (
             {"world": table()._replace(reward=np.full((8, 3), 2.0))},
@@ -373,7 +373,7 @@ def test_simulate_is_run_on_bernoulli_arms() -> None:
         ({"delay": (3, 1)}, "the greatest delay must be a whole number >= 3, got 1"),
         ({"missing": 1.5}, r"missing must be in \[0, 1\], got 1.5"),
         ({"engine": "cuda"}, "engine must be auto, numpy or numba, got 'cuda'"),
-        ({"engine": "numba", "delay": 1}, "rewards are there at once"),
+        ({"engine": "numba", "delay": 1}, "plain learners, got one that"),
         ({"policy": Bandit("kl_ucb"), "engine": "numba"}, "engine numba plays"),
     ],
 )

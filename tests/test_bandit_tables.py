@@ -216,7 +216,7 @@ class TestOrder:
         frame = pd.DataFrame(still, columns=["a", "b"]).assign(c=np.repeat([0.2, 0.9], 200))
         with pytest.warns(
             UserWarning,
-            match=r"drawn with replacement.*of 1 of 3 arms changes along the rows \(c\)",
+            match=r"drawn with replacement.*of 1 of 3 arms drift \(c\)",
         ):
             table = Table.from_frame(frame)
         assert table.order == "replacement"

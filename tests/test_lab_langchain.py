@@ -356,7 +356,7 @@ class TestDoor:
         ("source", "how", "rule"),
         [
             (Scored([]), {}, "must be stated, for it does not say; pass distance, one of cosine"),
-            (Listed(documents=[]), {}, "a retriever gives none; pass embeddings to measure it"),
+            (Listed(documents=[]), {}, "a retriever gives none; pass embeddings"),
             (Listed(documents=[]), {"distance": "l2"}, "gives documents without scores"),
             ([], {"distance": "l2"}, "VectorStore or a BaseRetriever of langchain_core, got list"),
             (

@@ -78,26 +78,16 @@ def test_a_reward_that_is_the_label_agrees_in_every_pair() -> None:
     row = correlation(found)
     assert (row["pearson"], row["concordance"]) == (pytest.approx(1.0), 1.0)
     assert row["concordance_low"] == pytest.approx(0.025 ** (1 / 30))  # exact: 30 of 30, and not 1
-    assert noted(found.notes, "more than a coin, yet the learner does not gain by it")
-    assert "not told apart from uniform" in found.notes[0]
-
-
-def test_a_reward_that_is_the_opposite_is_said_to_point_away() -> None:
-    """Every pair disagrees: the notes say less than a coin."""
-    value = np.array([[1.0, 0.0], [0.0, 1.0]] * 15)
-    found = audited(value, 1.0 - value)
-    assert found.correlations.set_index("signal").loc["reward", "concordance"] == 0.0
-    assert noted(found.notes, "less than a coin")
+    assert found.simulation["verdict"].tolist() == ["", "not told apart", "not told apart"]
 
 
 def test_noise_is_no_better_than_a_coin() -> None:
-    """200 cases of chance: the interval of the concordance holds one half, and the notes say so."""
+    """200 cases of chance: the interval of the concordance holds one half."""
     rng = np.random.default_rng(1)
     value = (rng.random((200, 2)) < 0.5).astype(float)
     found = audited(value, rng.random((200, 2)))
     row = correlation(found)
     assert row["concordance_low"] < 0.5 < row["concordance_high"]
-    assert noted(found.notes, "no more than a coin")
 
 
 def test_a_constant_component_has_no_correlation() -> None:
@@ -178,22 +168,21 @@ def test_the_same_seed_gives_the_same_audit() -> None:
     assert not one.correlations["pearson_low"].equals(other.correlations["pearson_low"])
 
 
-def test_missing_rewards_are_left_out_and_said() -> None:
+def test_missing_rewards_are_left_out_and_counted() -> None:
     """A case whose arms have no margin counts in no correlation and in no pair."""
     margin = SEEN.copy()
     margin[0] = np.nan
     found = audited(VALUE, margin)
     row = correlation(found)
     assert (row["n"], row["pairs"]) == (6, 1)
-    assert noted(found.notes, "2 of 8 rows have no reward")
+    assert found.settings["without_reward"] == 2
 
 
 def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
-    """Two arms that take turns: no fixed arm, and the notes say so."""
+    """Two arms that take turns."""
     found = audited(VALUE, SEEN, np.array([[True, False], [False, True]] * 2))
     assert found.arms["n"].tolist() == [2, 2]
     assert "best fixed arm" not in found.simulation["policy"].tolist()
-    assert noted(found.notes, "No arm is available in every case")
 
 
 def test_finer_values_than_right_and_wrong() -> None:
@@ -235,10 +224,10 @@ def test_few_cases_prove_nothing() -> None:
         assert uniform["verdict"] == "not told apart"
         assert uniform["difference_high"] - uniform["difference"] > 0.8
         assert learner["value_low"] < 0.5
-        assert f"There are {n} cases, too few" in found.notes[1]
+        assert noted(found.notes, f"{n} cases are too few")
     many = audited(np.tile([1.0, 0.0], (10, 1)), np.tile([0.9, 0.1], (10, 1)), rounds=100)
     assert many.simulation.set_index("policy").loc["uniform", "verdict"] == "helps"
-    assert not noted(many.notes, "too few for intervals")
+    assert not noted(many.notes, "too few")
     # no resample differs, and the exact interval says that this is no proof
     assert many.arms["mean_value_low"][0] == pytest.approx(0.025 ** (1 / 10))
 
@@ -276,7 +265,7 @@ def test_intervals_hold_what_they_say() -> None:
 def test_the_bundled_questions_end_to_end() -> None:
     """Every arm of the questions of split report.
 
-    The router is a baseline, the notes have the table's numbers.
+    The router is a baseline.
     """
     policy = always_answer(Policy.load(BROKER / "policy.yaml"))
     cases = [case for case in load_cases(BROKER) if case.split == "report"]
@@ -284,7 +273,6 @@ def test_the_bundled_questions_end_to_end() -> None:
         load_corpus(BROKER), cases, policy=policy, arms=("hybrid", "iterative", "graph", "table")
     )
     found = audit_rewards(trace, policy)
-    row = found.simulation.set_index("policy").loc["router"]
-    assert f"the router {row['value']:.3f}" in " ".join(found.notes)
+    assert "router" in set(found.simulation["policy"])
     again = audit_rewards(trace, policy)
     pd.testing.assert_frame_equal(found.correlations, again.correlations)

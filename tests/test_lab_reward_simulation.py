@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from labelled import noted
 from raglab import reward
 from raglab.bandit import Bandit, Table
+from raglab.bandit.fixed_plans import FIXED as BEST
+from raglab.bandit.fixed_plans import UNIFORM
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table, headline
-from raglab.lab.reward_simulation import BEST, UNIFORM, SimulationSizes, simulate_learner, verdict
+from raglab.lab.reward_simulation import SimulationSizes, simulate_learner, verdict
 
 MEDIAN = 'reward.threshold(rewards, "median")'
 SMALL: dict[str, Any] = {"n_boot": 100, "rounds": 200, "replications": 20}
@@ -66,8 +68,6 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() ->
     assert (simulation[UNIFORM]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
     assert audit.notes[0].startswith("thompson_beta on this reward ends at 0.")
     assert "misleads" in audit.notes[0]
-    assert noted(audit.notes, "yet the learner does not gain by it")
-    assert not noted(audit.notes, "better than a coin")
 
 
 @pytest.mark.parametrize("bandit", ["thompson_nig", Bandit(threshold=0.55)])
@@ -78,14 +78,13 @@ def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandi
     audit = audit_rewards(world, bandit=bandit, **SMALL)
     assert rows_of(audit)[UNIFORM]["verdict"] == "helps"
     assert "the reward helps it" in audit.notes[0]
-    assert not noted(audit.notes, "does not gain")
 
 
 def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offered() -> None:
     """1,480 of 1,500 rewards are successes; a learner of means is told nothing of it."""
     (note,) = [note for note in audit_rewards(misleading(), **SMALL).notes if MEDIAN in note]
     assert note.startswith("1480 of 1500 rewards lie above the threshold 0.5")
-    assert f"{MEDIAN}, 0.550 here" in note
+    assert f"{MEDIAN} is 0.550" in note
     others = audit_rewards(misleading(), bandit="thompson_nig", **SMALL).notes
     assert not noted(others, MEDIAN)
 
@@ -111,37 +110,22 @@ def test_chance_is_not_told_apart_from_uniform() -> None:
     row = rows_of(audit)[UNIFORM]
     assert row["verdict"] == "not told apart"
     assert row["difference_low"] < 0.0 < row["difference_high"]
-    assert "not told apart from uniform" in audit.notes[0]
+    assert "no gain" in audit.notes[0]
 
 
 @pytest.mark.parametrize(
     ("difference", "low", "high", "sentence"),
     [
-        (
-            0.004,
-            0.001,
-            0.007,
-            "above uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that",
-        ),
-        (
-            0.004,
-            -0.001,
-            0.007,
-            "not told apart from uniform 0.287 (+0.004, -0.001 to +0.007): no gain",
-        ),
-        (0.04, 0.01, 0.07, "above uniform 0.287 by 0.040 (0.010 to 0.070): the reward helps it."),
-        (
-            -0.04,
-            -0.07,
-            -0.01,
-            "below uniform 0.287 by 0.040 (0.010 to 0.070): the reward misleads it.",
-        ),
+        (0.004, 0.001, 0.007, "uniform at 0.287 (+0.004, +0.001 to +0.007): no gain"),
+        (0.004, -0.001, 0.007, "uniform at 0.287 (+0.004, -0.001 to +0.007): no gain"),
+        (0.04, 0.01, 0.07, "(+0.040, +0.010 to +0.070): the reward helps it."),
+        (-0.04, -0.07, -0.01, "(-0.040, -0.070 to -0.010): the reward misleads it."),
     ],
 )
 def test_the_headline_follows_the_interval(
     difference: float, low: float, high: float, sentence: str
 ) -> None:
-    """A difference whose interval excludes 0 is above or below, be it ever so small."""
+    """No gain where it holds 0, or where the difference is too small to count."""
     ends = {"difference": difference, "difference_low": low, "difference_high": high}
     uniform = {"value": 0.287, "verdict": verdict(difference, low, high, 0.005)} | ends
     learner = {"value": 0.287 + difference, "value_low": 0.2, "value_high": 0.4}

@@ -21,7 +21,6 @@ from raglab.lab.search_space import Goal, always_answer, full_space, own_trial
 from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.trial_search import (
     OBJECTIVES,
-    AddedTrial,
     Problem,
     Search,
     open_study,
@@ -149,10 +148,7 @@ def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
     study.optimize(lambda trial: (trial.suggest_float("l2.max_l2", 1.9, 2.0), 0.0), n_trials=1)
     study.enqueue_trial({"similarity.min_similarity": 0.6})
     study.enqueue_trial({"similarity.min_similarity": 0.99})
-    with pytest.warns(
-        UserWarning,
-        match=r"outside the search: 3; .*trial 11: 'mine' is not searched; trial 12: l2.max_l2",
-    ):
+    with pytest.warns(UserWarning, match="^3 trials .* outside the space"):
         found = search(problem(20), tmp_path)
     assert found.proposed == 20
     assert len(found.trials) == 22, (
@@ -168,27 +164,23 @@ def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
     own = START.replace("similarity.min_similarity", 0.6)
     assert queued.values == sweep(WORLD, [own])[list(OBJECTIVES)].iloc[0].tolist()
     assert len(found.study.trials) == 25
-    with pytest.warns(UserWarning, match="outside the search: 2; "):
+    with pytest.warns(UserWarning, match="^2 trials .* outside the space"):
         again = search(problem(20), tmp_path)
     pd.testing.assert_frame_equal(again.trials, found.trials)
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    "values",
     [
-        ({"l2.max_l2": 1e9}, r"l2.max_l2 must be in \[.*\], got 1000000000.0"),
-        ({"l2.max_l2": float("nan")}, r"l2.max_l2 must be in \[.*\], got nan"),
-        ({"l2.max_l2": "a"}, r"l2.max_l2 must be in \[.*\], got 'a'"),
-        ({"l2.max_l2": None}, r"l2.max_l2 must be in \[.*\], got None"),
-        ({"l2.max_l2": True}, r"l2.max_l2 must be in \[.*\], got True"),
-        ({"l2.max_l2": 0.9, "l2.max": 0.9}, r"'l2.max' is not searched"),
-        ({"coverage.enabled": 1}, r"coverage.enabled must be true or false, got 1"),
+        *({"l2.max_l2": value} for value in (1e9, float("nan"), "a", None, True)),
+        {"l2.max_l2": 0.9, "l2.max": 0.9},
+        {"coverage.enabled": 1},
     ],
 )
-def test_what_is_queued_outside_the_space_is_named(
-    tmp_path: Path, values: dict[str, Any], words: str
+def test_what_is_queued_outside_the_space_is_counted(
+    tmp_path: Path, values: dict[str, Any]
 ) -> None:
-    """By number, path, range and value; it fails there, and what else was queued is run."""
+    """It fails, and what else was queued is run."""
     space = {path: SPACE[path] for path in ("l2.max_l2", "coverage.enabled")}
     asked = problem(10)._replace(space=space, first=[own_trial(START, space)])
     search(asked, tmp_path)
@@ -196,10 +188,7 @@ def test_what_is_queued_outside_the_space_is_named(
     study.enqueue_trial({"l2.max_l2": 0.7})
     study.enqueue_trial(values)
     study.enqueue_trial({"coverage.enabled": False})
-    with pytest.warns(
-        UserWarning,
-        match=rf"outside the search: 1; .*\(trial 11: {words}\); queue values of the space",
-    ):
+    with pytest.warns(UserWarning, match="^1 trials .* outside the space"):
         found = search(asked, tmp_path)
     assert [trial.state.name for trial in stored(tmp_path).trials[10:]] == [
         "COMPLETE",
@@ -248,24 +237,17 @@ def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path: Path) -> 
 
 
 def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> None:
-    """Without a name no study meets another; with one the message says what differs."""
+    """Without a name no study meets another; with one the message names what differs."""
     search(problem(10), tmp_path)
     search(problem(10, seed=1), tmp_path)
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / STUDY_FILE))
     assert len(optuna.get_all_study_names(optuna.storages.JournalStorage(backend))) == 2
     search(problem(10), tmp_path, study_name="mine")
-    words = (
-        r"study 'mine' must be of this search \(trace .*u.*\), got trace .*t.*; choose another "
-        r"study_name, or none\."
-    )
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match="'mine' must be of this search, got other trace;"):
         search(problem(10, trace="u"), tmp_path, study_name="mine")
     storage = optuna.storages.JournalStorage(backend)
     optuna.create_study(study_name="other", storage=storage, direction="maximize")
-    with pytest.raises(
-        InputError,
-        match="must have the objectives minimize expected_cost, maximize coverage, got max",
-    ):
+    with pytest.raises(InputError, match="'other' must be of this search, got other objectives"):
         search(problem(10), tmp_path, study_name="other")
 
 
@@ -321,22 +303,3 @@ def test_plots_of_optuna_open_the_study() -> None:
         assert names <= set(SPACE)
         assert np.isfinite([trial.values for trial in study.trials]).all()
         plt.close("all")  # Optuna draws by pyplot
-
-
-def test_a_trial_in_memory_shares_nothing_that_is_written() -> None:
-    """Numbers and attributes Optuna sets on a kept trial stay off the added one and its copies."""
-    made = optuna.trial.create_trial(
-        params={"x": 1.0},
-        distributions={"x": optuna.distributions.FloatDistribution(0.0, 2.0)},
-        value=0.5,
-        user_attrs={"place": 0},
-    )
-    study = optuna.create_study()
-    study.add_trials([AddedTrial.of(made), AddedTrial.of(made)])
-    study.enqueue_trial({"x": 0.5})
-    first, second = study.get_trials(deepcopy=True)[:2]
-    first.user_attrs["place"] = 7
-    assert [type(one) for one in (first, second)] == [optuna.trial.FrozenTrial] * 2
-    assert [first.number, second.number, made.user_attrs] == [0, 1, {"place": 0}]
-    assert [one.user_attrs["place"] for one in study.trials[:2]] == [0, 0]
-    assert (second.params, second.value) == ({"x": 1.0}, 0.5)

@@ -53,13 +53,9 @@ def check_budget(budget: Budget | float) -> Budget:
         ):
             refuse(f"{name} of a budget must be a number", repr(value), "give a number")
     if not 0.0 < checked.per_question < np.inf:
-        refuse(
-            "per_question must be above 0", checked.per_question, "give the mean cost of a question"
-        )
+        refuse("per_question must be above 0", checked.per_question, "give a mean cost")
     if checked.price is not None and not 0.0 < checked.price < np.inf:
-        refuse(
-            "the price of a budget must be above 0", checked.price, "leave it out for a usual start"
-        )
+        refuse("the price of a budget must be above 0", checked.price, "leave it out")
     if not 0.0 < checked.step < np.inf:
         refuse("the step of a budget must be above 0", checked.step, "0.01 is usual")
     return checked
@@ -85,7 +81,7 @@ def check_keepable(table: Table, budget: Budget | float, rounds: int) -> None:
     least = float(np.where(table.mask, table_costs(table), np.inf)[played].min(axis=1).mean())
     if checked.per_question < least * (1.0 - ROUNDING):
         _refuse_budget(
-            checked, least, "the cheapest arm of each question", "raise it, or add a cheaper arm"
+            checked, least, "the cheapest arm of each question", "raise it, or add an arm"
         )
 
 
@@ -105,9 +101,8 @@ def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
     return (
         f"The mean spend of {rounds:,} rounds is {spend:.4g}{unit}, {ratio:.3g} times the budget "
         "of "
-        f"{checked.per_question:.4g}{unit} (rule S4.8): the price follows what was spent, and "
-        "that was too few rounds "
-        "for it. More rounds, a larger step, a first price or a ledger from history come nearer."
+        f"{checked.per_question:.4g}{unit} (rule S4.8): more rounds, a larger step or a first "
+        "price come nearer."
     )
 
 
@@ -159,9 +154,7 @@ class Frontier(NamedTuple):
         """
         checked = check_budget(budget)
         if checked.per_question < self.least_spend * (1.0 - ROUNDING):
-            _refuse_budget(
-                checked, self.least_spend, "a fixed mixture", "raise it, or add a cheaper arm"
-            )
+            _refuse_budget(checked, self.least_spend, "a fixed mixture", "raise it, or add an arm")
         return np.array(
             [np.interp(checked.per_question, self.spend, share) for share in self.mixture.T]
         )
@@ -201,7 +194,7 @@ def frontier(table: Table) -> Frontier:
     always = np.flatnonzero(table.mask.all(axis=0))
     if not len(always):
         refuse(
-            "a fixed mixture needs an arm that every question can have",
+            "a fixed mixture needs an arm for every question",
             "none",
             "add one, such as the default",
         )
@@ -323,7 +316,7 @@ def choose_price(
     levels = (first + np.concatenate([[0.0], np.cumsum(steps)])) / len(paid)
     within = levels <= checked.per_question * (1.0 + ROUNDING)
     if not within[-1]:
-        remedy = "raise it, or add a cheaper arm"
+        remedy = "raise it, or add an arm"
         _refuse_budget(checked, float(levels[-1]), "the cheapest arm of each question", remedy)
     if within.all():
         return PriceChoice(0.0, 0.0, 0.0, float(levels[0]))
@@ -354,7 +347,7 @@ def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) 
         refuse(
             "mask must be booleans, with an arm for each question",
             open_.dtype,
-            "leave out a question without an arm",
+            "leave out such questions",
         )
     for name, part in parts.items():
         if not np.isfinite(part[open_]).all():

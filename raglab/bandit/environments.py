@@ -234,7 +234,7 @@ def _check_price(price: float) -> None:
         or not isinstance(price, int | float | np.number)
         or not 0.0 <= price < np.inf
     ):
-        refuse("price must be a number from 0", repr(price), "it is the value lost a unit of cost")
+        refuse("price must be a number from 0", repr(price), "0 charges nothing")
 
 
 class Bernoulli(NamedTuple):
@@ -303,10 +303,10 @@ def _check_table(world: Table, rounds: int = 1) -> Table:
         refuse(
             "value of an available arm must be finite",
             "NaN or infinity",
-            "measure it, or mask the arm",
+            "mask the arm",
         )
     if not np.isfinite(features).all():
-        refuse("features must be finite", "NaN or infinity", "impute what is missing before")
+        refuse("features must be finite", "NaN or infinity", "impute what is missing")
     checked = world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
     return _check_order(_check_costs(checked), rounds)
 
@@ -326,7 +326,7 @@ def _check_costs(world: Table) -> Table:
             refuse(
                 f"cost must be [Q, A], {world.mask.shape}",
                 cost.shape,
-                "give a number for every arm of every case",
+                "give a number a cell",
             )
         cost = np.broadcast_to(FREE, world.mask.shape)
     low, high = (0.0, np.inf) if world.cost_range is None else world.cost_range
@@ -343,7 +343,7 @@ def _check_costs(world: Table) -> Table:
             "the cost of an available arm must be a number from 0, within cost_range where that "
             "is stated"
         )
-        refuse(rule, value, "measure it, mask the arm, or widen the range")
+        refuse(rule, value, "mask the arm, or widen the range")
     return world._replace(cost=cost)
 
 
@@ -360,7 +360,7 @@ def _check_order(world: Table, rounds: int) -> Table:
         rule = (
             f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
         )
-        refuse(rule, rounds, "play fewer rounds, or take order='replacement'")
+        refuse(rule, rounds, "take order='replacement'")
     if world.delay is None:
         return world
     delay = np.asarray(world.delay)
@@ -377,15 +377,15 @@ def _check_order(world: Table, rounds: int) -> Table:
 def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
     means = np.asarray(world.means, dtype=np.float64)
     if means.ndim not in {1, 2} or 0 in means.shape:
-        refuse("means must be [A] or [T, A]", means.shape, "give one probability an arm")
+        refuse("means must be [A] or [T, A]", means.shape, "give one an arm")
     if not ((means >= 0.0) & (means <= 1.0)).all():
         wrong = means[~((means >= 0.0) & (means <= 1.0))][0]
-        refuse("means must be in [0, 1]", wrong, "they are probabilities of a reward of 1")
+        refuse("means must be in [0, 1]", wrong, "they are probabilities")
     if means.ndim == 2 and len(means) != rounds:
         refuse(
             f"drifting means must have a row a round, {rounds}",
             len(means),
-            "give as many rows as rounds",
+            "give a row a round",
         )
     if world.mask is None:
         return Bernoulli(means)
@@ -402,11 +402,9 @@ def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
 
 def _check_mask(mask: NDArray[np.bool_]) -> None:
     if mask.dtype != np.bool_:
-        refuse("mask must be of booleans", mask.dtype, "True where the arm is available")
+        refuse("mask must be of booleans", mask.dtype, "True where available")
     if not mask.any(axis=-1).all():
-        refuse(
-            "mask must leave an arm in every round", "all false", "let one arm be available always"
-        )
+        refuse("mask must leave an arm in every round", "all false", "leave an arm available")
 
 
 Arms = NDArray[np.int8]
@@ -491,13 +489,13 @@ def check_delay(delay: int | tuple[int, int], missing: float) -> tuple[int, int]
       ValueError: they are no whole numbers with 0 <= low <= high, or missing is no probability.
     """
     low, high = delay if isinstance(delay, tuple) else (delay, delay)
-    low = check_count("delay", low, 0, "0 is a reward before the next choice")
+    low = check_count("delay", low, 0, "0 is before the next choice")
     high = check_count("the greatest delay", high, low, "give (low, high) with low <= high")
     if not 0.0 <= missing <= 1.0:
         refuse(
             "missing must be in [0, 1]",
             missing,
-            "it is the probability that a reward never arrives",
+            "it is a probability",
         )
     return low, high
 

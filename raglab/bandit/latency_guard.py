@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.values import refuse
+
 
 def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:
     """Mask without arms whose recent P95 latency is over budget, unless none is left, [..., A].
@@ -29,11 +31,7 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
     """
     on, slow = np.asarray(mask), np.asarray(p95_ms, dtype=np.float64)
     if on.dtype != np.bool_ or not on.any(axis=-1).all():
-        msg = (
-            f"mask must be of booleans and leave an arm, got {on.tolist()}; let one arm be "
-            "available always."
-        )
-        raise ValueError(msg)
+        refuse("mask must be of booleans and leave an arm", on.tolist(), "leave an arm available")
     if not budget_ms > 0.0 or bool((slow < 0.0).any()):
         msg = (
             f"budget and latencies must be positive milliseconds, got {budget_ms:g} and "

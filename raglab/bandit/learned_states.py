@@ -81,7 +81,7 @@ def learned_state(
         refuse(
             "weight must be above 0, and 1 beside a window",
             weight,
-            "1 counts a round of history as a new one",
+            "1 counts history as new rounds",
         )
     if isinstance(source, Table):
         past = _played_history(source, bandit, policy, rounds, seed)
@@ -146,7 +146,7 @@ def _logged_history(
         refuse(
             "a history must be a Table or a log",
             type(log).__name__,
-            "give a DataFrame, a row a round",
+            "give a DataFrame",
         )
     names = [str(head).removeprefix(PREFIX) for head in log.columns if str(head).startswith(PREFIX)]
     names = names if arms is None else list(arms)

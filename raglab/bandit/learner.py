@@ -211,13 +211,13 @@ LEARNERS: dict[str, LearnerEntry] = {}
 
 RANGES = {
     "epsilon": (0.0, 1.0, "it is a share of rounds"),
-    "exploration": (0.0, np.inf, "it multiplies a width; 1 is the published one"),
-    "threshold": (0.0, 1.0, "it is compared with rewards in [0, 1]"),
-    "prior_mean": (0.0, 1.0, "it is the reward expected before any came"),
+    "exploration": (0.0, np.inf, "it multiplies a width; 1 is published"),
+    "threshold": (0.0, 1.0, "rewards are in [0, 1]"),
+    "prior_mean": (0.0, 1.0, "rewards are in [0, 1]"),
     "prior_strength": (0.0, np.inf, "it counts pseudo-observations"),
-    "prior_variance": (0.0, np.inf, "it is the variance of a reward"),
-    "discount": (0.0, 1.0, "1 forgets nothing, 0.99 halves a reward in 69 rounds"),
-    "floor": (0.0, 1.0, "it is a probability; times the number of arms it may not pass 1"),
+    "prior_variance": (0.0, np.inf, "it is a variance"),
+    "discount": (0.0, 1.0, "1 forgets nothing"),
+    "floor": (0.0, 1.0, "times the number of arms it may not pass 1"),
 }
 POSITIVE = ("discount",)
 ROUNDING = 1e-9  # that scaled sums may be off
@@ -269,7 +269,7 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
 
 def _check_history(bandit: Bandit, n_arms: int | None) -> None:
     if bandit.linear:
-        refuse("a history has no contexts", bandit.algorithm, "a linear policy starts without one")
+        refuse("a history has no contexts", bandit.algorithm, "leave it out")
     for name, values in zip(Stats._fields, bandit.history or (), strict=True):
         array = np.asarray(values)
         if array.ndim != 1 or (n_arms is not None and array.shape != (n_arms,)):
@@ -296,14 +296,12 @@ def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.boo
         return None
     array = np.asarray(mask)
     if array.dtype != np.bool_:
-        refuse("mask must be of booleans", array.dtype, "True where the arm is available")
+        refuse("mask must be of booleans", array.dtype, "True where available")
     if array.shape not in {shape[place:] for place in range(len(shape))}:
         refuse(f"mask must be [A] or [..., A] of {shape}", array.shape, "one boolean an arm")
     array = np.broadcast_to(array, shape)
     if not array.any(axis=-1).all():
-        refuse(
-            "mask must leave an arm in every round", "all false", "let one arm be available always"
-        )
+        refuse("mask must leave an arm in every round", "all false", "leave an arm available")
     return None if array.all() else array
 
 
@@ -320,7 +318,7 @@ def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64
             refuse(
                 f"context must be [..., {n_features}]",
                 "none",
-                "give the features that init was told of",
+                "give the features of init",
             )
         return np.zeros(shape)
     array = float_array(context, "context")
@@ -330,10 +328,10 @@ def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64
         refuse(
             f"context must be [..., {n_features}]",
             array.shape,
-            "give the features that init was told of",
+            "give the features of init",
         )
     if not np.isfinite(array).all():
-        refuse("context must be finite", "NaN or infinity", "impute what is missing before")
+        refuse("context must be finite", "NaN or infinity", "impute what is missing")
     return np.broadcast_to(array, shape)
 
 
@@ -345,9 +343,9 @@ def check_context_rows(context: NDArray[np.float64], state: State, n: int) -> ND
     """
     shape = (n, state.moment.shape[-1])
     if context.shape != shape:
-        refuse(f"context must be {shape}", context.shape, "give the features that init was told of")
+        refuse(f"context must be {shape}", context.shape, "give the features of init")
     if not np.isfinite(context).all():
-        refuse("context must be finite", "NaN or infinity", "impute what is missing before")
+        refuse("context must be finite", "NaN or infinity", "impute what is missing")
     return context
 
 
@@ -378,7 +376,7 @@ def check_age(age: object) -> NDArray[np.int64]:
         refuse(
             "age must be a whole number of rounds, >= 0",
             age,
-            "0 is a reward before the next choice",
+            "0 is before the next choice",
         )
     return array.astype(np.int64)
 
@@ -700,7 +698,7 @@ def _check_fits(state: State, bandit: Bandit) -> None:
         refuse(
             f"{bandit.algorithm} needs a state with features",
             "none",
-            "give init the same bandit and n_features",
+            "give init the same n_features",
         )
     if state.recent_arm.shape[-1] != bandit.window:
         windows = (state.recent_arm.shape[-1], bandit.window)
@@ -816,7 +814,7 @@ def revise(
             refuse(
                 "old must be the reward that was counted",
                 before,
-                "give arm, reward and age of that round",
+                "give those of that round",
             )
         mine.recent_reward[rows, place] = after
     weight = np.asarray(bandit.discount**ages, np.float64)
@@ -824,7 +822,7 @@ def revise(
         refuse(
             "old must be a reward that was counted",
             "an arm without one",
-            "update with the first, then revise",
+            "update first, then revise",
         )
     was, becomes = reward_outcome(before, bandit), reward_outcome(after, bandit)
     at = rows, arms
@@ -884,7 +882,7 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     check_bandit(bandit, state.n.shape[-1])
     _check_fits(state, bandit)
     if state.t.shape:
-        refuse("steps must be of one learner", state.t.shape, "fold each of a batch for itself")
+        refuse("steps must be of one learner", state.t.shape, "fold each alone")
     kind, contexts = (
         np.asarray(steps.kind),
         check_context_rows(steps.context, state, len(steps.kind)),
@@ -930,7 +928,7 @@ def _with_steps_added(
         refuse(
             "old must be a reward that was counted",
             "an arm without one",
-            "update with the first, then revise",
+            "update first, then revise",
         )
     # What a step adds: a reward, or what a revised one is more than it was.
     after = reward_outcome(np.asarray(new_reward, np.float64), bandit)

@@ -78,7 +78,7 @@ def check_budgeted(bandit: Bandit, world: World) -> None:
         refuse(
             "a learner under a budget keeps sums of costs",
             value,
-            "use a discount, or a ledger from history",
+            "use a discount",
         )
 
 
@@ -228,16 +228,14 @@ def learned_ledger(
     n_rounds = np.shape(arm)
     if len(n_rounds) != 1 or rewards.shape != n_rounds or costs.shape != n_rounds:
         shapes = n_rounds, rewards.shape, costs.shape
-        refuse(
-            "arm, reward and cost must be [N] each", shapes, "give a number a round to all three"
-        )
+        refuse("arm, reward and cost must be [N] each", shapes, "give a number a round")
     wrong = there & ~((costs >= 0.0) & (costs < np.inf))
     if wrong.any():
         value = f"{costs[wrong][0]:g}, one of {int(wrong.sum())}"
         refuse(
             "the cost of a round with a reward must be a number from 0",
             value,
-            "give what was paid, or drop the round",
+            "drop the round",
         )
     x = (
         np.zeros((len(rewards), 0))
@@ -253,9 +251,7 @@ def learned_ledger(
         rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
         refuse(rule, x.shape if len(x) != len(rewards) else "NaN or infinity", "give a row a round")
     if bandit.linear and (x.ndim != 2 or x.shape[1] == 0):
-        refuse(
-            f"{bandit.algorithm} learns from a context", "none", "give the features of every round"
-        )
+        refuse(f"{bandit.algorithm} learns from a context", "none", "give all features")
     ledger = start_ledger(n_arms, bandit, check_budget(budget), n_features=x.shape[1])
     arms = check_arm(arm, n_arms)
     pulls = np.bincount(arms, minlength=n_arms)

@@ -20,6 +20,7 @@ from raglab.bandit.learner import (
     reward_outcome,
     stored_settings,
 )
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ PARTS = ("bandit", "rng", "sha256", "state", KEY)
 CENTRED = "centred"
 GENERATORS = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
 WHOLE = ("t", "pulls", "recent_arm")
+WROTE, REBUILD = "give what dumps wrote", "rebuild the state from the log"
 
 
 class Saved(NamedTuple):
@@ -78,11 +80,11 @@ def dumps(
     check_state(state, bandit)
     if rng is not None and rng.bit_generator.state["bit_generator"] not in GENERATORS:
         name = rng.bit_generator.state["bit_generator"]
-        msg = (
-            f"the generator must be one of {', '.join(GENERATORS)}, got {name}; make it with "
-            "numpy.random.default_rng."
+        refuse(
+            f"the generator must be one of {', '.join(GENERATORS)}",
+            name,
+            "make it with numpy.random.default_rng",
         )
-        raise ValueError(msg)
     document = {
         KEY: VERSION,
         "bandit": _settings(bandit),
@@ -114,36 +116,27 @@ def loads(text: str) -> Saved:
     """
     document = _parse_document(text)
     if document.get(KEY) != VERSION or type(document[KEY]) is not int:
-        msg = (
-            f"a saved learner must have {KEY} {VERSION}, got {_shown(document.get(KEY, 'none'))}; "
-            "rebuild the state from the log with this version of raglab."
+        refuse(
+            f"a saved learner must have {KEY} {VERSION}", _shown(document.get(KEY, "none")), REBUILD
         )
-        raise ValueError(msg)
     if (
         sorted(document.keys() - {CENTRED}) != sorted(PARTS)
         or document.get(CENTRED, True) is not True
     ):
-        msg = (
-            f"a saved learner must hold {', '.join(PARTS)}, got {_shown(document)}; take the file "
-            "whole."
+        refuse(
+            f"a saved learner must hold {', '.join(PARTS)}", _shown(document), "take the file whole"
         )
-        raise ValueError(msg)
     stated = document.pop("sha256")
     if stated != _document_digest(document):
-        msg = (
-            f"sha256 must stand for the rest, got {ascii(stated)[:14]} where it is "
-            f"{_document_digest(document)[:12]}; "
-            "the file was altered or cut: restore a copy, or rebuild the state from the log."
+        refuse(
+            "sha256 must stand for the rest",
+            f"{ascii(stated)[:14]} where it is {_document_digest(document)[:12]}",
+            "the file was altered or cut: restore a copy",
         )
-        raise ValueError(msg)
     bandit = _bandit(document["bandit"])
     if bandit.linear != (CENTRED in document):
         if not bandit.linear:
-            msg = (
-                f"{CENTRED} must mark a linear learner, got one of {bandit.algorithm}; give what "
-                "dumps wrote."
-            )
-            raise ValueError(msg)
+            refuse(f"{CENTRED} must mark a linear learner", f"one of {bandit.algorithm}", WROTE)
         bandit = bandit._replace(prior_mean=0.0)
     state = _state(document["state"])
     check_bandit(bandit, state.n.shape[-1] if state.n.ndim else None)
@@ -177,26 +170,24 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
     """
     if bandit.window or bandit.discount < 1.0:
         decay = f"window {bandit.window}" if bandit.window else f"discount {bandit.discount:g}"
-        msg = (
-            f"states merge only where nothing is forgotten, got {decay}: which worker's rewards "
-            "are the older ones is "
-            "not known; replay the joint log in the order of time."
+        refuse(
+            "states merge only where nothing is forgotten",
+            f"{decay}: which worker's rewards are the older ones is not known",
+            "replay the joint log by time",
         )
-        raise ValueError(msg)
     if len(states) == 0:
-        msg = "merge needs a state at least, got none; init makes an empty one."
-        raise ValueError(msg)
+        refuse("merge needs a state at least", "none", "init makes an empty one")
     check_bandit(bandit, states[0].n.shape[-1])
     for state in states:
         check_state(state, bandit)
         shapes = [(field.shape, first.shape) for field, first in zip(state, states[0], strict=True)]
         if any(here != there for here, there in shapes):
             here, there = next((here, there) for here, there in shapes if here != there)
-            msg = (
-                f"states must have one shape, got {there} and {here}; merge workers with the same "
-                "arms and features."
+            refuse(
+                "states must have one shape",
+                f"{there} and {here}",
+                "merge the same arms and features",
             )
-            raise ValueError(msg)
     return State(
         *(
             _ordered_sum([np.asarray(state[place]) for state in states])
@@ -246,10 +237,7 @@ def _typed_array(name: str, value: object) -> NDArray[Any]:
 
 def _parse_document(text: str) -> dict[str, Any]:
     def constant(name: str) -> float:
-        msg = (
-            f"a saved learner must hold finite numbers, got {name}; rebuild the state from the log."
-        )
-        raise ValueError(msg)
+        refuse("a saved learner must hold finite numbers", name, REBUILD)
 
     try:
         document = json.loads(text, parse_constant=constant)
@@ -260,35 +248,20 @@ def _parse_document(text: str) -> dict[str, Any]:
         )
         raise ValueError(msg) from None
     if not isinstance(document, dict):
-        msg = (
-            f"a saved learner must be a JSON object, got {type(document).__name__}; give what "
-            "dumps wrote."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - whatever is wrong with a file is a ValueError
+        refuse("a saved learner must be an object", type(document).__name__, WROTE)
     return document
 
 
 def _bandit(saved: Any) -> Bandit:  # noqa: ANN401 - what a file holds
     if not isinstance(saved, dict) or sorted(saved) != sorted(_DEFAULTS):
-        msg = (
-            f"bandit must hold {', '.join(_DEFAULTS)}, got {_shown(saved)}; give what dumps wrote."
-        )
-        raise ValueError(msg)
+        refuse(f"bandit must hold {', '.join(_DEFAULTS)}", _shown(saved), WROTE)
     for name, default in _DEFAULTS.items():
         if name != "history" and type(saved[name]) is not type(default):
-            msg = (
-                f"bandit.{name} must be {type(default).__name__}, got {_shown(saved[name])}; give "
-                "what dumps wrote."
-            )
-            raise ValueError(msg)
+            refuse(f"bandit.{name} must be {type(default).__name__}", _shown(saved[name]), WROTE)
     history = saved["history"]
     if history is not None:
         if not isinstance(history, dict) or sorted(history) != sorted(Stats._fields):
-            msg = (
-                f"bandit.history must hold {', '.join(Stats._fields)}, got {_shown(history)}; "
-                "give what dumps wrote."
-            )
-            raise ValueError(msg)
+            refuse(f"bandit.history must hold {', '.join(Stats._fields)}", _shown(history), WROTE)
         history = Stats(*(_parse_array(f"history.{name}", history[name]) for name in Stats._fields))
     return bandit_of({**saved, "history": history})
 
@@ -308,20 +281,12 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - what a file holds
 
 def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
     if not isinstance(saved, dict) or sorted(saved) != sorted(State._fields):
-        msg = (
-            f"state must hold {', '.join(State._fields)}, got {_shown(saved)}; give what dumps "
-            "wrote."
-        )
-        raise ValueError(msg)
+        refuse(f"state must hold {', '.join(State._fields)}", _shown(saved), WROTE)
     fields = {}
     for name in State._fields:
         part = saved[name]
         if not isinstance(part, dict) or sorted(part) != ["shape", "values"]:
-            msg = (
-                f"state.{name} must hold shape and values, got {_shown(part)}; give what dumps "
-                "wrote."
-            )
-            raise ValueError(msg)
+            refuse(f"state.{name} must hold shape and values", _shown(part), WROTE)
         shape, values = part["shape"], _parse_array(name, part["values"])
         whole = isinstance(shape, list) and all(
             type(size) is int and 0 <= size < 2**31 for size in shape
@@ -339,11 +304,7 @@ def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
 def _parse_array(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - what a file holds
     kinds = (int,) if name in WHOLE else (float,)
     if not isinstance(values, list) or not all(type(value) in kinds for value in values):
-        msg = (
-            f"{name} must be a list of {kinds[0].__name__}, got {_shown(values)}; give what dumps "
-            "wrote."
-        )
-        raise ValueError(msg)
+        refuse(f"{name} must be a list of {kinds[0].__name__}", _shown(values), WROTE)
     try:
         return _typed_array(name, values)
     except OverflowError:
@@ -362,17 +323,9 @@ def check_state(state: State, bandit: Bandit) -> None:
     for name, value, end in zip(State._fields, state, ends, strict=True):
         shape = batch + end
         if value.shape != shape:
-            msg = (
-                f"state.{name} must have shape {shape}, got {value.shape}; give init the same "
-                "bandit and arms."
-            )
-            raise ValueError(msg)
+            refuse(f"state.{name} must have shape {shape}", value.shape, "give init the same arms")
         if not np.isfinite(value).all():
-            msg = (
-                f"state.{name} must be finite, got {value[~np.isfinite(value)][0]}; rebuild the "
-                "state from the log."
-            )
-            raise ValueError(msg)
+            refuse(f"state.{name} must be finite", value[~np.isfinite(value)][0], REBUILD)
     if not arms or arms[0] == 0 or bandit.linear != bool(d[0]):
         msg = (
             f"a state must have arms, and features where the policy is linear, got {arms} arms, "
@@ -382,11 +335,11 @@ def check_state(state: State, bandit: Bandit) -> None:
     least = min(value.min(initial=0) for value in (state.t, state.pulls, state.n))
     places = state.recent_arm
     if least < 0 or places.min(initial=-1) < -1 or places.max(initial=-1) >= arms[0]:
-        msg = (
-            f"counts must be at least 0 and arms below {arms[0]}, got a state where they are not; "
-            "rebuild it."
+        refuse(
+            f"counts must be at least 0 and arms below {arms[0]}",
+            "a state where they are not",
+            "rebuild it",
         )
-        raise ValueError(msg)
 
 
 def _generator(saved: Any) -> np.random.Generator | None:  # noqa: ANN401 - what a file holds
@@ -395,8 +348,7 @@ def _generator(saved: Any) -> np.random.Generator | None:  # noqa: ANN401 - what
         return None
     kind = saved.get("bit_generator") if isinstance(saved, dict) else None
     if kind not in GENERATORS:
-        msg = f"rng must be of {', '.join(GENERATORS)}, got {_shown(kind)}; give what dumps wrote."
-        raise ValueError(msg)
+        refuse(f"rng must be of {', '.join(GENERATORS)}", _shown(kind), WROTE)
     bits = np.random.PCG64(0) if kind == "PCG64" else np.random.PCG64DXSM(0)
     try:
         bits.state = saved
@@ -463,14 +415,9 @@ def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
       Stats(n=array([ 5., 20.]), total=array([ 2.5, 16. ]), square=array([ 2.5, 16. ]))
     """
     if not 0.0 <= discount <= 1.0:
-        msg = (
-            f"discount must be in [0, 1], got {discount:g}; it is the weight of an old reward "
-            "against a new one."
-        )
-        raise ValueError(msg)
+        refuse("discount must be in [0, 1]", f"{discount:g}", "it is the weight of an old reward")
     if not most >= 0.0:
-        msg = f"most must be at least 0, got {most:g}; it caps the pseudo-observations of an arm."
-        raise ValueError(msg)
+        refuse("most must be at least 0", f"{most:g}", "it caps pseudo-observations")
     n = np.asarray(history.n, dtype=np.float64)
     pseudo_n = np.minimum(discount * n, most)
     scale = pseudo_n / np.where(n > 0.0, n, 1.0)
@@ -483,26 +430,24 @@ def _arm_rewards(
     """Arm's place and reward of each round, [N], in the order of time."""
     check_bandit(bandit)
     if bandit.linear:
-        msg = (
-            f"a history has no contexts, got the policy {bandit.algorithm}; a linear policy "
-            "starts without one."
+        refuse(
+            "a history has no contexts",
+            f"the policy {bandit.algorithm}",
+            "leave it out",
         )
-        raise ValueError(msg)
     absent = [name for name in ("arm", "reward") if name not in log.columns]
     if absent:
-        msg = (
-            f"a log must have the columns arm and reward, got {', '.join(map(str, log.columns))}; "
-            "rename them."
+        refuse(
+            "a log must have the columns arm and reward",
+            ", ".join(map(str, log.columns)),
+            "rename them",
         )
-        raise ValueError(msg)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
     places = {arm: place for place, arm in enumerate(arms)}
     unknown = [arm for arm in ordered["arm"].unique().tolist() if arm not in places]
     if unknown:
-        msg = (
-            f"arm must be one of {', '.join(map(str, arms))}, got {unknown[0]!r}; name all arms, "
-            "or drop its rows."
+        refuse(
+            f"arm must be one of {', '.join(map(str, arms))}", f"{unknown[0]!r}", "name all arms"
         )
-        raise ValueError(msg)
     reward = check_reward(ordered["reward"].to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([places[arm] for arm in ordered["arm"]], dtype=np.int64), reward

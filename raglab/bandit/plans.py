@@ -77,7 +77,7 @@ def compare_plans(
 
     check_level(level)
     check_count("n_boot", n_boot, 1, "2000 are usual")
-    check_count("seed", seed, 0, "the same seed gives the same bits")
+    check_count("seed", seed, 0, "state a seed")
     notes: list[str] = []
     each = {name: _plan_rows(table, name, plan) for name, plan in plans.items()}
     if budget is not None:
@@ -97,7 +97,7 @@ def compare_plans(
                 "it."
             )
     if not each:
-        refuse("there must be a plan or a budget", "neither", "give a plan")
+        refuse("a plan or a budget is needed", "neither", "give a plan")
     against = list(each).index(reference if reference in each else next(iter(each)))
     if len(table.mask) < FEWEST:
         notes.append(
@@ -148,7 +148,7 @@ def _plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
         )
     if (rows[~table.mask] > 0.0).any():
         refuse(
-            f"plan {name!r} may give nothing to an arm that is not available",
+            f"plan {name!r} may give nothing to an unavailable arm",
             "some",
             "give a row a question",
         )

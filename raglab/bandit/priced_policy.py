@@ -69,7 +69,7 @@ class PricedPolicy(NamedTuple):
             fitted, applied = getattr(self, name), getattr(table, name)
             if fitted != applied:
                 rule = f"a table must have the policy's {name}, {', '.join(fitted)[:200]}"
-                refuse(rule, ", ".join(applied)[:200], "give the same in the same order")
+                refuse(rule, ", ".join(applied)[:200], "give the same")
         cost = (
             table_costs(table)
             if self.costs is None
@@ -151,7 +151,7 @@ def fit_priced_policy(
         refuse(
             "a priced policy needs a table with features and costs",
             value,
-            "name features and costs in from_frame",
+            "name them in from_frame",
         )
     if logged is not None and np.shape(logged) != (len(table.mask),):
         refuse(
@@ -208,10 +208,8 @@ def _with_spend_note(
         return policy
     note = (
         f"The price spends {policy.price.spend:.4g} a question on predictions without the row, "
-        f"but {spend:.4g} by the "
-        "regressions on all rows: the features hardly tell the arms apart. Choose the price on a "
-        "validation table, and "
-        "see whether the best fixed mixture earns more (compare_plans)."
+        f"but {spend:.4g} by the regressions on all rows: the features hardly tell the arms apart. "
+        "Choose it on a validation table (compare_plans)."
     )
     warn_user(note)
     return policy._replace(notes=(note,))

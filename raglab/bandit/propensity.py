@@ -83,11 +83,11 @@ def largest_t(
       [0.5, 0.5]
     """
     if np.any((np.asarray(df) < LEAST_DF) & np.asarray(True if mask is None else mask)):
-        msg = (
-            f"df must be at least {LEAST_DF:g}, got {float(np.min(df)):g}; give the prior more "
-            "observations."
+        refuse(
+            f"df must be at least {LEAST_DF:g}",
+            f"{float(np.min(df)):g}",
+            "give the prior more observations",
         )
-        raise ValueError(msg)
     return _largest(
         (_student_points, _student_cdf), {"mean": mean}, {"scale": scale, "df": df}, mask
     )
@@ -122,19 +122,19 @@ def _largest(
         *named.values(), np.asarray(True if mask is None else mask, dtype=bool)
     )
     if not on.any(axis=-1).all():
-        msg = (
-            "one draw at least must take part, got a mask that is false for all; leave one arm "
-            "available."
+        refuse(
+            "one draw at least must take part",
+            "a mask that is false for all",
+            "leave one arm available",
         )
-        raise ValueError(msg)
     for name, value in zip(named, values, strict=True):
         wrong = on & ~(np.isfinite(value) & ((value > 0.0) | (name in free)))
         if wrong.any():
-            msg = (
-                f"{name} must be finite{' and above 0' * (name in positive)}, got "
-                f"{value[wrong][0]:g}; see the prior."
+            refuse(
+                f"{name} must be finite{' and above 0' * (name in positive)}",
+                f"{value[wrong][0]:g}",
+                "see the prior",
             )
-            raise ValueError(msg)
     # a draw that takes no part gets a parameter that is harmless to every formula
     safe = [np.where(on, value, 1.0).reshape(-1, on.shape[-1]) for value in values]
     available = on.reshape(-1, on.shape[-1])
@@ -401,11 +401,11 @@ def propensities(
     """
     check_bandit(bandit, state.n.shape[-1])
     if bandit.linear and state.moment.shape[-1] == 0:
-        msg = (
-            f"{bandit.algorithm} needs a state with features, got none; give init the same bandit "
-            "and n_features."
+        refuse(
+            f"{bandit.algorithm} needs a state with features",
+            "none",
+            "give init the same n_features",
         )
-        raise ValueError(msg)
     checked = check_mask(mask, state.n.shape)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
     x = check_context(context, state)
@@ -413,11 +413,11 @@ def propensities(
     available = on.sum(axis=-1, keepdims=True)
     most = int(available.max())
     if bandit.floor * most > 1.0:
-        msg = (
-            f"floor times {most} arms may not pass 1, got {bandit.floor:g}; at most "
-            f"{1.0 / most:g} fits."
+        refuse(
+            f"floor times {most} arms may not pass 1",
+            f"{bandit.floor:g}",
+            f"at most {1.0 / most:g} fits",
         )
-        raise ValueError(msg)
     share = uniform_share(bandit, available)
     return np.where(on, (1.0 - share) * best + share / available, 0.0)
 
@@ -441,25 +441,24 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
     """
     p, u = float_array(propensity, "propensity"), float_array(uniform, "uniform")
     if not bool((p >= 0.0).all()):
-        msg = (
-            f"propensity must be at least 0, got {p[~(p >= 0.0)][0]:g}; it is 0 on an arm that is "
-            "not available."
+        refuse(
+            "propensity must be at least 0",
+            f"{p[~(p >= 0.0)][0]:g}",
+            "0 is an arm that is not available",
         )
-        raise ValueError(msg)
     total = p.sum(axis=-1)
     missed = np.abs(total - 1.0) > SUM_ERROR
     if missed.any():
-        msg = (
-            f"propensities of a round must sum to 1, got {total[missed].flat[0]:.9g}; divide them "
-            "by their sum."
+        refuse(
+            "propensities of a round must sum to 1",
+            f"{total[missed].flat[0]:.9g}",
+            "divide them by their sum",
         )
-        raise ValueError(msg)
     inside = (u >= 0.0) & (u < 1.0)
     if not inside.all():
-        msg = (
-            f"uniform must be in [0, 1), got {u[~inside].flat[0]:g}; draw it with Generator.random."
+        refuse(
+            "uniform must be in [0, 1)", f"{u[~inside].flat[0]:g}", "draw it with Generator.random"
         )
-        raise ValueError(msg)
     upto = np.cumsum(p, axis=-1)
     beyond = upto > (u * upto[..., -1])[..., None]
     # where u · total rounds up to the total

@@ -75,10 +75,10 @@ def fit_ridge(
         refuse(
             "features must be [Q, F] and targets [Q, T]",
             (x.shape, y.shape),
-            "give a row a question to both",
+            "give a row a question",
         )
     if not np.isfinite(x).all():
-        refuse("features must be finite", "NaN or infinity", "impute what is missing before")
+        refuse("features must be finite", "NaN or infinity", "impute what is missing")
     if np.isinf(y).any():
         refuse(
             "targets must be numbers, or NaN where a row has none",
@@ -207,12 +207,12 @@ def ridge_strength(
         action, reward = logged["action"].to_numpy(), logged["reward"].to_numpy(np.float64)
         cells = [(context[action == arm], reward[action == arm]) for arm in np.unique(action)]
     if not np.isfinite(context).all():
-        refuse("features must be finite", "NaN or infinity", "impute what is missing before")
+        refuse("features must be finite", "NaN or infinity", "impute what is missing")
     if context.shape[1] == 0 or not len(context):
         refuse(
             "a ridge needs features and rows",
             context.shape,
-            "name the columns that are the context",
+            "name columns",
         )
     # Arms are disjoint regressions of one strength: their squared errors add up.
     total = np.zeros(len(STRENGTHS))

@@ -55,17 +55,18 @@ from raglab.loops.compiled import check_engine, kernel_of
 from raglab.loops.parallel import run_each
 from raglab.progress import progress
 from raglab.values import refuse
-from raglab.words.html_display import Fold, display
+from raglab.words.html_display import Fold
+from raglab.words.results import Result, Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED = "the same seed gives the same bits"
+SEED = "state a seed"
 # played where costs are charged, in the place of a learner of successes (rule S4.5)
 COST_FOLLOWER = "thompson_nig"
 
 
-class Simulation(NamedTuple):
+class Regrets(NamedTuple):
     """Cumulative expected regret and pulls of each replication.
 
     Attributes:
@@ -76,33 +77,34 @@ class Simulation(NamedTuple):
     regret: Array
     pulls: NDArray[np.int64]
 
-    def __repr__(self) -> str:
-        return f"Simulation({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)})"
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: regret at the end and the share of pulls of every arm."""
-        return _played("Simulation", self.regret, self.pulls)
+class Simulation(Result, Regrets):
+    """Regret and pulls of each replication, shown by their size and the regret at the end."""
 
+    def frame(self) -> pd.DataFrame:
+        """A row a replication: regret at the end, rounds that chose each arm."""
+        import pandas as pd
 
-def _size_text(regret: Array, pulls: NDArray[np.int64]) -> str:
-    replications, rounds = regret.shape
-    return f"{replications:,} replications of {rounds:,} rounds on {pulls.shape[1]} arms"
+        pulls = {f"pulls_{arm}": rounds for arm, rounds in enumerate(self.pulls.T)}
+        return pd.DataFrame({"regret": self.regret[:, -1], **pulls})
 
-
-def _end_text(regret: Array) -> str:
-    """Regret at the end, over the replications."""
-    low, middle, high = np.quantile(regret[:, -1], (0.05, 0.5, 0.95)).tolist()
-    return f"regret at the end {middle:.4g}, 5 % to 95 % of replications {low:.4g} to {high:.4g}"
+    def _summary(self) -> Summary:
+        return _size(self.regret, self.pulls)
 
 
-def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
-    """Display of what was played."""
+def _size(regret: Array, pulls: NDArray[np.int64]) -> Summary:
+    """What replications show: how many, regret at the end over them, and the share of pulls."""
+    low, middle, high = map(value_text, np.quantile(regret[:, -1], (0.05, 0.5, 0.95)).tolist())
+    facts = [
+        ("replications", f"{len(regret):,}"),
+        ("rounds", f"{regret.shape[1]:,}"),
+        ("arms", f"{pulls.shape[1]}"),
+        ("regret at the end", middle, f"5 % to 95 %: {low} to {high}"),
+    ]
     share = pulls.sum(axis=0) / max(1, int(pulls.sum()))
     rows = ((str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(share.tolist()))
-    facts = [("size", _size_text(regret, pulls)), ("regret", _end_text(regret))]
-    return display(
-        title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)]
-    )
+    fold = Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)
+    return Summary(facts, {"pulls": fold})
 
 
 def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tuple[Bandit, str]:
@@ -134,8 +136,7 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
         refuse(rule, "one beside costs", f"make it with history_of for {COST_FOLLOWER}")
     note = (
         f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; "
-        f"{COST_FOLLOWER} is "
-        "played instead, with the same settings (rule S4.5)."
+        f"{COST_FOLLOWER} is played instead (rule S4.5)."
     )
     return bandit._replace(algorithm=COST_FOLLOWER), note
 
@@ -158,7 +159,7 @@ def check_initial(
         return
     if isinstance(initial, Ledger) != (budget is not None):
         rule = "initial must be a Ledger with a budget, and a State without one"
-        refuse(rule, type(initial).__name__, "make it with learned_ledger or with learned_state")
+        refuse(rule, type(initial).__name__, "see learned_ledger")
     if not isinstance(initial, State | Ledger):
         refuse(
             "initial must be a State or a Ledger",
@@ -174,7 +175,7 @@ def check_initial(
             f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
             "features"
         )
-        refuse(rule, shape, "make it with learned_state from the same arms and features")
+        refuse(rule, shape, "make it with learned_state")
 
 
 def first_ledger(
@@ -346,15 +347,8 @@ def play_block(
     )
     plain = is_plain(bandit, met) and is_looped
     if engine == "numba" and not plain:
-        value = (
-            "a learner that forgets, has a floor, a budget or without a context a first state, or "
-            "late rewards"
-        )
-        refuse(
-            "engine numba plays plain learners whose rewards are there at once",
-            value,
-            "use engine='auto'",
-        )
+        value = "one that forgets, or a floor, a budget, a first state or late rewards"
+        refuse("engine numba plays plain learners", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
@@ -455,7 +449,7 @@ def _numbered_block(
     return _stationary(policy, world, rounds, size, seed, number)
 
 
-class Run(NamedTuple):
+class RunArrays(NamedTuple):
     """Outcome of a policy in a world, replication by replication.
 
     Attributes:
@@ -481,6 +475,10 @@ class Run(NamedTuple):
     arm_value: Array | None = None
     notes: tuple[str, ...] = ()
 
+
+class Run(Result, RunArrays):
+    """Outcome of a policy in a world; its fields are those of `RunArrays`."""
+
     def frame(self) -> pd.DataFrame:
         """A row a replication.
 
@@ -499,15 +497,12 @@ class Run(NamedTuple):
         """Cumulative value before costs, [R, T]."""
         return self.value if self.spend is None else self.value + self.price * self.spend
 
-    def __repr__(self) -> str:
-        spend = (
-            "" if self.spend is None else f"; mean spend at the end {self.spend[:, -1].mean():.4g}"
-        )
-        return f"Run({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)}{spend})"
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: regret at the end and the share of pulls of every arm."""
-        return _played("Run", self.regret, self.pulls)
+    def _summary(self) -> Summary:
+        summary = _size(self.regret, self.pulls)
+        spend = []
+        if self.spend is not None:
+            spend = [("mean spend at the end", value_text(self.spend[:, -1].mean()))]
+        return summary._replace(facts=[*summary.facts, *spend], notes=self.notes)
 
 
 def run(
@@ -586,7 +581,7 @@ def run(
         refuse(
             "a budget needs a learner",
             "probabilities",
-            "see fit_priced_policy and play_paced for a fixed policy",
+            "see fit_priced_policy and play_paced",
         )
     check_simulation(learner, met, rounds, replications, engine)
     check_initial(initial, learner, met, budget)
@@ -692,9 +687,7 @@ def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
             "they are probabilities",
         )
     if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
-        refuse(
-            "a policy may give nothing to an arm that is not available", "some", "give a row a case"
-        )
+        refuse("a policy may give nothing to an unavailable arm", "some", "give a row a case")
     return rows
 
 

@@ -67,7 +67,7 @@ def read_frame(
             "columns of features and costs alone",
             "add the rewards",
         )
-    remedy = "normalise it (rule S4.4), or name a column that is no arm in features or drop it"
+    remedy = "normalise it (rule S4.4), or name it in features"
     reward = _frame_numbers(frame, arms, heads, "a reward", (0.0, 1.0), remedy)
     context = _frame_numbers(
         frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it"
@@ -101,9 +101,7 @@ def _available(
     if mask is not None:
         stated = _matrix(frame, mask, arms, "mask")
         if stated.dtype != np.bool_:
-            _refuse_frame(
-                "mask must be of booleans", stated.dtype, "True where the arm is available"
-            )
+            _refuse_frame("mask must be of booleans", stated.dtype, "True where available")
         if n_missing := int((stated & ~available).sum()):
             warn_user(
                 f"{n_missing} arms of rounds have no reward and stay unavailable, whatever the "
@@ -133,7 +131,7 @@ def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
         _refuse_frame(
             "rewards must be a pandas DataFrame",
             type(frame).__name__,
-            "wrap them in one, a column an arm",
+            "make a column an arm",
         )
     heads = [str(head) for head in frame.columns]
     if len(set(heads)) < len(heads):
@@ -156,7 +154,7 @@ def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
         _refuse_frame(
             "a frame must have a row and an arm",
             frame.shape,
-            "write a row a round and a column an arm",
+            "write a column an arm",
         )
     return heads
 
@@ -224,14 +222,14 @@ def _matrix(
         columns = [str(column) for column in values.columns]
         if sorted(columns) != sorted(arms):
             rule = f"{name} must have a column for each arm, {', '.join(arms)[:300]}"
-            _refuse_frame(rule, ", ".join(columns)[:200], "name its columns after the arms")
+            _refuse_frame(rule, ", ".join(columns)[:200], "rename its columns")
         values = values.iloc[:, [columns.index(arm) for arm in arms]].to_numpy()
     array = np.asarray(values)
     if array.shape != (len(frame), len(arms)):
         rule = (
             f"{name} must be [Q, A], a row a round and a column an arm, {(len(frame), len(arms))}"
         )
-        _refuse_frame(rule, array.shape, "give a number for every arm of every row")
+        _refuse_frame(rule, array.shape, "give a number a cell")
     return array
 
 
@@ -281,7 +279,7 @@ def _frame_costs(
         _refuse_frame(
             "costs must be a mapping or a Series by arm, or [Q, A]",
             type(costs).__name__,
-            'write {"bm25": 0.0, "hybrid": 0.1}, or columns as in {"hybrid": "usd_hybrid"}',
+            'write {"bm25": 0.0, "hybrid": "usd_hybrid"}',
         )
     wrong = mask & ~((cost >= 0.0) & (cost <= MOST))
     if wrong.any():
@@ -293,7 +291,7 @@ def _frame_costs(
         _refuse_frame(
             "the cost of an available arm must be a number from 0",
             value,
-            "measure it, or mask the arm",
+            "mask the arm",
         )
     return np.where((cost >= 0.0) & (cost <= MOST), cost, np.nan)
 
@@ -413,16 +411,11 @@ def warn_order_ignored(parts: FrameParts) -> None:
     drifting = drifting_arms(parts.reward, parts.mask, parts.arms)
     text = (
         f"The order of the {len(parts.reward)} rows is not stated: they are drawn with "
-        "replacement, and their order is "
-        'ignored. State order="given" (row t in round t), "shuffled" (each row once) or '
-        '"replacement" (rule S4.7).'
+        'replacement. State order="given", "shuffled" or "replacement" (rule S4.7).'
     )
     if drifting:
         shown = ", ".join(drifting)[:200]
-        text += (
-            f" The mean reward of {len(drifting)} of {len(parts.arms)} arms changes along the "
-            f"rows ({shown})."
-        )
+        text += f" Mean rewards of {len(drifting)} of {len(parts.arms)} arms drift ({shown})."
     warn_user(visible(text))
 
 

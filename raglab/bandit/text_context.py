@@ -99,11 +99,10 @@ class TextFeatures:
             if unknown:
                 count = int((~dummies.any(axis=1)).sum())
                 shown = ", ".join(unknown)[:120]
-                rest = (
-                    f"came with none of the fitted texts ({shown}): they count as texts of no "
-                    "known source."
+                rest = f"came with none of the fitted texts ({shown})"
+                warn_user(
+                    f"{count} of {len(texts)} texts have a source that {rest}: taken as none."
                 )
-                warn_user(f"{count} of {len(texts)} texts have a source that {rest}")
             parts.append(dummies.astype(np.float64))
         if self.reduction is not None:
             parts.append(
@@ -160,7 +159,7 @@ def text_features(
     values = _texts(texts)
     check_count("components", components, 0, "0 leaves TF-IDF out")
     if seed is not None:
-        check_count("seed", seed, 0, "the same seed gives the same features")
+        check_count("seed", seed, 0, "state a seed")
     if isinstance(spread, bool | str) or not 0.0 < spread < np.inf:
         refuse("spread must be above 0", spread, "1 standardises")
     if not values:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlparse, urlsplit
@@ -27,6 +29,7 @@ STORED_PLACES = (
     ("runs", "artifact_uri"),
     ("logged_models", "artifact_location"),
 )
+OWN_FOLDER = "track into a folder of your own"
 _PROXIED = "mlflow-artifacts"  # by the server itself
 _SERVER = ("http", "https")
 # Tables that a run is written to: what a trigger on one of them or a view in its place would change
@@ -67,7 +70,7 @@ class ArtifactPlaces(NamedTuple):
             f"below {root}" for root in self.roots
         ]
         rule = f"artifacts must be written {' or '.join(allowed)}"
-        remedy = f"track into a folder of your own, or, if the place is meant, name it in {ALLOWED}"
+        remedy = f"{OWN_FOLDER}, or, if the place is meant, name it in {ALLOWED}"
         value = shown_value(masked_passwords(place))
         if ends := [str(path) for path in _local_paths(parts, place) if str(path) not in place]:
             value += f", which leads to {shown_value(ends[0])}"
@@ -127,22 +130,21 @@ def check_database(uri: str) -> None:
       InputError: names the first of them.
     """
     check_beside(uri)
-    for file in sqlite_files(uri):
-        if not file.is_file():
-            continue
-        with closing(sqlite3.connect(file)) as connection:
-            rows = connection.execute(
-                "SELECT type, name, tbl_name FROM sqlite_master WHERE type IN ('trigger', 'view') "
-                "ORDER BY name"
-            ).fetchall()
-        for kind, name, table in rows:
-            if table in _WRITTEN:
+    for file, connection in _opened(uri):
+        query = "SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"
+        for kind, name, table in connection.execute(query):
+            if kind in {"trigger", "view"} and table in _WRITTEN:
                 value = shown_value(f"the {kind} {name} on {table}")
-                rule, remedy = (
-                    "the tracking database must be as MLflow makes it",
-                    "track into a folder of your own",
-                )
-                raise input_error(Where(str(file)), rule, remedy, value)
+                rule = "the tracking database must be as MLflow makes it"
+                raise input_error(Where(str(file)), rule, OWN_FOLDER, value)
+
+
+def _opened(uri: str) -> Iterator[tuple[Path, sqlite3.Connection]]:
+    """The SQLite file of a URI where it is there, with a connection that is closed afterwards."""
+    for file in sqlite_files(uri):
+        if file.is_file():
+            with closing(sqlite3.connect(file)) as connection:
+                yield file, connection
 
 
 def check_stored_places(uri: str, places: ArtifactPlaces) -> None:
@@ -154,33 +156,25 @@ def check_stored_places(uri: str, places: ArtifactPlaces) -> None:
     Raises:
       InputError: names the first of them.
     """
-    for file in sqlite_files(uri):
-        if not file.is_file():
-            continue
-        with closing(sqlite3.connect(file)) as connection:
-            tables = {
-                name
-                for (name,) in connection.execute(
-                    "SELECT name FROM sqlite_master WHERE type = 'table'"
-                )
-            }
-            for table, column in STORED_PLACES:
-                rows = (
-                    connection.execute(f"SELECT DISTINCT {column} FROM {table}")  # noqa: S608
-                    if table in tables
-                    else ()
-                )
-                for place in (place for (place,) in rows if place is not None):
-                    if not isinstance(place, str):
-                        rule, remedy = (
-                            "places for files must be texts",
-                            "track into a folder of your own",
-                        )
-                        raise input_error(
-                            Where(places.store), rule, remedy, shown_value(repr(place))
-                        )
-                    if not place.startswith(f"{_PROXIED}:/") or place.startswith(f"{_PROXIED}://"):
-                        places.check(place)
+    for _, connection in _opened(uri):
+        tables = table_names(connection)
+        queries = [
+            f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+            for table, column in STORED_PLACES
+            if table in tables
+        ]
+        for (place,) in chain.from_iterable(map(connection.execute, queries)):
+            if not isinstance(place, str):
+                rule, value = "places for files must be texts", shown_value(repr(place))
+                raise input_error(Where(places.store), rule, OWN_FOLDER, value)
+            if not place.startswith(f"{_PROXIED}:/") or place.startswith(f"{_PROXIED}://"):
+                places.check(place)
+
+
+def table_names(connection: sqlite3.Connection) -> set[str]:
+    """Names of the tables of a database."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    return {name for (name,) in connection.execute(query)}
 
 
 def _host(parts: SplitResult) -> str:

@@ -21,11 +21,12 @@ from raglab.default_learner.simulation import (
     request_outcomes,
 )
 from raglab.lab.search_space import SearchRange, round_value
-from raglab.lab.trial_search import TrialOutcome, maximise
+from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
 from raglab.values import refuse
 from raglab.words.canonical import digest
+from raglab.words.results import Result, Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +75,7 @@ def seed_rates(
     bootstrap sample), so that intervals over the seeds hold the chance of the topics as well.
     """
     import pandas as pd
+    from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
     check_count("seeds", seeds, 2, "an interval needs at least two")
     sizes: dict[str, Any] = {"users": users, "requests": requests}
@@ -96,51 +98,39 @@ def seed_rates(
             for name, policy in policies.items()
         ]
 
-    if n_jobs == 1:
-        rows = [rates_of(number) for number in progress(range(seeds), "simulate", "seed")]
-    else:
-        from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
-
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(rates_of)(number) for number in range(seeds)
-        )
-        rows = list(progress(played, "simulate", "seed", total=seeds))
+    played = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(rates_of)(number) for number in range(seeds)
+    )
+    rows = progress(played, "simulate", "seed", total=seeds)
     return pd.DataFrame([row for part in rows for row in part])
 
 
 def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     """Mean over the seeds of each policy, and the ends between which `level` of the seeds lie."""
-    return _seed_intervals(by_seed, level)
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for name, part in by_seed.groupby("policy", sort=False):
+        row: dict[str, Any] = {"policy": name}
+        for rate in RATES:
+            values = part[rate].to_numpy(dtype=np.float64)
+            ends = map(float, (values.mean(), *percentile_interval(values, level)))
+            row |= dict(zip((rate, f"{rate}_low", f"{rate}_high"), ends, strict=True))
+        rows.append(row | {"seeds": len(part)})
+    return pd.DataFrame(rows)
 
 
 def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.DataFrame:
     """Rates of `reference` minus those of every other policy, by seed, as `summary` gives them."""
-    return _seed_intervals(by_seed, level, reference)
-
-
-def _seed_intervals(
-    by_seed: pd.DataFrame, level: float, reference: str | None = None
-) -> pd.DataFrame:
     import pandas as pd
 
-    parts = {name: part.sort_values("seed") for name, part in by_seed.groupby("policy", sort=False)}
-    rows: list[dict[str, Any]] = []
-    for name, part in parts.items():
-        if name == reference:
-            continue
-        row: dict[str, Any] = {"policy": name}
-        for rate in RATES:
-            values = part[rate].to_numpy(dtype=np.float64)
-            if reference is not None:
-                values = parts[reference][rate].to_numpy(dtype=np.float64) - values
-            low, high = percentile_interval(values, level)
-            row |= {
-                rate: float(values.mean()),
-                f"{rate}_low": float(low),
-                f"{rate}_high": float(high),
-            }
-        rows.append(row | {"seeds": len(part)})
-    return pd.DataFrame(rows)
+    parts = {
+        name: part.set_index("seed")[list(RATES)]
+        for name, part in by_seed.groupby("policy", sort=False)
+    }
+    own = parts.pop(reference)
+    apart = {name: own - part for name, part in parts.items()}
+    return summary(pd.concat(apart, names=["policy"]).reset_index(), level)
 
 
 Objective = Literal["cost", "questions"]
@@ -148,20 +138,21 @@ OBJECTIVES = ("cost", "questions")
 PUBLISHED = DefaultLearner()
 PUBLISHED_RULE, POSTERIOR_RULE, TUNED = "published rule", "posterior", "tuned"
 MOST_ERRORS = 0.02  # silent, of all requests
-FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the users
 SWITCH = SearchRange(float("nan"), float("nan"))
 
 
-@dataclass(frozen=True)
-class ClarifyStudy:
+@dataclass(frozen=True, repr=False)
+class ClarifyStudy(Result):
     """Outcome of a study of clarification.
 
     learner: what was found. trials: a row a trial: `value` (minus the objective), `feasible`,
     rates, and the values tried. comparison: a row a policy on the topics that the study did not
     see: `questions`, `errors`, `unanswered`, `cost` per 100 requests with `_low` and `_high`.
-    differences: tuned minus each other policy, seed by seed. notes: what a reader must know. study:
-    Optuna's own.
+    differences: tuned minus each other policy, seed by seed. notes: whether the limit is kept, and
+    what differs from the published rule. study: Optuna's own.
     """
+
+    TABLE = "comparison"
 
     learner: DefaultLearner
     trials: pd.DataFrame
@@ -171,9 +162,11 @@ class ClarifyStudy:
     study: Any
     settings: Mapping[str, Any]
 
-    def frame(self) -> pd.DataFrame:
-        """The tuned learner beside the others, a row each."""
-        return self.comparison.copy()
+    def _summary(self) -> Summary:
+        names = ("rule", "ask_below", "apply_above", "every", "level")
+        facts = [(name, value_text(getattr(self.learner, name))) for name in names]
+        tables = {"comparison": self.comparison, "tuned minus others": self.differences}
+        return Summary([*facts, ("trials", f"{len(self.trials):,}")], tables, self.notes)
 
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work."""
@@ -187,29 +180,19 @@ class ClarifyStudy:
         Args:
           folder: as for `raglab.track`.
         """
-        from raglab.lab.tracking import track_run
+        from raglab.lab.tracking import search_metrics, track_run
 
-        rows = self.comparison.to_dict("records")
-        series = [
-            (f"{row['policy'].replace(' ', '_')}.{name}{end}", float(row[f"{name}{end}"]), 0)
-            for row in rows
-            for name in RATES
-            for end in ("", "_low", "_high")
-        ]
-        best = self.trials["value"].where(self.trials["feasible"]).cummax()
-        series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
+        settings, env = self.settings, self.env()
+        tuned = {f"tuned.{name}": value for name, value in self.learner._asdict().items()}
+        measures = [f"{name}{end}" for name in RATES for end in ("", "_low", "_high")]
         return track_run(
-            f"{self.settings['world']}: least {self.settings['objective']}: "
-            f"{digest(self.env(), 12)}",
+            f"{settings['world']}: least {settings['objective']}: {digest(env, 12)}",
             "clarify",
-            {
-                **self.settings,
-                **{f"tuned.{name}": value for name, value in self.learner._asdict().items()},
-            },
-            series,
+            {**settings, **tuned},
+            search_metrics(self.trials, self.comparison, measures),
             {"trials": self.trials, "comparison": self.comparison, "differences": self.differences},
             folder,
-            texts={"clarify.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
+            texts={"clarify.env": env, "notes.txt": "\n".join(self.notes) + "\n"},
         )
 
 
@@ -350,21 +333,28 @@ def tune_clarification(
         "tune_contexts": len(tune.contexts),
         "held_out_contexts": len(held_out.contexts),
     }
-    judged_on = (
-        "other users of the same contexts"
-        if held_out is tune
-        else "contexts that the study did not see"
-    )
-    notes = _clarify_notes(comparison, differences, within, most_errors, judged_on)
-    return ClarifyStudy(
-        learner=learner,
-        trials=table,
-        comparison=comparison,
-        differences=differences,
-        notes=tuple(notes),
-        study=study,
-        settings=settings,
-    )
+    most, tuned = HUNDRED * most_errors, comparison.iloc[0]
+    limit = f"{most:.4g} silent errors per 100 requests"
+    notes = [] if within else [f"No trial keeps to {limit}; the winner is the nearest."]
+    verb = "keeps to" if tuned["errors_high"] <= most else "keeps, not in every seed, to"
+    verb = verb if tuned["errors"] <= most else "breaks"
+    same = " (on the contexts tuned on)" if held_out is tune else ""
+    notes += [
+        f"Tuned {verb} {limit}{same}: {_with_interval(tuned, 'errors', '.2f')}.",
+        "Tuned minus the published rule, per 100 requests: "
+        + ", ".join(
+            f"{rate} {_with_interval(differences.iloc[0], rate, '+.2f')}"
+            for rate in ("questions", "errors", "cost")
+        )
+        + ".",
+    ]
+    return ClarifyStudy(learner, table, comparison, differences, tuple(notes), study, settings)
+
+
+def _with_interval(row: Any, rate: str, form: str) -> str:  # noqa: ANN401 - a row of a frame
+    """Rate of a row with its interval."""
+    value, low, high = (format(row[f"{rate}{end}"], form) for end in ("", "_low", "_high"))
+    return f"{value} ({low} to {high})"
 
 
 def search_space(world: World) -> dict[str, SearchRange]:
@@ -424,68 +414,11 @@ def _best_learner(
 
     The nearest to it where none is.
     """
-    feasible = table[table["feasible"]]
-    pool = table if feasible.empty else feasible
-    order = "errors" if feasible.empty else "value"
-    best = pool.sort_values(
-        [order, "number"], ascending=[feasible.empty, True], kind="stable"
-    ).head(FINALISTS)
     scored = []
-    for row in pool[pool["number"].isin([0, *best["number"]])].to_dict("records"):
+    for row in finalists(table, nearest="errors"):
         learner = trial_learner({name: row[name] for name in space}, base)
         rates = policy_rates(tune, learner, **again)
         over = max(rates["errors"] / HUNDRED - most_errors, 0.0)
         scored.append((over, rates[objective], learner))
     over, _, learner = min(scored, key=lambda finalist: finalist[:2])
     return learner, over <= 0.0
-
-
-def _clarify_notes(
-    comparison: pd.DataFrame,
-    differences: pd.DataFrame,
-    within: bool,  # noqa: FBT001
-    most_errors: float,
-    judged_on: str,
-) -> list[str]:
-    """What the comparison says, in plain words."""
-    rows = {row["policy"]: row for row in comparison.to_dict("records")}
-    apart = {row["policy"]: row for row in differences.to_dict("records")}
-    # The limit first: a learner that breaks it is no winner, however cheap.
-    paragraphs = []
-    limit = f"{HUNDRED * most_errors:.4g} silent errors per 100 requests"
-    if not within:
-        paragraphs.append(
-            f"No trial keeps to {limit} on what it was tuned on; the winner is the nearest to it."
-        )
-    tuned, most = rows[TUNED], HUNDRED * most_errors
-    verb = "keeps to" if tuned["errors_high"] <= most else "keeps on average, not in every seed, to"
-    verb = verb if tuned["errors"] <= most else "breaks"
-    paragraphs.append(
-        f"On {judged_on}, tuned {verb} {limit}: {tuned['errors']:.2f} "
-        f"({tuned['errors_low']:.2f} to {tuned['errors_high']:.2f} in 95 % of the seeds)."
-    )
-    # Questions and errors trade against each other, so both are said, and only then their cost
-    # together.
-    row = apart[PUBLISHED_RULE]
-    sides = {rate: _difference_side(row, rate) for rate in ("questions", "errors")}
-    changes = "; ".join(
-        f"{side} {what} ({row[rate]:+.2f}, {row[f'{rate}_low']:+.2f} to "
-        f"{row[f'{rate}_high']:+.2f} per 100)"
-        for (rate, side), what in zip(sides.items(), ("questions", "silent errors"), strict=True)
-    )
-    both = all(side == "fewer" for side in sides.values())
-    verdict = (
-        "is on the better side of the published rule in both" if both else "is NOT better in both"
-    )
-    paragraphs.append(f"Tuned {verdict}: {changes}.")
-    cost = _difference_side(row, "cost")
-    change = {"fewer": "lower", "more": "higher"}.get(cost, "not told apart")
-    paragraphs.append(f"Its cost is {change}: {row['cost']:+.1f} per 100 requests.")
-    return paragraphs
-
-
-def _difference_side(row: Mapping[Any, Any], rate: str) -> str:
-    """Whether a difference is told apart from none."""
-    if row[f"{rate}_high"] < 0.0:
-        return "fewer"
-    return "more" if row[f"{rate}_low"] > 0.0 else "not told apart in"

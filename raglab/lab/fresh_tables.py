@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
-from raglab.bandit.environments import BLOCK, POLICY, Table, check_world, feed, stream
+from raglab.bandit.environments import BLOCK, POLICY, Arms, Feed, Table, check_world, feed, stream
 from raglab.bandit.learner import Bandit
 from raglab.bandit.ledgers import Ledger
 from raglab.bandit.simulation import first_ledger, is_plain, kernel, ledger_arms, stepwise_arms
@@ -143,19 +143,29 @@ def learner_values(
         if copies.delay is not None and np.ndim(met.delay):
             met = met._replace(delay=copies.delay.reshape(len(copies.mask), -1)[:, 0][case])
         rng = stream(seed, number, POLICY)
-        compiled = kernel(bandit, work, engine) if is_plain(bandit, met) else None
         if isinstance(first, Ledger):
             arm = ledger_arms(met, copies, bandit, rng, first)
         else:
-            arm = (
-                stepwise_arms(met, bandit, rng)
-                if compiled is None
-                else compiled.played(met, bandit, rng)
-            )
+            arm = played_arms(bandit, met, rng, work, engine)
         earned.append(met.worth[case, arm].mean(axis=0))
         expected.append(means[np.arange(start, start + case.shape[1]) // TWINS, arm].mean(axis=0))
     values = np.concatenate(earned).reshape(2, -1, TWINS)
     return values, np.concatenate(expected).reshape(2, -1, TWINS) if blind else None
+
+
+def played_arms(
+    bandit: Bandit, met: Feed, rng: np.random.Generator, work: float, engine: str
+) -> Arms:
+    """Arms [T, R] that a learner chooses of what it meets, by its compiled loop where one knows.
+
+    Args:
+      work: choices of the whole simulation, as `simulation.kernel` reads them.
+    """
+    compiled = kernel(bandit, work, engine) if is_plain(bandit, met) else None
+    if compiled is None:
+        return stepwise_arms(met, bandit, rng)
+    arms: Arms = compiled.played(met, bandit, rng)
+    return arms
 
 
 def plan_values(by_row: Array, fresh: FreshTables) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,7 +17,7 @@ from raglab.decision.document_names import (
     source_meanings,
 )
 from raglab.store.cells import whole_number
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.frames import signal_columns, trace_from_frame
 from raglab.store.hit_tables import OF_CASE, Score
 from raglab.store.policies import Policy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
 
+Array = NDArray[np.float64]
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
 FIRST = (
     "case_id",
@@ -128,15 +130,14 @@ def hits_frame(
     """
     import pandas as pd
 
-    _check_scores(scores or {}, is_store := _is_store(source), distance)
+    is_store = _is_store(source)
+    _check_scores(scores or {}, distance, is_store=is_store)
     _check_distance(distance, embeddings, is_store=is_store, scored=bool(scores))
     # Before the first request, which may take time and cost money.
     for case in cases:
         if len(case.query) > LONGEST_QUESTION:
             rule = f"query must have at most {LONGEST_QUESTION} characters"
-            raise input_error(
-                Where("langchain", id=case.id), rule, "shorten it", f"{len(case.query)}"
-            )
+            raise _fault(rule, "shorten it", f"{len(case.query)}", case.id)
     keys = _keys(columns)
     # Asked for only where it is used, since not every store has a score.
     with_score = distance is not None or STORE_SCORE in (scores or {}).values()
@@ -229,72 +230,49 @@ def _is_store(source: object) -> bool:
         raise ImportError(msg) from error
     if not isinstance(source, VectorStore | BaseRetriever):
         rule = "a source of hits must be a VectorStore or a BaseRetriever of langchain_core"
-        raise input_error(
-            Where("langchain"),
-            rule,
-            "wrap it in one, or use trace_from_frame",
-            type(source).__name__,
-        )
+        raise _fault(rule, "wrap it in one, or use trace_from_frame", type(source).__name__)
     return isinstance(source, VectorStore)
 
 
-# a fact
-def _check_scores(
-    scores: Mapping[str, str],
-    is_store: bool,  # noqa: FBT001
-    distance: str | None,
-) -> None:
-    where = Where("langchain")
+def _fault(rule: str, remedy: str, value: str | None = None, row: str | None = None) -> InputError:
+    """Error of the hits of a source; `row` is the id of a case or hit."""
+    return input_error(Where("langchain", id=row), rule, remedy, value)
+
+
+def _check_scores(scores: Mapping[str, str], distance: str | None, *, is_store: bool) -> None:
+    own = (*FIRST, *FROM_METADATA)
     for name, key in scores.items():
-        if name in (*FIRST, *FROM_METADATA):
-            rule = (
-                "a score must have a name that is none of the frame's own, "
-                f"{', '.join((*FIRST, *FROM_METADATA))}"
-            )
-            raise input_error(where, rule, "call it otherwise", shown_value(name))
+        if name in own:
+            rule = f"a score must have a name that is none of the frame's own, {', '.join(own)}"
+            raise _fault(rule, "rename it", shown_value(name))
         if key == STORE_SCORE and (not is_store or distance is not None):
             rule = f"{STORE_SCORE} must be the score of a vector store whose distance is not stated"
-            value = "a retriever" if not is_store else f"distance={distance!r}"
-            raise input_error(
-                where, rule, "name a key of the metadata, or leave out distance", value
-            )
+            value = f"distance={distance!r}" if is_store else "a retriever"
+            raise _fault(rule, "name a key of the metadata, or leave out distance", value)
 
 
 def _check_distance(
     distance: str | None, embeddings: object, *, is_store: bool, scored: bool
 ) -> None:
-    where, one_of = Where("langchain"), ", ".join(get_args(Distance))
-    if distance is not None and embeddings is not None:
-        raise input_error(
-            where,
-            "cosines are either given or measured",
-            "leave out distance or embeddings",
-            "both",
-        )
-    if distance is not None and not is_store:
+    one_of = ", ".join(get_args(Distance))
+    if distance is None:
+        if embeddings is None and not scored:
+            rule = "hits must have a distance to the query, and a retriever gives none"
+            remedy = "pass embeddings, the vector store behind it, or scores to do without"
+            if is_store:
+                rule = "what a vector store's scores are must be stated, for it does not say"
+                remedy = f"pass distance, one of {one_of}, or embeddings, or scores to do without"
+            raise _fault(rule, remedy)
+    elif embeddings is not None:
+        rule = "cosines are either given or measured"
+        raise _fault(rule, "leave out distance or embeddings", "both")
+    elif not is_store:
         rule = "a retriever gives documents without scores, so that no distance can be stated"
-        raise input_error(
-            where, rule, "pass embeddings, or the vector store behind it", shown_value(distance)
-        )
-    if distance is None and embeddings is None and not scored:
-        rule = "hits must have a distance to the query, and a retriever gives none"
-        remedy = (
-            "pass embeddings to measure it, the vector store behind it, or scores to do without"
-        )
-        if is_store:
-            rule = "what a vector store's scores are must be stated, for it does not say"
-            remedy = (
-                f"pass distance, one of {one_of}, or embeddings to measure the cosines, or scores "
-                "to do without"
-            )
-        raise input_error(where, rule, remedy)
-    if distance is not None and distance not in get_args(Distance):
-        raise input_error(
-            where,
-            f"distance must be one of {one_of}",
-            "see the store's manual",
-            shown_value(distance),
-        )
+        remedy = "pass embeddings, or the vector store behind it"
+        raise _fault(rule, remedy, shown_value(distance))
+    elif distance not in get_args(Distance):
+        rule = f"distance must be one of {one_of}"
+        raise _fault(rule, "see the store's manual", shown_value(distance))
 
 
 def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
@@ -302,12 +280,7 @@ def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
     for name in columns or ():
         if name not in FROM_METADATA:
             rule = f"columns may rename {', '.join(FROM_METADATA)}"
-            raise input_error(
-                Where("langchain"),
-                rule,
-                "our name comes first: {'source': 'file_path'}",
-                shown_value(name),
-            )
+            raise _fault(rule, "write {'source': 'file_path'}", shown_value(name))
     return {name: name for name in FROM_METADATA} | dict(columns or {})
 
 
@@ -324,15 +297,13 @@ def _case_hits(
         try:
             pairs = source.similarity_search_with_score(case.query, k=k, **more)
         except NotImplementedError:
-            rule = "a store must have similarity_search_with_score where its scores are asked for"
+            rule = "a store must have similarity_search_with_score for its scores"
             remedy = f"pass embeddings instead of distance or {STORE_SCORE}"
-            raise input_error(Where("langchain"), rule, remedy, type(source).__name__) from None
-    elif hasattr(source, "similarity_search"):
-        pairs = [
-            (document, np.nan) for document in source.similarity_search(case.query, k=k, **more)
-        ]
+            raise _fault(rule, remedy, type(source).__name__) from None
     else:
-        pairs = [(document, np.nan) for document in source.invoke(case.query, **more)]
+        is_store = hasattr(source, "similarity_search")
+        search = partial(source.similarity_search, k=k) if is_store else source.invoke
+        pairs = [(document, np.nan) for document in search(case.query, **more)]
     hits: dict[str, _StoreHit] = {}
     for document, score in pairs[:k]:
         id_ = _document_id(document)
@@ -348,9 +319,7 @@ def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a stor
         number = None
     if number is None:
         rule = "a store's score must be a number"
-        raise input_error(
-            Where("langchain", id=hit_id), rule, "correct the store", shown_value(score)
-        )
+        raise _fault(rule, "correct the store", shown_value(score), hit_id)
     return number
 
 
@@ -383,7 +352,7 @@ def _cosine(score: float, distance: str | None) -> float:
 
 def _store_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], distance: str | None
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Cosines from a store's scores, which must come best first."""
     cosines = []
     for case, hits in zip(cases, hits_by_case, strict=True):
@@ -392,19 +361,15 @@ def _store_cosines(
         if len(worse):
             score, next_score = hits[int(worse[0])].score, hits[int(worse[0]) + 1].score
             rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
-            remedy = (
-                f"state another distance, of {', '.join(get_args(Distance))}, or pass embeddings"
-            )
-            raise input_error(
-                Where("langchain", id=case.id), rule, remedy, f"{score:g}, then {next_score:g}"
-            )
+            remedy = f"state another, of {', '.join(get_args(Distance))}, or pass embeddings"
+            raise _fault(rule, remedy, f"{score:g}, then {next_score:g}", case.id)
         cosines.append(_exact_cosine(cosine))
     return cosines
 
 
 def _embedding_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], embeddings: Embeddings
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Cosines of each case's query and hits."""
     texts = list(dict.fromkeys(hit.document.page_content for hits in hits_by_case for hit in hits))
     place = {text: number for number, text in enumerate(texts)}
@@ -420,13 +385,13 @@ def _embedding_cosines(
     return cosines
 
 
-def _unit_rows(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+def _unit_rows(rows: Sequence[Sequence[float]]) -> Array:
     wide = np.asarray(rows, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.divide(wide, norms, out=np.full_like(wide, np.nan), where=norms > 0.0)
 
 
-def _exact_cosine(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+def _exact_cosine(cosine: Array) -> Array:
     return np.where(np.abs(cosine) <= 1.0 + ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 
@@ -434,31 +399,23 @@ def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[s
     """Columns that a document gives."""
     columns = {name: hit.document.metadata.get(key) for name, key in keys.items()}
     columns |= {name: _tag(hit, keys[name], columns[name]) for name in TAG_KEYS}
-    columns["source"] = None if columns["source"] is None else str(columns["source"])
-    label = columns["page_label"]
-    columns["page_label"] = None if label is None else str(label)
+    for name in ("source", "page_label"):
+        columns[name] = None if columns[name] is None else str(columns[name])
     if columns["page"] is not None:
         page = whole_number(columns["page"])
         if type(page) is not int or page < first_page:
             rule = f"{keys['page']} must be an integer from {first_page}"
-            remedy = (
-                "pass first_page=0 where the first page is 0, columns={'page_label': …} where it "
-                "is a label"
-            )
-            raise input_error(
-                Where("langchain", id=hit.hit_id), rule, remedy, shown_value(columns["page"])
-            )
+            remedy = "pass first_page=0, or columns={'page_label': …} where it is a label"
+            raise _fault(rule, remedy, shown_value(columns["page"]), hit.hit_id)
         columns["page"] = page + 1 - first_page
     columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
     for name, value in columns.items():
         if not is_unicode(value):
-            fault = f"half a surrogate pair in {shown_value(value)}"
-            raise input_error(
-                Where("langchain", id=hit.hit_id),
+            rule, fault = (
                 f"{name} must be Unicode",
-                "correct the text",
-                fault,
+                f"half a surrogate pair in {shown_value(value)}",
             )
+            raise _fault(rule, "correct the text", fault, hit.hit_id)
     return columns
 
 
@@ -468,13 +425,8 @@ def _tag(hit: _StoreHit, key: str, value: object) -> str | None:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    rule = f"{key} must be a text or a number"
-    raise input_error(
-        Where("langchain", id=hit.hit_id),
-        rule,
-        "rename it by columns, or correct it",
-        shown_value(value),
-    )
+    rule, remedy = f"{key} must be a text or a number", "rename it by columns, or correct it"
+    raise _fault(rule, remedy, shown_value(value), hit.hit_id)
 
 
 def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
@@ -486,11 +438,7 @@ def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
     check_clear([case], meanings)
     for chunk, sources in zip(chunks, chunk_sources(chunks, meanings), strict=True):
         if not sources:
-            rule = (
-                "hits must be of the documents that the case names, "
-                f"{', '.join(case.selected_sources)}"
-            )
-            remedy = "pass search, which gives the source its filter for a case"
-            raise input_error(
-                Where("langchain", id=case.id), rule, remedy, shown_value(chunk.shown)
-            )
+            named = ", ".join(case.selected_sources)
+            rule = f"hits must be of the documents that the case names, {named}"
+            remedy = "pass search, a filter for a case"
+            raise _fault(rule, remedy, shown_value(chunk.shown), case.id)

@@ -1,12 +1,10 @@
-"""Comparison of learners (shore): with policies that learn nothing, over fresh tables (S4.7).
-
-The comparison has intervals.
-"""
+"""Comparison of learners (shore): with policies that learn nothing, over fresh tables (S4.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +25,11 @@ from raglab.lab.fresh_tables import (
     learner_values,
     plan_values,
 )
-from raglab.lab.reward_audit import unseen
+from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
 from raglab.progress import progress
 from raglab.values import refuse
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,12 +38,13 @@ Array = NDArray[np.float64]
 MS_KNOWN = 1e-12
 
 
-class LearnerComparison(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class LearnerComparison(Result):
     """Learners and baselines that met the same cases in the same order.
 
     table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners.
-    reference: what `difference` is taken against. notes: what the intervals mean, what flatters,
-    and which learner was played as another.
+    reference: what `difference` is taken against. notes: what flatters, and which learner was
+    played as another.
     """
 
     table: pd.DataFrame
@@ -52,9 +52,9 @@ class LearnerComparison(NamedTuple):
     reference: str
     notes: tuple[str, ...] = ()
 
-    def frame(self) -> pd.DataFrame:
-        """Rewards of the learners, a row a learner."""
-        return self.table.copy()
+    def _summary(self) -> Summary:
+        facts = [("policies", ", ".join(self.table["policy"])), ("reference", self.reference)]
+        return Summary(facts, {"policies": self.table}, self.notes)
 
 
 class Earnings(NamedTuple):
@@ -90,10 +90,12 @@ def compare_learners(
 
     Intervals are of the expectation over fresh tables of as many cases from the same population,
     and over fresh chance: what the learner earns there in `rounds` rounds, minus what the reference
-    earns on the same tables. Learners are trained again on tables drawn from the cases (see
-    `fresh_tables`). The best fixed arm is chosen on the table that it is judged on, so that its
-    value flatters; it is chosen again on each table drawn, and the notes state by how much. A
-    difference against it is one against that flattered value.
+    earns on the same tables. Learners are trained again on tables drawn from the cases, and on
+    tables in which arms do not differ (see `fresh_tables`); one case has no intervals. The best
+    fixed arm is chosen on the table that it is judged on, so that its value flatters; it is chosen
+    again on each table drawn, and the notes state by how much. A difference against it is one
+    against that flattered value: whether it is better than a learner, only an arm chosen on other
+    cases can show (`fixed`).
 
     Args:
       world: table of all arms of every case.
@@ -129,17 +131,17 @@ def compare_learners(
     import pandas as pd
 
     _check_compared(world, learners, plans)
-    runs: dict[str, Run] = {}
     trained: dict[str, tuple[Bandit, Table]] = {}
     for name, settings in learners.items():
         bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
         trained[name] = bandit, world._replace(reward=reward)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
-    for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
-        runs[name] = run(
-            bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=budget_by_learner.get(name)
-        )
+    how: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
+    runs = {
+        name: run(bandit, met, **sizes, **how, budget=budget_by_learner.get(name))
+        for name, (bandit, met) in progress(trained.items(), "simulate", "learner")
+    }
     cases = _drawn_cases(
         next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes)
     )
@@ -154,10 +156,17 @@ def compare_learners(
     # all.
     fresh, copies = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
     accounts = _plan_accounts(plans, each, best, copies, fresh)
-    work: dict[str, Any] = {"seed": seed, "engine": engine}
-    work["work"] = float(rounds * (replications + n_boot) * max(1, len(trained)))
-    accounts |= _learner_accounts(trained, each, fresh, budget_by_learner, rounds, work)
-    notes = [_interval_note(len(world.mask), fresh)]
+    for name, (bandit, met) in trained.items():
+        learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
+        work = float(rounds * (replications + n_boot) * len(trained))
+        budget = budget_by_learner.get(name)
+        values = learner_values(
+            learner, met, fresh, seed=seed, engine=engine, work=work, budget=budget
+        )
+        mean = each[name].value.sum(axis=1) / rounds
+        # What a learner does in a case is not the same on every table.
+        accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
+    notes = []
     if FIXED in plans and fixed is None and len(world.mask) > 1:
         accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
         notes.append(flattery)
@@ -170,37 +179,24 @@ def compare_learners(
 
 def _check_compared(world: Table, learners: object, plans: object) -> None:
     """Stop at what cannot be compared, before anything is played."""
-    if not isinstance(learners, Mapping):
-        refuse(
-            "learners must map names to Bandits",
-            type(learners).__name__,
-            "write {'ucb1': Bandit('ucb1')}",
-        )
-    if not isinstance(plans, Mapping):
-        refuse(
-            "plans must map names to probabilities",
-            type(plans).__name__,
-            "write bandit.baselines(table)",
-        )
+    for name, value in (("learners", learners), ("plans", plans)):
+        if not isinstance(value, Mapping):
+            example = "{'ucb1': Bandit('ucb1')}" if name == "learners" else "baselines(table)"
+            refuse(f"{name} must be a mapping by name", type(value).__name__, f"write {example}")
+    learners, plans = cast("Mapping[str, Any]", learners), cast("Mapping[str, Any]", plans)
     if not learners and not plans:
         refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
     for name, settings in learners.items():
         bandit = settings[0] if type(settings) is tuple and settings else settings
         if not isinstance(bandit, Bandit):
-            value = repr(bandit) if isinstance(bandit, str) else type(bandit).__name__
-            remedy = (
-                f"write Bandit({bandit!r})" if isinstance(bandit, str) else "write Bandit('ucb1')"
-            )
-            refuse(f"learner {name!r} must be a Bandit, or a Bandit and rewards", value, remedy)
+            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
+            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
     for name, plan in plans.items():
         shape = () if isinstance(plan, str | Bandit) else np.shape(plan)
         if shape != world.mask.shape:
             value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
-            refuse(
-                f"plan {name!r} must be [Q, A], {list(world.mask.shape)}",
-                value,
-                "give a row a case, a column an arm",
-            )
+            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
+            refuse(rule, value, "give a row a case, a column an arm")
 
 
 def _plan_accounts(
@@ -210,67 +206,19 @@ def _plan_accounts(
     copies: Table,
     fresh: FreshTables,
 ) -> dict[str, Account]:
-    """Accounts of policies that learn nothing, and of the oracle under the name ""."""
+    """Accounts of policies that do the same on every table.
+
+    The oracle's is under the name "" too.
+    """
     whole = {name: np.tile(plan, (copies.n_arms, 1)) for name, plan in plans.items()}
     whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
-    return {
-        name: _plan_account(plan, each.get(name, best), copies, fresh)
-        for name, plan in whole.items()
-    }
-
-
-def _plan_account(plan: Array, earnings: Earnings, copies: Table, fresh: FreshTables) -> Account:
-    """Account of a policy that does the same on every table, [A × Q, A]."""
-    by_row = (plan * np.where(copies.mask, copies.value, 0.0)).sum(axis=1)
-    mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
-    return Account(mean, by_row[: earnings.n.shape[1]], *plan_values(by_row, fresh), fixed=True)
-
-
-def _learner_accounts(
-    trained: Mapping[str, tuple[Bandit, Table]],
-    each: Mapping[str, Earnings],
-    fresh: FreshTables,
-    budgets: Mapping[str, Budget],
-    rounds: int,
-    work: Mapping[str, Any],
-) -> dict[str, Account]:
-    """Accounts of learners, each trained again on every fresh table."""
-    accounts = {}
-    for name, (bandit, met) in trained.items():
-        learner, _ = follow_costs(bandit, met, charged=name in budgets)
-        values = learner_values(learner, met, fresh, budget=budgets.get(name), **work)
-        mean = each[name].value.sum(axis=1) / rounds
-        # What a learner does in a case is not the same on every table.
-        accounts[name] = Account(mean, np.zeros(each[name].n.shape[1]), *values, fixed=False)
+    value, accounts = np.where(copies.mask, copies.value, 0.0), {}
+    for name, plan in whole.items():
+        by_row, earnings = (plan * value).sum(axis=1), each.get(name, best)
+        mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
+        values = plan_values(by_row, fresh)
+        accounts[name] = Account(mean, by_row[: earnings.n.shape[1]], *values, fixed=True)
     return accounts
-
-
-def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
-    """Account of the fixed arm each table chooses for itself, and how much choosing flatters it."""
-    arms = np.flatnonzero(copies.mask.all(axis=0))
-    values, expected, everywhere = best_arm_values(
-        np.asarray(copies.value, dtype=np.float64), arms, fresh
-    )
-    note = (
-        f"{FIXED} was chosen on the {len(account.by_case)} cases that it is judged on, which "
-        "flatters it: chosen on as "
-        f"many drawn from them it earns {expected[1].mean():.4g} a round there and "
-        f"{everywhere:.4g} on all of them. "
-        "Whether it is better than a learner, only an arm chosen on other cases can show (fixed=)."
-    )
-    return account._replace(fresh=values, expected=expected, fixed=False), note
-
-
-def _interval_note(n_cases: int, fresh: FreshTables) -> str:
-    """What the intervals are of."""
-    if n_cases < 2:
-        return "One case says nothing of others, so there are no intervals."
-    tables, n = fresh.row.shape[1], fresh.case.shape[1]
-    return (
-        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were "
-        f"trained again on {tables} "
-        f"tables drawn from them, and on {tables} in which arms do not differ, {n} replications."
-    )
 
 
 def compare_on_arms(
@@ -293,28 +241,20 @@ def compare_on_arms(
     import pandas as pd
 
     world = Bernoulli(np.asarray(means, dtype=np.float64))
-    sizes: dict[str, Any] = {
-        "rounds": rounds,
-        "replications": replications,
-        "seed": seed,
-        "n_jobs": n_jobs,
-    }
+    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    sizes |= {"n_jobs": n_jobs}
     named_learners = progress(learners.items(), "simulate", "learner")
     runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in named_learners}
     runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
+    arms = tuple(f"arm {arm}" for arm in range(world.n_arms))
     rows = []
     for name, simulation in runs.items():
         last = simulation.regret[:, -1]
         low, high = mean_interval(last[:, None], level)
-        row = {
-            "policy": name,
-            "reward": float(simulation.value[:, -1].mean()) / rounds,
-            "regret": float(last.mean()),
-        }
-        shares = _pull_shares(
-            simulation.pulls.sum(axis=0), tuple(f"arm {arm}" for arm in range(world.n_arms))
-        )
-        rows.append(row | {"regret_low": float(low[0]), "regret_high": float(high[0])} | shares)
+        reward = float(simulation.value[:, -1].mean()) / rounds
+        row = {"policy": name, "reward": reward}
+        row |= _with_ends("regret", float(last.mean()), (float(low[0]), float(high[0])))
+        rows.append(row | _pull_shares(simulation.pulls.sum(axis=0), arms))
     return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
 
 
@@ -334,17 +274,10 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
 
 def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
     """What fixed probabilities [Q, A] should come to, given how often each case came, [R, Q]."""
-    value = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
     known = world.mask & ~np.isnan(world.ms)
-    ms = (plan * np.where(known, world.ms, 0.0)).sum(axis=1)
-    timed = (plan * known).sum(axis=1)
-    return Earnings(
-        value=drawn * value,
-        n=drawn,
-        ms=drawn * ms,
-        timed=drawn * timed,
-        pulls=drawn.sum(axis=0) @ plan,
-    )
+    value, ms = np.where(world.mask, world.value, 0.0), np.where(known, world.ms, 0.0)
+    value, ms, timed = (drawn * (plan * cells).sum(axis=1) for cells in (value, ms, known))
+    return Earnings(value, drawn, ms, timed, pulls=drawn.sum(axis=0) @ plan)
 
 
 def mean_ms(earnings: Earnings) -> float:
@@ -355,11 +288,7 @@ def mean_ms(earnings: Earnings) -> float:
 
 def _drawn_cases(simulation: Run) -> NDArray[np.int32]:
     if simulation.case is None:
-        msg = (
-            "a run must be one over a table of cases, got one over arms of known means; see "
-            "compare_on_arms."
-        )
-        raise ValueError(msg)
+        refuse("a run must be over a table", "arms of known means", "see compare_on_arms")
     return simulation.case
 
 
@@ -374,6 +303,18 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
     )
 
 
+def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
+    """Account of the fixed arm each table chooses for itself, and how much choosing flatters it."""
+    arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
+    earned, expected, everywhere = best_arm_values(value, arms, fresh)
+    note = (
+        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+        f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
+        "all (fixed= takes one chosen on others)."
+    )
+    return account._replace(fresh=earned, expected=expected, fixed=False), note
+
+
 def _comparison_rows(
     each: Mapping[str, Earnings],
     best: Earnings,
@@ -386,41 +327,36 @@ def _comparison_rows(
 
     The account "" is the oracle's.
     """
-    values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
-    highest = best.value.sum() / best.n.sum()
+    played = best.n.sum()
+    highest, reference = best.value.sum() / played, each[against].value.sum() / played
     oracle = accounts[""]
     none = np.zeros_like(oracle.fresh)
-    nothing = Account(
-        np.zeros_like(oracle.mean), np.zeros_like(oracle.by_case), none, none, fixed=True
-    )
+    means = np.zeros_like(oracle.mean), np.zeros_like(oracle.by_case)
+    nothing = Account(*means, none, none, fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave
     # open.
-    n_cases = best.n.shape[1]
-    never = unseen(n_cases, level) / n_cases
+    never = float(clopper_pearson(0, best.n.shape[1], level).high)
     rows: list[dict[str, Any]] = []
     for name, earnings in each.items():
+        value = earnings.value.sum() / played
         # These move with the level of a table more than with what arms differ by: the cases as they
         # are alone.
         alone = _fixed_account(accounts[name])
         right = difference_interval(alone, nothing, level)
         low, high = difference_interval(_fixed_account(oracle), alone, level)
-        # nothing earns more than the best arm
-        regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)
-        gap = (
-            (0.0, 0.0)
-            if name == against
-            else difference_interval(accounts[name], accounts[against], level)
-        )
-        if name != ORACLE and not (earnings.value - best.value).any():
+        regret, gap = (max(low, 0.0), high), (0.0, 0.0)  # nothing earns more than the best arm
+        if name == ORACLE:
+            regret = 0.0, 0.0
+        elif not (earnings.value - best.value).any():
             regret = 0.0, never  # never apart on these cases is no proof
-        if name != against and not (earnings.value - each[against].value).any():
-            gap = -never, never
-        row: dict[str, Any] = {"policy": name}
-        row |= _with_ends("right", values[name], right)
-        row |= _with_ends(
-            "regret", rounds * (highest - values[name]), (rounds * regret[0], rounds * regret[1])
-        )
-        row |= _with_ends("difference", values[name] - values[against], gap)
+        if name != against:
+            gap = difference_interval(accounts[name], accounts[against], level)
+            if not (earnings.value - each[against].value).any():
+                gap = -never, never
+        lost = rounds * regret[0], rounds * regret[1]
+        row: dict[str, Any] = {"policy": name, **_with_ends("right", value, right)}
+        row |= _with_ends("regret", rounds * (highest - value), lost)
+        row |= _with_ends("difference", value - reference, gap)
         rows.append(row | {"ms": mean_ms(earnings)})
     return rows
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
+from raglab.bandit.fixed_plans import FIXED, ROUTER, UNIFORM
+from raglab.bandit.fixed_plans import baselines as simple_plans
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import follow_costs
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.reward_simulation import (
-    BEST,
     FEWEST,
     HARMS,
     HELPS,
-    LEAST,
-    LEVEL,
-    ROUTER,
-    UNIFORM,
     SimulationSizes,
     simulate_learner,
 )
@@ -42,7 +40,8 @@ from raglab.reward import (
     reward,
     threshold,
 )
-from raglab.values import TraceData
+from raglab.values import TraceData, refuse
+from raglab.words.results import Result, Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +50,6 @@ Array = NDArray[np.float64]
 
 BLOCK = 2_000_000  # cells of one block of resamples
 FLAT = 1e-12  # share of the variance below which a resample counts as constant
-COIN = 0.5
 # of the threshold, within which a reward lies at it: 1.2 s of a budget of 8 s, at the published
 # weights
 NEAR = 0.05
@@ -61,13 +59,16 @@ REWARD = "reward"
 _RULE = "audit_rewards takes a trace with a policy, or a bandit.Table alone"
 
 
-class RewardAudit(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class RewardAudit(Result):
     """What rewards are worth to a learner, held against the labels.
 
     simulation: a row a policy, the learner first. arms: a row an arm, by what a learner follows.
-    correlations: a row a signal. notes: the findings in plain sentences, what the learner comes to
-    first. settings: what it was computed with.
+    correlations: a row a signal. notes: what the learner comes to, and what to change.
+    settings: what it was computed with; `without_reward`: rows of a case and arm that have none.
     """
+
+    TABLE = "simulation"
 
     simulation: pd.DataFrame
     arms: pd.DataFrame
@@ -75,15 +76,20 @@ class RewardAudit(NamedTuple):
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.notes[0]})"
+    def _summary(self) -> Summary:
+        uniform = self.simulation.set_index("policy").loc[UNIFORM]
+        facts = [
+            ("learner", self.settings["bandit"].algorithm),
+            ("beside uniform", str(uniform["verdict"]), value_text(uniform["difference"])),
+            ("cases", f"{self.settings['cases']:,}"),
+            ("without reward", f"{self.settings['without_reward']:,}"),
+        ]
+        tables = {"policies": self.simulation, "arms": self.arms, "signals": self.correlations}
+        return Summary(facts, tables, self.notes)
 
-    def frame(self) -> pd.DataFrame:
-        """Value of the learner and of policies that learn nothing, a row a policy."""
-        return self.simulation.copy()
 
-
-class ArmTables(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class ArmTables(Result):
     """Every arm of every case.
 
     Full information, the components that weights re-score, and the source's router, [Q, A].
@@ -91,16 +97,15 @@ class ArmTables(NamedTuple):
     world: see `live.arm_choice.table`. measured: see `live.arm_choice.components`.
     """
 
+    TABLE = "measured"
+
     world: Table
     measured: pd.DataFrame
     router: Array
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.world!r})"
-
-    def frame(self) -> pd.DataFrame:
-        """Components of the rewards, a row a case and arm."""
-        return self.measured.copy()
+    def _summary(self) -> Summary:
+        facts = [("cases", f"{len(self.world.mask):,}"), ("arms", ", ".join(self.world.arms))]
+        return Summary(facts, {"components": self.measured})
 
     def rewards(self, weights: RewardWeights) -> Array:
         """Reward of every case and arm under other weights, [Q, A]."""
@@ -222,19 +227,13 @@ def audit_rewards(
     sizes |= {"bandit": bandit, "rounds": rounds, "replications": replications}
     if isinstance(trace, Table):
         if policy is not None or weights != PUBLISHED:
-            msg = (
-                f"{_RULE}, got a table with a policy or weights; its rewards are taken as they "
-                "are, leave both out."
-            )
-            raise ValueError(msg)
+            refuse(_RULE, "a table with a policy or weights", "leave both out")
         return audit_table(_with_value(trace, value), **sizes)
     if policy is None:
-        msg = f"{_RULE}, got a trace alone; give the policy whose decisions are judged."
-        raise ValueError(msg)
-    world, measured, routed = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    return audit_table(
-        _with_value(world, value), measured, weights, baselines={ROUTER: routed}, **sizes
-    )
+        refuse(_RULE, "a trace alone", "give the policy")
+    every = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
+    world, plans = _with_value(every.world, value), {ROUTER: every.router}
+    return audit_table(world, every.measured, weights, baselines=plans, **sizes)
 
 
 def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
@@ -248,10 +247,7 @@ def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
     stated = np.asarray(value, dtype=np.float64)
     if stated.shape != world.mask.shape or not np.isfinite(stated[world.mask]).all():
         got = stated.shape if stated.shape != world.mask.shape else "NaN or infinity"
-        msg = (
-            f"value must be finite numbers [Q, A], {world.mask.shape}, got {got}; give one of "
-            "each case and arm."
-        )
+        msg = f"value must be finite numbers [Q, A], {world.mask.shape}, got {got}."
         raise ValueError(msg)
     return world._replace(value=stated)
 
@@ -281,10 +277,7 @@ def audit_table(
     import pandas as pd
 
     if not 0.0 < level < 1.0 or n_boot < 1:
-        msg = (
-            f"level must be in (0, 1) and n_boot at least 1, got {level:g} and {n_boot}; 0.95 and "
-            "2000 are usual."
-        )
+        msg = f"level must be in (0, 1) and n_boot at least 1, got {level:g} and {n_boot}."
         raise ValueError(msg)
     learner = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(learner, world.n_arms)
@@ -295,8 +288,9 @@ def audit_table(
     learner, switch = follow_costs(learner, world)
     if switch:
         warn_user(switch)
-    plans = {UNIFORM: world.mask / world.mask.sum(axis=1, keepdims=True)}
-    plans |= _best_arm(world) | dict(baselines or {})
+    plans = simple_plans(world)
+    plans = {name: plans[name] for name in (UNIFORM, FIXED) if name in plans}
+    plans |= baselines or {}
     sizes = SimulationSizes(rounds, replications, tables, level, seed)
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.
@@ -312,14 +306,14 @@ def audit_table(
     settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed}
     settings |= {"cases": len(world.mask), "bandit": learner, "rounds": rounds}
     settings |= {"replications": replications, "tables": tables}
+    settings |= {"without_reward": int(np.isnan(world.reward[world.mask]).sum())}
     compared = {str(row["policy"]): row for row in simulation.to_dict("records")}
+    few = f"{len(world.mask)} cases are too few: the intervals of arms and signals are too narrow."
     notes = (
         headline(compared, learner),
-        switch,  # right below the headline, which is of the learner that was played
-        *_case_notes(world),
-        *_reference_notes(compared, learner),
+        switch,
+        few if len(world.mask) < FEWEST else "",
         threshold_note(world, learner),
-        _pair_note(correlations.iloc[-1], gains=compared[UNIFORM]["verdict"] == HELPS),
     )
     return RewardAudit(simulation, arms, correlations, tuple(filter(None, notes)), settings)
 
@@ -340,20 +334,6 @@ def _signals(
     return signals | {
         REWARD: np.asarray(reward(measured, weights), dtype=np.float64).reshape(shape)
     }
-
-
-def _best_arm(world: Table) -> dict[str, Array]:
-    """Arm of most value of those that are always available, as probabilities; none without one."""
-    always = np.flatnonzero(world.mask.all(axis=0))
-    if not len(always):
-        return {}
-    best = always[int(np.argmax(world.value[:, always].sum(axis=0)))]
-    return {BEST: np.broadcast_to(np.eye(world.n_arms)[best], world.mask.shape)}
-
-
-def unseen(n_cases: int, level: float) -> float:
-    """Number of n cases that may differ at most although none did, by the exact binomial."""
-    return n_cases * float(clopper_pearson(0, n_cases, level).high)
 
 
 def _resampled_totals(sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
@@ -438,13 +418,11 @@ def _signal_row(name: str, sums: Array, totals: Array, level: float) -> dict[str
         low, high = map(float, percentile_interval(values[1:], level))
         row |= {measure: float(values[0]), f"{measure}_low": low, f"{measure}_high": high}
     cases, share = int((sums[:, -1] > 0.0).sum()), row["concordance"]
-    ends: tuple[Any, Any] | None = None
     if cases < FEWEST:
-        ends = np.nan, np.nan
+        row |= {"concordance_low": np.nan, "concordance_high": np.nan}
     elif share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
-        ends = clopper_pearson(int(share) * cases, cases, level)
-    if ends is not None:
-        row |= {"concordance_low": float(ends[0]), "concordance_high": float(ends[1])}
+        low, high = map(float, clopper_pearson(int(share) * cases, cases, level))
+        row |= {"concordance_low": low, "concordance_high": high}
     return row | {"pairs": int(pairs[0]), "cases": cases}
 
 
@@ -454,59 +432,17 @@ def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
     Args:
       compared: rows of `simulation` by policy.
     """
-    learner, uniform = compared[bandit.algorithm], compared[UNIFORM]
-    ends = f"{learner['value']:.3f} ({learner['value_low']:.3f} to {learner['value_high']:.3f})"
+    ends = []
+    for name in (UNIFORM, FIXED):
+        if name in compared:
+            row = compared[name]
+            gain, low, high = (row[f"difference{end}"] + 0.0 for end in ("", "_low", "_high"))
+            ends.append(f"{name} at {row['value']:.3f} ({gain:+.3f}, {low:+.3f} to {high:+.3f})")
     result = {HELPS: "the reward helps it", HARMS: "the reward misleads it"}.get(
-        uniform["verdict"], "no gain by the reward is shown"
+        compared[UNIFORM]["verdict"], "no gain by the reward is shown"
     )
-    return (
-        f"{bandit.algorithm} on this reward ends at {ends}, {_place(UNIFORM, uniform)}: {result}."
-    )
-
-
-def _place(name: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    """Where the learner lies beside a policy, by the interval of their difference."""
-    gain, low, high = (row[f"difference{end}"] + 0.0 for end in ("", "_low", "_high"))
-    policy = f"{name} {row['value']:.3f}"
-    if low <= 0.0 <= high:
-        return f"not told apart from {policy} ({gain:+.3f}, {low:+.3f} to {high:+.3f})"
-    least, most = sorted((abs(low), abs(high)))
-    side = "above" if low > 0.0 else "below"
-    text = f"{side} {policy} by {abs(gain):.3f} ({least:.3f} to {most:.3f})"
-    if row["verdict"] != LEVEL:
-        return text
-    least_text = f"{100 * LEAST:g} % of the range of the values"
-    return f"{text}, less than the least difference that counts ({least_text})"
-
-
-def _case_notes(world: Table) -> list[str]:
-    """What the cases do not allow: their order, intervals of a few, rows without a reward."""
-    notes = []
-    if world.order != "replacement":
-        notes.append(
-            f"The order of the table, {world.order}, is not played: questions are drawn with "
-            "replacement."
-        )
-    if len(world.mask) < FEWEST:
-        notes.append(
-            f"There are {len(world.mask)} cases, too few for intervals by resampling: the other "
-            "intervals are too narrow."
-        )
-    if missing := int(np.isnan(world.reward[world.mask]).sum()):
-        notes.append(f"{missing} of {int(world.mask.sum())} rows have no reward.")
-    return notes
-
-
-def _reference_notes(compared: Mapping[str, Any], bandit: Bandit) -> list[str]:
-    """The learner beside the best fixed arm, the router and other policies that learn nothing."""
-    notes = [
-        f"It is {_place(f'the {policy}', row)}."
-        for policy, row in compared.items()
-        if policy not in {bandit.algorithm, UNIFORM}
-    ]
-    if BEST not in compared:
-        notes.append("No arm is available in every case, so there is no fixed arm to compare with.")
-    return notes
+    value = compared[bandit.algorithm]["value"]
+    return f"{bandit.algorithm} on this reward ends at {value:.3f}, {', '.join(ends)}: {result}."
 
 
 def threshold_note(world: Table, bandit: Bandit) -> str:
@@ -519,30 +455,11 @@ def threshold_note(world: Table, bandit: Bandit) -> str:
     if not LEARNERS[bandit.algorithm].successes or not n or not np.ptp(rewards) > 0.0:
         return ""
     near, above = int((np.abs(rewards - cut) <= NEAR).sum()), int((rewards > cut).sum())
-    if near >= TYPICAL * n:
-        text = f"{near} of {n} rewards lie within {NEAR:g} of the threshold {cut:g}"
-    elif not 1.0 - ONE_SIDED < above / n < ONE_SIDED:
-        text = f"{above} of {n} rewards lie above the threshold {cut:g}"
-    else:
+    if near < TYPICAL * n and 1.0 - ONE_SIDED < above / n < ONE_SIDED:
         return ""
+    count, place = (near, f"within {NEAR:g} of") if near >= TYPICAL * n else (above, "above")
     median = threshold(rewards, "median")
-    halves = f'; reward.threshold(rewards, "median"), {median:.3f} here, would halve them'
-    return f"{text}: a success tells little of an answer{'' if median == cut else halves}."
-
-
-def _pair_note(row: Any, *, gains: bool) -> str:  # noqa: ANN401 - a row of a frame
-    """Does the reward tell the better arm of one question? A learner follows means, not pairs."""
-    counts = f"{row['pairs']} pairs of arms in {row['cases']} cases"
-    if not row["pairs"]:
-        return "No case has two available arms of unequal value, so no reward can tell arms apart."
-    ends = f"({row['concordance_low']:.3g} to {row['concordance_high']:.3g})"
-    if np.isnan(row["concordance_low"]):
-        result, ends = "too few to say", "(no interval)"
-    elif row["concordance_low"] > COIN:
-        result = "more than a coin" + ("" if gains else ", yet the learner does not gain by it")
-    elif row["concordance_high"] < COIN:
-        result = "less than a coin: within a question the reward points away from the labels"
-    else:
-        result = "no more than a coin, as far as these cases can tell"
-    share = f"in {row['concordance']:.3g} {ends} of {counts}"
-    return f"Detail: within a question the better arm has the higher reward {share}; {result}."
+    return (
+        f"{count} of {n} rewards lie {place} the threshold {cut:g}, so a success tells little; "
+        f'reward.threshold(rewards, "median") is {median:.3f}.'
+    )

@@ -13,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import POLICY, Table, check_world, feed, replication_blocks, stream
+from raglab.bandit.fixed_plans import FIXED
 from raglab.bandit.learner import Bandit, check_count
-from raglab.bandit.simulation import is_plain, kernel, run, stepwise_arms
+from raglab.bandit.simulation import run
+from raglab.lab.fresh_tables import played_arms
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-UNIFORM, BEST, ROUTER = "uniform", "best fixed arm", "router"
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
 END = 0.2  # share of the rounds, the last ones, in which a learner is judged
 PATHS = 5  # of a learner on each resampled table
@@ -83,76 +85,42 @@ def simulate_learner(
         bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed
     )
     if played.case is None:
-        msg = (
-            "a world must be a table of cases, got arms of known means; there is no value beside "
-            "the reward."
-        )
-        raise ValueError(msg)
+        refuse("a world must be a table of cases", "arms of known means", "make one")
     first = _end_start(sizes.rounds)
     arms, cases = played.arm[:, first:], played.case[:, first:]
-    fixed = {name: _plan_values(plan, world) for name, plan in plans.items()}
+    fixed = [(plan * np.where(world.mask, world.value, 0.0)).sum(axis=1) for plan in plans.values()]
     ends = float(_expected_values(world, arms, cases, np.arange(len(world.mask))).mean())
-    values = np.array([ends, *(each.mean() for each in fixed.values())])
+    values = np.array([ends, *(each.mean() for each in fixed)])
     # Resampled tables, on which the learner starts again, say how far other questions would have
     # led elsewhere.
     checked: Any = check_world(world, sizes.rounds)
-    drawn = _resampled_values(checked, bandit, list(fixed.values()), sizes)
+    drawn = _resampled_values(checked, bandit, fixed, sizes)
     # The best fixed arm was chosen among several on these cases: its interval is that of as many
     # comparisons.
-    wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
+    wider = {FIXED: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
     span = float(np.ptp(world.value[world.mask]))
-    n_cases = len(world.mask)
-    most = span * float(clopper_pearson(0, n_cases, sizes.level).high)
-    few = most if n_cases < FEWEST else 0.0  # what few cases do not show may still be
-    shares = [
-        _end_shares(arms, len(world.arms)).mean(axis=0),
-        *(plan.mean(axis=0) for plan in plans.values()),
-    ]
+    # What cases that show no difference leave open; few cases leave it open for all.
+    most = span * float(clopper_pearson(0, len(world.mask), sizes.level).high)
+    few = most if len(world.mask) < FEWEST else 0.0
+    shares = [_end_shares(arms, world.n_arms), *plans.values()]
     rows = []
-    for place, (name, share) in enumerate(zip([bandit.algorithm, *fixed], shares, strict=True)):
-        low, high = _interval_around(drawn[:, place], values[place], sizes.level, few)
-        row = {"policy": name, "value": values[place], "value_low": low, "value_high": high}
+    for place, (name, share) in enumerate(zip([bandit.algorithm, *plans], shares, strict=True)):
+        value, differences = values[place], drawn[:, 0] - drawn[:, place]
+        low, high = _interval_around(drawn[:, place], value, sizes.level, few)
+        row: dict[str, Any] = {"policy": name, "value": value, "value_low": low, "value_high": high}
+        gain, low, high, result = np.nan, np.nan, np.nan, ""
         if place:
-            cells = _gain_cells(
-                values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most, few
-            )
-            row |= _with_verdict(cells, wider.get(name, 1.0), LEAST * span)
-        else:
-            row |= _NO_GAIN
-        rows.append(
-            row
-            | {f"pulls_{arm}": each for arm, each in zip(world.arms, share.tolist(), strict=True)}
-        )
+            gain = values[0] - value
+            low, high = _interval_around(differences, gain, sizes.level, few)
+            if (np.abs(differences) < ROUNDING).all():  # never apart on these cases is no proof
+                low, high = gain - most, gain + most
+            width = wider.get(name, 1.0)
+            low, high = gain - width * (gain - low), gain + width * (high - gain)
+            result = verdict(gain, low, high, LEAST * span)
+        row |= {"difference": gain, "difference_low": low, "difference_high": high}
+        pulls = zip(world.arms, share.mean(axis=0).tolist(), strict=True)
+        rows.append(row | {"verdict": result} | {f"pulls_{arm}": pulled for arm, pulled in pulls})
     return pd.DataFrame(rows)
-
-
-_NO_GAIN: dict[str, Any] = dict.fromkeys(
-    ("difference", "difference_low", "difference_high"), np.nan
-) | {"verdict": ""}
-
-
-def _gain_cells(
-    gain: float, drawn: Array, level: float, most: float, few: float = 0.0
-) -> dict[str, float]:
-    """Difference of the learner from a policy, with its interval.
-
-    Args:
-      drawn: differences on resampled tables, [B].
-      most: difference that may be where the cases show none.
-      few: least reach of the interval.
-    """
-    low, high = _interval_around(drawn, gain, level, few)
-    if (np.abs(drawn) < ROUNDING).all():  # never apart on these cases is no proof
-        low, high = gain - most, gain + most
-    return {"difference": gain, "difference_low": low, "difference_high": high}
-
-
-def _with_verdict(cells: dict[str, float], wider: float, least: float) -> dict[str, Any]:
-    """Difference whose interval is so many times as wide, and its verdict."""
-    gain, low, high = cells.values()
-    low, high = gain - wider * (gain - low), gain + wider * (high - gain)
-    ends = {"difference": gain, "difference_low": low, "difference_high": high}
-    return ends | {"verdict": verdict(gain, low, high, least)}
 
 
 def _width_of_several(n: int, level: float) -> float:
@@ -215,22 +183,11 @@ def _resampled_values(
         table = (len(learned) * PATHS + np.arange(block)) // PATHS
         case = own[table, met.case]
         met = met._replace(case=case)
-        twin = kernel(bandit, work, "auto") if is_plain(bandit, met) else None
-        policy_rng = stream(sizes.seed + 1, number, POLICY)
-        arms = (
-            stepwise_arms(met, bandit, policy_rng)
-            if twin is None
-            else twin.played(met, bandit, policy_rng)
-        )
+        arms = played_arms(bandit, met, stream(sizes.seed + 1, number, POLICY), work, "auto")
         for place in range(0, block, PATHS):
             paths, rows = slice(place, place + PATHS), own[table[place]]
-            learned.append(
-                float(
-                    _expected_values(
-                        world, arms[first:, paths].T, case[first:, paths].T, rows
-                    ).mean()
-                )
-            )
+            ends = arms[first:, paths].T, case[first:, paths].T
+            learned.append(float(_expected_values(world, *ends, rows).mean()))
     values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(
         len(own), len(plans)
     )
@@ -274,8 +231,3 @@ def _end_shares(arms: NDArray[Any], n_arms: int) -> Array:
 def _end_start(rounds: int) -> int:
     """First round that is judged."""
     return rounds - max(1, round(END * rounds))
-
-
-def _plan_values(plan: Array, world: Table) -> Array:
-    """Expected value of each case under fixed probabilities, [Q]."""
-    return (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)

@@ -50,7 +50,7 @@ from raglab.replaying.step_functions import idle_thresholds
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,7 @@ SWITCHES = (  # that a study tries: of gates, then of the resolver's rules
     "resolver.signature",
     "resolver.anchor",
 )
+Array = NDArray[np.float64]
 KEEP_AT_MOST = 8  # relevant hits asked for
 
 
@@ -139,14 +140,9 @@ def full_space(
         elif len(values) and values.max() > values.min():
             low = max(float(values.min()), swept.low)
             high = min(float(values.max()) + 1e-6, swept.high)
-            least = (
-                float(np.quantile(values[values > 0], 0.01))
-                if swept.log and (values > 0).any()
-                else low
-            )
-            space[path] = SearchRange(
-                least if swept.log else low, high, log=swept.log and 0 < least < high
-            )
+            if swept.log and (values > 0).any():
+                low = float(np.quantile(values[values > 0], 0.01))
+            space[path] = SearchRange(low, high, log=swept.log and 0 < low < high)
     space |= {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
     idle = idle_in_space(evidence, policy, space)
     return {path: extent for path, extent in space.items() if path not in idle}
@@ -238,26 +234,20 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     for path, extent in space.items():
         swept = threshold_at(path)
         if swept is None and path not in SWITCHES:
-            msg = (
-                f"space must name thresholds or switches that a study tries, got {path!r}; see "
-                "raglab.lab.full_space."
-            )
-            raise ValueError(msg)
+            rule = "space must name thresholds or switches that a study tries"
+            refuse(rule, f"{path!r}", "see raglab.lab.full_space")
         if isinstance(extent, SearchRange):
             ranges[path] = extent
-            continue
-        pair = tuple(extent)
-        numbers = len(pair) == 2 and all(
-            isinstance(end, int | float) and np.isfinite(end) for end in pair
-        )
-        if swept is None or not numbers or not pair[0] < pair[1]:
-            msg = (
-                f"the range of {path} must be (low, high) with low < high, got {extent!r}; a "
-                "switch has none."
+        else:
+            pair = tuple(extent)
+            numbers = len(pair) == 2 and all(
+                isinstance(end, int | float) and np.isfinite(end) for end in pair
             )
-            raise ValueError(msg)
-        low, high = pair
-        ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
+            if swept is None or not numbers or not pair[0] < pair[1]:
+                rule = f"the range of {path} must be (low, high) with low < high"
+                refuse(rule, f"{extent!r}", "a switch has none")
+            low, high = pair
+            ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
     return ranges
 
 
@@ -363,12 +353,11 @@ def starting_note(policy: Policy) -> str:
         own = policy.signals and not set(policy.signals) & set(NAMES)
         why = "Retrieval left no score" if own else "The scale of the scores is not stated"
         return f"{why}: every case is answered but for a gate on {gated}."
-    if not policy.confidence.enabled:
-        return "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
-    return ""
+    off = "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
+    return "" if policy.confidence.enabled else off
 
 
-def first_values(trace: TraceData, name: str, arm: str | None) -> NDArray[np.float64]:
+def first_values(trace: TraceData, name: str, arm: str | None) -> Array:
     """Values of a stored signal at the first search, [Q].
 
     Pure, so that any worker may read them.
@@ -508,34 +497,20 @@ class Goal:
             stated = ", ".join(
                 f"{path}={cost:g}" for path, cost in zip(RIGHT_OUTCOMES, right, strict=True) if cost
             )
-            warn_user(
-                f"costs state a price of what is right, {stated}: a right answer, refusal or "
-                "question costs 0 usually; "
-                "leave it out."
-            )
+            warn_user(f"costs state a price of what is right, {stated}; 0 is usual, leave it out.")
         if not isinstance(self.targets, Mapping):
-            msg = (
-                f"targets must map rate -> highest value, got {self.targets!r}; write "
-                f"{{'over_ask_rate': 0.1}}."
-            )
-            raise ValueError(msg)  # noqa: TRY004 - a value as any other of a goal
+            rule, remedy = "targets must map rate -> highest value", "write {'over_ask_rate': 0.1}"
+            refuse(rule, f"{self.targets!r}", remedy)
         for name, limit in self.targets.items():
             if name not in metrics.RATE_TABLE:
-                msg = (
-                    f"a target must be one of {', '.join(metrics.RATES)}, got {name!r}; costs go "
-                    "into `costs`."
-                )
-                raise ValueError(msg)
+                rule = f"a target must be one of {', '.join(metrics.RATES)}"
+                refuse(rule, f"{name!r}", "costs go into `costs`")
             number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
             if not number or not 0.0 <= limit <= 1.0:
-                msg = (
-                    f"the target of {name} must be in [0, 1], got {limit!r}; it is a share, not a "
-                    "percentage."
-                )
-                raise ValueError(msg)
+                refuse(f"the target of {name} must be in [0, 1]", f"{limit!r}", "it is a share")
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Array:
         """Cost by label and outcome, [3, 5]."""
         return metrics.cost_matrix(self.costs)
 
@@ -556,27 +531,23 @@ class Goal:
         traffic = self.traffic
         return self if traffic is None else replace(self, mix=traffic.at_labels(labels))
 
-    def vertices(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
+    def vertices(self, cells: NDArray[Any]) -> Array | None:
         """Outermost mixes, [V, 3]; None where the mix is the sample's.
 
         Args:
           cells: cases by cell, [..., 20], whose labels share what the mix does not state.
         """
         traffic = self.traffic
-        if traffic is None:
-            return None
-        return traffic.vertices(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+        return None if traffic is None else traffic.vertices(_labels(cells))
 
-    def shares(self, cells: NDArray[Any]) -> NDArray[np.float64] | None:
+    def shares(self, cells: NDArray[Any]) -> Array | None:
         """Shares of the labels at which costs are taken, [3]; None where they are the sample's.
 
         Args:
           cells: cases by cell, [..., 20].
         """
         traffic = self.traffic
-        if traffic is None:
-            return None
-        return traffic.center(metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0]))
+        return None if traffic is None else traffic.center(_labels(cells))
 
     def in_traffic(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's.
@@ -587,7 +558,7 @@ class Goal:
         shares = self.shares(cells)
         return cells if shares is None else weighed_by_mix(cells, shares).weights
 
-    def cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+    def cost(self, cells: NDArray[Any]) -> Array:
         """Expected cost of a case, [...], of cells [..., 20].
 
         Args:
@@ -596,21 +567,16 @@ class Goal:
         return np.asarray(metrics.expected_cost(self.in_traffic(cells), self.matrix))
 
     def case_weights(
-        self, label: NDArray[np.integer[Any]], counts: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64] | None:
+        self, label: NDArray[np.integer[Any]], counts: Array | None = None
+    ) -> Array | None:
         """Weight of each case in the mix, mean 1, [Q]; None where the mix is the sample's.
 
         Args:
           label: of each case, [Q].
           counts: how often each case counts, [Q]; once where not given.
         """
-        if self.traffic is None:
-            return None
-        cells = np.zeros(metrics.N_CELLS)
-        labels = np.bincount(label, counts, minlength=len(Status))
-        cells[: metrics.CELLS : 2] = labels  # a cell of each label
-        shares = self.shares(cells)
-        return None if shares is None else label_weights(labels, shares)[label]
+        traffic, labels = self.traffic, np.bincount(label, counts, minlength=len(Status))
+        return None if traffic is None else label_weights(labels, traffic.center(labels))[label]
 
     def weighings(self, cells: NDArray[Any]) -> list[metrics.Weighed]:
         """Cells in the mix, then at its outermost mixes if several; none where it is the sample's.
@@ -620,7 +586,7 @@ class Goal:
         """
         return mix_weighings(cells, self.traffic)
 
-    def worst_cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+    def worst_cost(self, cells: NDArray[Any]) -> Array:
         """Largest expected cost of a case at any mix inside the stated one, [...].
 
         Args:
@@ -629,10 +595,9 @@ class Goal:
         vertices = self.vertices(cells)
         if vertices is None:
             return self.cost(cells)
-        tables = [weighed_by_mix(cells, shares).weights for shares in vertices]
+        tables = (weighed_by_mix(cells, shares).weights for shares in vertices)
         paid = [np.asarray(metrics.expected_cost(table, self.matrix)) for table in tables]
-        worst: NDArray[np.float64] = np.max(paid, axis=0)
-        return worst
+        return np.asarray(np.max(paid, axis=0))
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -642,7 +607,7 @@ class Goal:
         """
         return (*self.targets, *HONEST) if self.targets else ()
 
-    def excess(self, cells: NDArray[Any], errors: float = 0.0) -> NDArray[np.float64]:
+    def excess(self, cells: NDArray[Any], errors: float = 0.0) -> Array:
         """Distance by which each of the constraints is missed, [..., T], of cells [..., 20].
 
         At most 0 where it is met.
@@ -673,7 +638,7 @@ class Goal:
         of: NDArray[Any],
         labels: NDArray[Any],
         errors: float,
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """`excess` of the counts of each rate, [..., rates], and of cases by label, [..., 3]."""
         with np.errstate(invalid="ignore", divide="ignore"):
             by_rate = counts / of
@@ -698,13 +663,13 @@ class Goal:
         missed = np.stack(over, axis=-1)
         return np.where(np.isnan(missed), 1.0, missed)
 
-    def violation(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+    def violation(self, cells: NDArray[Any]) -> Array:
         """Sum of target distances if every rate is one standard error worse, [...] (rule S6.8).
 
         Args:
           cells: cases by cell, [..., 20].
         """
-        total: NDArray[np.float64] = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
+        total: Array = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
         return total
 
     def meets(self, cells: NDArray[Any]) -> NDArray[np.bool_]:
@@ -715,7 +680,7 @@ class Goal:
         """
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
-    def score(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+    def score(self, cells: NDArray[Any]) -> Array:
         """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...].
 
         Lower is better.
@@ -726,7 +691,12 @@ class Goal:
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 
 
-Score = Callable[[NDArray[Any]], NDArray[np.float64]]
+def _labels(cells: NDArray[Any]) -> NDArray[Any]:
+    """Cases by label, [3], of the first of cells [..., 20]; they are the same in all."""
+    return metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0])
+
+
+Score = Callable[[NDArray[Any]], Array]
 LEAST_GAIN = 1e-9
 ROUNDS = 20
 
@@ -747,7 +717,7 @@ def line_search(
     score: Score,
     published: Policy,
     arm: str | None = None,
-    weight: NDArray[np.float64] | None = None,
+    weight: Array | None = None,
 ) -> tuple[Policy, pd.DataFrame]:
     """Best policy that exact coordinate-wise search reaches from any start, and its flat ranges.
 
@@ -791,16 +761,20 @@ def coordinate_search(
     paths: Sequence[str],
     score: Score,
     rounds: int = ROUNDS,
-    weight: NDArray[np.float64] | None = None,
+    weight: Array | None = None,
 ) -> tuple[float, Policy]:
     """Run the exact coordinate-wise search from one start; return its score and policy."""
-    value = float(score(policy_cells(evidence, [policy], weight))[0])
+
+    def score_of(tried: Policy) -> float:
+        return float(score(policy_cells(evidence, [tried], weight))[0])
+
+    value = score_of(policy)
     for _ in range(rounds):
         before = value
         for path in paths:
             if path in SWITCHES:
                 candidate = policy.replace(path, not policy.value(path))
-                tried = float(score(policy_cells(evidence, [candidate], weight))[0])
+                tried = score_of(candidate)
                 if tried < value - LEAST_GAIN:
                     value, policy = tried, candidate
             elif policy.value(path) is not None:
@@ -813,7 +787,7 @@ def coordinate_search(
                         steps, *_widest(steps.low, steps.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
-                    value = float(score(policy_cells(evidence, [policy], weight))[0])
+                    value = score_of(policy)
         if value >= before - LEAST_GAIN:
             break
     return value, policy
@@ -825,19 +799,16 @@ def flat_range(
     path: str,
     score: Score,
     published: float | None = None,
-    weight: NDArray[np.float64] | None = None,
+    weight: Array | None = None,
 ) -> FlatRange:
     """Interval around a threshold's value where the score is no worse, with the value to take."""
     steps = step_cells(evidence, policy, path, weight)
     scores = score(steps.cells)
     side = _swept(path).side
     here = step_index(steps.low, steps.high, float(policy.value(path)), side)
-    good = scores <= scores[here] + LEAST_GAIN
-    first = last = here
-    while first > 0 and good[first - 1]:
-        first -= 1
-    while last < len(good) - 1 and good[last + 1]:
-        last += 1
+    worse = np.flatnonzero(~(scores <= scores[here] + LEAST_GAIN))
+    first = worse[worse < here].max(initial=-1) + 1
+    last = worse[worse > here].min(initial=len(scores)) - 1
     low, high = float(steps.low[first]), float(steps.high[last])
     if (
         published is not None
@@ -859,7 +830,7 @@ def _observed_flat_range(steps: StepCells, low: float, high: float) -> tuple[flo
     return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
 
 
-def step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float, side: str) -> int:
+def step_index(low: Array, high: Array, value: float, side: str) -> int:
     """Step that holds a value.
 
     Closed below for an upper threshold (`ceiling`), above for a lower one (`floor`).
@@ -869,9 +840,7 @@ def step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float
     return int(np.clip(np.searchsorted(high, value, side="left"), 0, len(high) - 1))
 
 
-def _widest(
-    low: NDArray[np.float64], high: NDArray[np.float64], good: NDArray[np.bool_]
-) -> tuple[float, float]:
+def _widest(low: Array, high: Array, good: NDArray[np.bool_]) -> tuple[float, float]:
     """Widest run of good steps, first of equals."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(np.int8), [0]])))
     starts, ends = edges[::2], edges[1::2] - 1
@@ -890,9 +859,7 @@ def _inside(path: str, low: float, high: float) -> float:
     return float(round_between(np.array([low]), np.array([high]), swept)[0])
 
 
-def round_between(
-    low: NDArray[np.float64], high: NDArray[np.float64], swept: Threshold
-) -> NDArray[np.float64]:
+def round_between(low: Array, high: Array, swept: Threshold) -> Array:
     """The middle of each step in the fewest digits that stay inside, [N].
 
     Where nothing lies between, it is the end that belongs to the step: the lower of a ceiling, the

@@ -29,13 +29,11 @@ class Fault(NamedTuple):
 
 LOCKED = Fault(
     "the store must be free to be written",
-    "another process holds its lock: wait until that has ended, or end it, then run this again; "
-    "nothing is damaged",
+    "another process holds its lock: wait or end it, then run this again; nothing is damaged",
 )
 AWAY = Fault(
     "the server of the store must answer",
-    "check that it runs, and its address, network and rights, then run this again; nothing is "
-    "damaged",
+    "check that it runs, its address and rights, then run this again; nothing is damaged",
 )
 FULL = Fault(
     "the disk of the store must have room",
@@ -47,18 +45,16 @@ CLOSED = Fault(
 )
 DELETED = Fault(
     "the experiment must not be deleted",
-    "restore it (`mlflow experiments restore --experiment-id ID`, MLFLOW_TRACKING_URI set to the "
-    "store), or choose "
-    "another folder; nothing is damaged",
+    "restore it (`mlflow experiments restore --experiment-id ID`), or choose another folder; "
+    "nothing is damaged",
 )
 OLD = Fault(
-    "the store must be of the version of the library that is installed",
-    "make a copy, then bring it up to date with `mlflow db upgrade` or `optuna storage upgrade`; "
-    "nothing is damaged",
+    "the store must be of the installed library's version",
+    "copy it, then run `mlflow db upgrade` or `optuna storage upgrade`; nothing is damaged",
 )
 HALF_MADE = Fault(
     "a store must have all its tables",
-    "run this again; if that says the same, their making was cut off: move the file away",
+    "run this again; if that says the same, move the file away",
 )
 DAMAGED = Fault(
     "the store must be whole",
@@ -66,7 +62,7 @@ DAMAGED = Fault(
 )
 OTHER = Fault(
     "the store must take what is written",
-    "read what it says, or choose another; nothing was taken away",
+    "choose another; nothing was taken away",
 )
 
 
@@ -123,24 +119,16 @@ _OF_SQLITE = {
 }
 _OF_SYSTEM = {
     errno.EAGAIN: LOCKED,
-    errno.ENOSPC: FULL,
-    errno.EDQUOT: FULL,
-    errno.EFBIG: FULL,
-    errno.EACCES: CLOSED,
-    errno.EPERM: CLOSED,
-    errno.EROFS: CLOSED,
-    errno.ENOENT: CLOSED,
-    errno.ENOTDIR: CLOSED,
-    errno.EISDIR: CLOSED,
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT), CLOSED),
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR), CLOSED),
 }
-_LOCKS = (
-    "55P03",
-    "40P01",
-    "40001",
-    "57014",
-)  # PostgreSQL: no lock, deadlock, serialisation, a statement that was stopped
-_ROOM = ("53100",)
-_RIGHTS = ("25006", "42501")
+_OF_POSTGRESQL = {
+    **dict.fromkeys(("55P03", "40P01", "40001"), LOCKED),  # no lock, deadlock, serialisation
+    "57014": LOCKED,  # a statement that was stopped
+    "53100": FULL,
+    **dict.fromkeys(("25006", "42501"), CLOSED),
+}
 # What libraries say in words alone; the first that fits.
 _WORDS = (
     ("database is locked", LOCKED),
@@ -159,6 +147,7 @@ _WORDS = (
 _LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
 CONNECT_S, ANSWER_S = 10.0, 30.0
+_LIBRARIES = {"optuna", "mlflow", "sqlalchemy", "alembic", "sqlite3", "psycopg"}
 _CONNECTIONS = {
     "ConnectionError",
     "ConnectTimeout",
@@ -199,10 +188,8 @@ def _by_code(error: BaseException) -> Fault | None:
     if code is not None:
         return _OF_SQLITE.get(code & 0xFF)
     state = getattr(error, "sqlstate", None)
-    if state:
-        for states, fault in ((_LOCKS, LOCKED), (_ROOM, FULL), (_RIGHTS, CLOSED)):
-            if state in states:
-                return fault
+    if state in _OF_POSTGRESQL:
+        return _OF_POSTGRESQL[state]
     if type(error).__module__.startswith("psycopg") and _is_operational(error):
         return AWAY
     if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _CONNECTIONS:
@@ -231,6 +218,24 @@ def store_error(
     remedy = f"{fault.remedy}; {note}" if note else fault.remedy
     value = shown_value(masked_passwords(words), _LONGEST_CAUSE)
     return input_error(Where(place), fault.rule, remedy, value)
+
+
+@contextmanager
+def as_store_errors(place: str, note: str) -> Iterator[None]:
+    """What the libraries of a store raise in a block, each in types of its own, as one line.
+
+    Args:
+      note: what is not lost.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        package = type(error).__module__.partition(".")[0]
+        if not isinstance(error, OSError) and package not in _LIBRARIES:
+            raise
+        raise store_error(place, error, note=note) from error
 
 
 def check_server(uri: str) -> None:

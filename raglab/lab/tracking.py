@@ -25,8 +25,15 @@ from raglab.lab.artifact_places import (
     artifact_places,
     check_database,
     check_stored_places,
+    table_names,
 )
-from raglab.lab.store_errors import check_server, opening_lock, sqlite_files, store_error
+from raglab.lab.store_errors import (
+    as_store_errors,
+    check_server,
+    opening_lock,
+    sqlite_files,
+    store_error,
+)
 from raglab.lab.tracked_model import save_model, unstated_signals
 from raglab.metrics import RATES, SAMPLE
 from raglab.store.files import (
@@ -58,7 +65,6 @@ _SQLITE = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
 _NAME_LENGTH = 60  # of the corpus in a run's name
 _STEPS = 500  # of a curve
-_STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
 _ENDS = ("", "_low", "_high")
 _ADVANTAGE = ("estimate", "low", "high", "p")
 
@@ -75,23 +81,18 @@ class TrackedRun(NamedTuple):
         """Shell command that serves the store on this machine only; empty where a server has it."""
         if _is_server(self.tracking_uri):
             return ""
-        program = (
-            "mlflow"
-            if shutil.which("mlflow")
-            else Path(sys.executable).with_name("mlflow").as_posix()
-        )
+        program = "mlflow"
+        if not shutil.which(program):
+            program = Path(sys.executable).with_name(program).as_posix()
         settings = (f"{name}={value}" for name, value in QUIET.items())
         return shlex.join([*settings, program, *_served(self.tracking_uri, PORT)])
 
     @property
     def link(self) -> str:
         """Page of the runs, once it is served."""
-        server = (
-            self.tracking_uri.rstrip("/")
-            if _is_server(self.tracking_uri)
-            else f"http://127.0.0.1:{PORT}"
-        )
-        return f"{server}/#/experiments/{self.experiment_id}/runs"
+        here = f"http://127.0.0.1:{PORT}"
+        server = self.tracking_uri if _is_server(self.tracking_uri) else here
+        return f"{server.rstrip('/')}/#/experiments/{self.experiment_id}/runs"
 
 
 class TrackedData(NamedTuple):
@@ -153,7 +154,7 @@ def track(
         "mlflow.note.content": result.notes[0],
     }
     parameters = {
-        **_plain_settings(result.settings),
+        **{key: value for key, value in result.settings.items() if key != "space"},
         **result.selection_settings,
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
@@ -207,13 +208,31 @@ def track_run(
       data: what it was made of.
     """
     with _open_run(name, experiment, folder, dict(tags or {}), data) as run:
-        run.log(params, [metric for metric in metrics if math.isfinite(metric[1])])
+        run.log(params, _finite(metrics))
         with run.logged_files() as scratch:
             for table, frame in tables.items():
                 frame.to_parquet(scratch / f"{table}.parquet", index=False)
             for file, text in (texts or {}).items():
                 (scratch / file).write_text(text, encoding="utf-8")
     return TrackedRun(run.id, run.experiment_id, run.uri)
+
+
+def search_metrics(
+    trials: pd.DataFrame, comparison: pd.DataFrame, measures: Sequence[str]
+) -> list[tuple[str, float, int]]:
+    """Metrics of a search by one value: `<policy>.<measure>`, and the best value by trial.
+
+    Args:
+      comparison: a row a policy.
+      measures: columns of the comparison.
+    """
+    series = [
+        (f"{row['policy']}.{column}".replace(" ", "_"), float(row[column]), 0)
+        for row in comparison.to_dict("records")
+        for column in measures
+    ]
+    best = trials["value"].where(trials["feasible"]).cummax()
+    return [*series, *(("best_value", float(value), at) for at, value in enumerate(best))]
 
 
 class _OpenRun(NamedTuple):
@@ -262,25 +281,19 @@ class _OpenRun(NamedTuple):
         from mlflow.entities import Metric, Param
 
         texts = [Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in params.items()]
+        metrics = [Metric(key, value, 0, step) for key, value, step in series]
         self.client.log_batch(self.id, params=texts)
-        for start in range(0, len(series), 1000):
-            part = [
-                Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]
-            ]
-            self.client.log_batch(self.id, metrics=part)
+        for start in range(0, len(metrics), 1000):
+            self.client.log_batch(self.id, metrics=metrics[start : start + 1000])
 
     def log_nested(
         self, name: str, metrics: Sequence[tuple[str, float, int]], tags: Mapping[str, str]
     ) -> None:
         """Log a finished run below this one."""
-        from mlflow.entities import Metric
-
         run = self.client.create_run(
             self.experiment_id, tags={"mlflow.parentRunId": self.id, **tags}, run_name=name
         )
-        self.client.log_batch(
-            run.info.run_id, metrics=[Metric(key, value, 0, step) for key, value, step in metrics]
-        )
+        self._replace(id=run.info.run_id).log({}, metrics)
         self.client.set_terminated(run.info.run_id)
 
     def log_data(self, data: TrackedData) -> None:
@@ -357,10 +370,8 @@ def _opening(folder: str | Path | None) -> Iterator[_Store]:
     with opening_lock(database):
         if database.exists():
             if not (database.is_file() and _begins(database) == _SQLITE):
-                rule = "the tracking database must be one of SQLite's, as MLflow makes it"
-                raise input_error(
-                    Where(str(database)), rule, "move it away, or name another folder"
-                )
+                rule = "the tracking database must be one of SQLite's"
+                raise input_error(Where(str(database)), rule, "name another folder")
             check_database(f"sqlite:///{database.as_posix()}")
             _take_artifacts_home(database)
         yield _Store(f"sqlite:///{database.as_posix()}", root)
@@ -374,10 +385,7 @@ def _take_artifacts_home(database: Path) -> None:
     """
     here = database.parent.as_uri()
     with closing(sqlite3.connect(database)) as connection, connection:
-        tables = {
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
+        tables = table_names(connection)
         if "experiments" not in tables:
             return
         rows = connection.execute("SELECT name, artifact_location FROM experiments").fetchall()
@@ -472,17 +480,8 @@ def show_page() -> int:
 
 def _served(uri: str, port: int) -> list[str]:
     """Arguments of `mlflow` that serve a store on this machine only."""
-    return [
-        "ui",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-        "--backend-store-uri",
-        uri,
-    ]
+    arguments = f"ui --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri"
+    return [*arguments.split(), uri]
 
 
 def _is_server(uri: str) -> bool:
@@ -501,14 +500,8 @@ def _refusals(place: str) -> Iterator[None]:
     level = log.level
     log.setLevel(logging.CRITICAL)  # it prints stacks beside what it raises
     try:
-        yield
-    except Exception as error:
-        if (
-            not isinstance(error, OSError)
-            and type(error).__module__.partition(".")[0] not in _STORES
-        ):
-            raise
-        raise store_error(place, error, note="the result itself is not lost") from error
+        with as_store_errors(place, "the result itself is not lost"):
+            yield
     finally:
         log.setLevel(level)
 
@@ -518,15 +511,9 @@ def _begins(path: Path) -> bytes:
         return file.read(len(_SQLITE))
 
 
-def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != "space"}
-
-
 def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
     """Rates and expected cost of every policy of a study on the judged cases, by policy name."""
-    rows = result.judged.drop(columns="policy").to_dict("records")
-    plain = ({str(key): value for key, value in row.items()} for row in rows)
-    return dict(zip(result.policies, plain, strict=True))
+    return dict(zip(result.policies, result.judged.to_dict("records"), strict=True))  # type: ignore[arg-type] # columns are texts
 
 
 def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[str, float, int]]:
@@ -539,48 +526,35 @@ def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[st
         no name with others.
     """
     group = "in_sample" if in_sample else "judged"
-    figures = [
-        (f"{name}{end}", float(row[f"{name}{end}"])) for name in (COST, *RATES) for end in _ENDS
-    ]
+    names = [f"{name}{end}" for name in (COST, *RATES) for end in _ENDS]
     series = [] if in_sample else [(name, float(row[name]), 0) for name in HEADLINE]
-    series += [(f"{group}/{name}", value, 0) for name, value in figures]
-    return [metric for metric in series if math.isfinite(metric[1])]
+    return _finite([*series, *((f"{group}/{name}", float(row[name]), 0) for name in names)])
 
 
 def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     """Nested estimate, costs of what was selected, its advantage, lowest expected cost by trial."""
     chosen: Any = result.costs.loc[result.selected]
-    series = [("study/held_out_estimate", result.held_out_estimate, 0)]
-    series += [
-        (f"selected/{name}_cost", float(chosen[name]), 0)
-        for name in ("in_sample", "cross_validated")
-    ]
+    figures = {"study/held_out_estimate": result.held_out_estimate}
+    figures |= {
+        f"selected/{name}_cost": float(chosen[name]) for name in ("in_sample", "cross_validated")
+    }
     if result.crossing is not None:
-        series += [("study/crossing", result.crossing.high, 0)]
+        figures["study/crossing"] = result.crossing.high
     if result.advantage is not None:
-        series += [
-            (f"study/advantage_{name}", float(getattr(result.advantage, name)), 0)
-            for name in _ADVANTAGE
-        ]
-    best = _best_costs(result.trials)
+        for name in _ADVANTAGE:
+            figures[f"study/advantage_{name}"] = float(getattr(result.advantage, name))
+    # The best trial so far: one that meets all targets is better than one that does not.
+    missed = ~result.trials["feasible"].to_numpy(dtype=bool)
+    best = list(accumulate(zip(missed, result.trials[COST], strict=True), min))
     last, step = len(best) - 1, max(1, len(best) // _STEPS)
-    series += [
-        ("search/best_cost", value, at)
-        for at, value in enumerate(best)
-        if at % step == 0 or at == last
-    ]
+    places = sorted({*range(0, len(best), step), last})
+    series = [(name, value, 0) for name, value in figures.items()]
+    return _finite([*series, *(("search/best_cost", float(best[at][1]), at) for at in places)])
+
+
+def _finite(series: Sequence[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
+    """Metrics without those that are not finite, which MLflow's stores refuse."""
     return [metric for metric in series if math.isfinite(metric[1])]
-
-
-def _best_costs(trials: pd.DataFrame) -> list[float]:
-    """Expected cost of the best trial so far, by trial.
-
-    One that meets all targets is better than one that does not.
-    """
-    ranks = list(
-        zip(~trials["feasible"].to_numpy(dtype=bool), trials[COST].to_numpy(), strict=True)
-    )
-    return [float(cost) for _, cost in accumulate(ranks, min)]
 
 
 def _log_files(result: TuneResult, folder: Path) -> None:
@@ -600,9 +574,7 @@ def _log_files(result: TuneResult, folder: Path) -> None:
         "no column score" if score is None else ""
     )
     if reads:
-        warn_user(
-            f"No model of MLflow is logged: the policy reads what its frame cannot state, {reads}."
-        )
+        warn_user(f"No model of MLflow is logged: its frame cannot state {reads}.")
     else:
         save_model(result.policy, folder / "model", score=score)
     page = result.cockpit_page()
