@@ -361,12 +361,13 @@ class DecisionBoundaryDisplay(Display):
         area, ends = ranking_auroc(boundary, self.level)
         order = f"{area:.3f} (interval {ends.low:.3f} to {ends.high:.3f})"
         shares = zip(GROUPS, there, every, strict=True)
-        decided = "" if boundary.depth is None else f" at depth {boundary.depth}"
+        depth = "that decided" if boundary.depth is None else f"{boundary.depth}"
         return [
-            (f"at or above {_taus(boundary)[-1][1]}{decided}:", f"{there.sum()} cases"),
+            (f"at or above {_taus(boundary)[-1][1]}", f"{there.sum()} cases"),
             *((f"of {group}", _share_text(k, n)) for group, k, n in shares),
             ("of these the policy answers", f"{counts.answered[BOTH].sum()}"),
             ("AUROC of right if answered", "–" if np.isnan(area) else order),
+            ("refinement depth", depth),
             ("cases that name documents", f"{named}"),
             ("of these between the thresholds", f"{between.sum()}, right if answered {between[0]}"),
         ]

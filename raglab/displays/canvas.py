@@ -59,6 +59,7 @@ TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth":
 FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
 LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pad": 1.5}
 ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
+RIGHT: Style = ABOVE | {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02)}
 BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
 LONGEST_NAME = 28
 LONGEST_TITLE = 100  # characters
@@ -156,7 +157,8 @@ def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[
 
 
 DPI = 100
-NARROW = 5.0  # inches of a figure, below which it is drawn for a column
+NARROW = 4.2  # inches of axes with their labels, below which they are drawn for a column
+COLUMN = 2.5  # inches of a panel that stands beside another one, at least
 LOWER = 0.72  # of the height of panels that stand below each other for a column
 SIGN = 5.2  # points that a sign takes, on average
 BEFORE = 50  # points before axes, where their name and ticks stand
@@ -192,7 +194,7 @@ def panels(
     shared: Style = {"sharex": columns == 1, "squeeze": False}
     if ax is None:
         n, height = rows * columns, size[1] / rows
-        if width is not None and columns > (fitting := max(1, int(2 * width / NARROW))):
+        if width is not None and columns > (fitting := max(1, int(width / COLUMN))):
             columns, rows, height = fitting, -(-n // fitting), LOWER * height
         drawn = empty_figure(width or size[0], height * rows)
         grid: list[Axes] = list(drawn.subplots(rows, columns, **shared).flat)
@@ -227,11 +229,14 @@ def _inches(on: Axes) -> tuple[float, float]:
 
 def fit(on: Axes) -> None:
     """Write titles and names of axes in 9 points, in as many lines as their place asks for."""
-    width, height = (int((72 * inches - BEFORE) / SIGN) for inches in _inches(on))
+    inches, height = _inches(on)
+    rows = "\n".join(text.get_text() for text in on.get_yticklabels()).split("\n")
+    width = int((72 * inches - BEFORE) / SIGN) - max(map(len, rows))
+    high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)
     on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9)
-    on.set_ylabel(_wrapped(on.get_ylabel(), int(0.9 * height)), fontsize=9)
-    on.set_title(_wrapped(on.get_title(), width), fontsize=9)
-    on.set_title(_wrapped(on.get_title(loc="left"), width), fontsize=9, loc="left")
+    on.set_ylabel(_wrapped(on.get_ylabel(), high), fontsize=9)
+    for side in ("center", "left"):
+        on.set_title(_wrapped(on.get_title(loc=side), width), fontsize=9, loc=side)
 
 
 def _wrapped(text: str, signs: int) -> str:
@@ -353,13 +358,10 @@ def draw_measures(
         draw_marks(on, value, low, high, height, **{"label": label} | looks[place] | style)
 
 
-def name_rows(on: Axes, names: Sequence[str], room: float = 0.6, below: float = 0.0) -> None:
-    """Upright axis of rows at 0, -1, ..., the first on top.
-
-    Below: further room at the foot, in rows.
-    """
+def name_rows(on: Axes, names: Sequence[str]) -> None:
+    """Upright axis of rows at 0, -1, ..., the first on top."""
     on.set_yticks(-np.arange(len(names)), names)
-    on.set_ylim(-len(names) + 1.0 - room - below, room)
+    on.set_ylim(0.4 - len(names), 0.6)
     tidy(on)
 
 
@@ -393,8 +395,8 @@ def counts_up(on: Axes, most: int) -> None:
 
 
 def limit_ticks(on: Axes) -> None:
-    """Level axis with at most six ticks."""
-    on.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    """Level axis with at most six ticks, of a column four."""
+    on.xaxis.set_major_locator(MaxNLocator(nbins=4 if is_narrow(on) else 6))
 
 
 def round_ticks(on: Axes) -> None:
@@ -403,14 +405,22 @@ def round_ticks(on: Axes) -> None:
 
 
 def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool) -> None:
-    """Legend over the axes, starting at their left end; labels that are to be first stand first."""
+    """Legend over the axes, below their title; labels that are to be first stand first.
+
+    It starts at the left end of the axes, or ends at their right one where they are narrow.
+    """
     entries = zip(*on.get_legend_handles_labels(), strict=True)
-    ordered = sorted(entries, key=lambda entry: not first(entry[1]))
-    if ordered:
-        handles, labels = zip(*ordered, strict=True)
-        on.legend(
-            handles=handles, **_legend(labels, columns, 72 * _inches(on)[0] - BEFORE), **ABOVE
-        )
+    if not (ordered := sorted(entries, key=lambda entry: not first(entry[1]))):
+        return
+    look = _legend([label for _, label in ordered], columns, 72 * _inches(on)[0] - 10)
+    title = on.get_title() or on.get_title(loc="left")
+    if title:
+        signs = int(72 * _inches(on)[0] / SIGN)
+        look |= {"title": _wrapped(title, signs), "title_fontsize": 9, "alignment": "left"}
+        for side in ("center", "left"):
+            on.set_title("", loc=side)
+    place = RIGHT if is_narrow(on) else ABOVE
+    on.legend(handles=[handle for handle, _ in ordered], **look, **place)
 
 
 def legend_beside(on: Axes) -> None:

@@ -110,8 +110,8 @@ class FrameDisplay(Display):
     rows: pd.DataFrame
 
 
-def spaced_rows(columns: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Table of a notebook, by its title: at most 20 rows, evenly spaced.
+def spaced_rows(columns: Mapping[str, Any], most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:
+    """Table of a notebook, by its title: some rows at most, evenly spaced.
 
     Args:
       columns: head -> cells, numbers or texts, all of one length.
@@ -119,5 +119,5 @@ def spaced_rows(columns: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     import pandas as pd
 
     frame = pd.DataFrame(columns)
-    rows = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), MOST_ROWS)).round().astype(int))
+    rows = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), most)).round().astype(int))
     return {f"{len(rows)} of {len(frame):,} rows of frame()": frame.iloc[rows]}

@@ -229,7 +229,7 @@ def confusion_matrix(
             low, high = (100 * np.asarray(end)[row, column] for end in interval)
             text += f"\n({low:.0f} to {high:.0f} %)"
         if wrong and row == column == Status.ok:
-            text += f"\n{wrong} wrong source{'' if wrong == 1 else 's'}"
+            text += f"\n{wrong} wrong\nsource{'' if wrong == 1 else 's'}"
         colour = "white" if share[row, column] > 0.55 else "black"
         weight = "bold" if row == column else "normal"
         on.text(

@@ -236,6 +236,7 @@ class RewardAuditDisplay(Display):
             on.set_title(title, loc="left")
             on.set(xlabel=label, ylabel="")
             canvas.limit_ticks(on)
+        canvas.legend_above(followed, len(ARM_MEASURES))
         return [marks for on in self.axes_ for marks in on.containers]
 
     def frame(self) -> pd.DataFrame:
@@ -289,13 +290,9 @@ def _draw_measures(
     """
     canvas.draw_measures(on, rows, measures, LOOKS, SPREAD, style)
     for at in np.flatnonzero(rows[list(measures)].isna().all(axis=1)):
-        place = {"xy": (0.5, -at), "xycoords": on.get_yaxis_transform()}
+        place: Style = {"xy": (0.5, -at), "xycoords": on.get_yaxis_transform()}
         on.annotate("the same everywhere", fontsize=8, **place, **CENTRED)
-    several = len(measures) > 1
-    canvas.name_rows(on, list(names), room=0.5, below=0.9 * several)
-    if several:
-        look: Style = {"columnspacing": 1.0, "handletextpad": 0.3} | CLEAR
-        on.legend(fontsize=7, framealpha=1.0, loc="lower center", ncols=len(measures), **look)
+    canvas.name_rows(on, list(names))
 
 
 RATE_TITLES = {

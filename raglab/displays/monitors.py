@@ -95,7 +95,7 @@ class MonitorDisplay(FrameDisplay):
             # is.
             if by := last.get("alarm_by") or last.get("leader"):
                 name = f"{'alarm by' if last.get('alarm_by') else 'broken: of'} {by}"
-                place_at = {"va": "top", "transform": left.transAxes}
+                place_at: Style = {"va": "top", "transform": left.transAxes, "bbox": canvas.LABEL}
                 left.text(0.02, 0.97, canvas.literal_text(name, 60), fontsize=8, **place_at)
             lines += self._draw_rate(right, drawn, style)
         labels = ["evidence of a broken promise", "of a held one", "bar of a verdict, or promise"]

@@ -116,7 +116,7 @@ class SignalAuditDisplay(Display):
         names = [canvas.literal_text(f"{signal}{READ[direction]}") for signal, direction in signals]
         for on in self.axes_:
             # a panel beside the first needs no names, one below it does
-            is_named = on is self.ax_ or canvas.is_narrow(on)
+            is_named = on.get_position().x0 <= self.ax_.get_position().x0
             canvas.name_rows(on, names if is_named else [""] * len(rows))
             canvas.legend_above(on)
         self.ax_.set_ylabel("signal, the most worth first" if self._costed else "")
@@ -137,4 +137,4 @@ class SignalAuditDisplay(Display):
         columns |= {"missing": percent_cells(rows["missing"]), "ms": rows["ms"]}
         facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
         title = self.name or "what each signal is worth"
-        return Summary(facts, spaced_rows(columns), self.audit.notes, title)
+        return Summary(facts, spaced_rows(columns, len(rows)), self.audit.notes, title)

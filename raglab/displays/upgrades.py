@@ -85,9 +85,9 @@ class TraceComparisonDisplay(Display):
         for place, text in enumerate(on.texts):
             more, less = gained.flat[place], lost.flat[place]
             if more or less:
-                text.set_text(f"{text.get_text()}\n+{more} −{less} correct")
-                text.set_fontsize(8)
-        on.set(xlabel="new decision (cases, % of the row)", ylabel="old decision (cases)")
+                text.set_text(f"{text.get_text()}\n+{more} −{less}")
+        along = "new decision (cases, % of the row; + become correct, − incorrect)"
+        on.set(xlabel=along, ylabel="old decision (cases)")
 
     def _draw_scores(self, on: Axes, style: Style) -> list[Any]:
         """Old against new scores of questions that both measure, by label, and both thresholds."""
