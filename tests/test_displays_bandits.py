@@ -111,7 +111,7 @@ def test_axes_given_are_axes_used(name: str) -> None:
     assert shown.figure_ is on.figure
     assert (shown.ax_ is on) == (name not in {"audit", "spend"})
     for axes in getattr(shown, "axes_", [shown.ax_]):
-        assert re.search(r"\(.+\)$", axes.get_xlabel())
+        assert re.search(r"\(.+\)$", axes.get_xlabel(), re.DOTALL)
     assert shown.plot().figure_ is not on.figure
     assert shown.figure_.canvas.manager is None
 
@@ -274,7 +274,7 @@ def test_drift_is_drawn_where_all_meet_the_same_rounds() -> None:
     assert "recent" in RegretDisplay.from_runs({"a": drifting}).frame()
     shuffled = run(Bandit("ucb1"), PRICED._replace(order="shuffled"), rounds=40, replications=2)
     assert "recent" not in RegretDisplay.from_runs({"a": shuffled}).frame()
-    with pytest.raises(ValueError, match="recent must be at least 1 .*got 0"):
+    with pytest.raises(ValueError, match=r"recent must be at least 1 .*got 0"):
         RegretDisplay.from_runs(DRIFT, recent=0)
 
 

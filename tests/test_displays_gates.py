@@ -400,7 +400,7 @@ def test_outcomes_equal_their_primitives() -> None:
         f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to"
         in shown.ax_.get_title()
     )
-    assert f"{wrong} wrong source" in shown.ax_.texts[0].get_text()
+    assert f"{wrong} wrong" in shown.ax_.texts[0].get_text()
     plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame()
     assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]
 

@@ -161,6 +161,7 @@ NARROW = 4.2  # inches of axes with their labels, below which they are drawn for
 COLUMN = 2.5  # inches of a panel that stands beside another one, at least
 LOWER = 0.72  # of the height of panels that stand below each other for a column
 SIGN = 5.2  # points that a sign takes, on average
+LONG_ROW = 9  # signs of the name of a row
 BEFORE = 50  # points before axes, where their name and ticks stand
 SUBPLOT = 0.775  # of a figure, that matplotlib gives to axes
 
@@ -228,15 +229,24 @@ def _inches(on: Axes) -> tuple[float, float]:
 
 
 def fit(on: Axes) -> None:
-    """Write titles and names of axes in 9 points, in as many lines as their place asks for."""
+    """Write titles and names of axes in 9 points, in as many lines as their place asks for.
+
+    Beside long names of rows they end at the right end of the axes, for there is room before those.
+    """
     inches, height = _inches(on)
     rows = "\n".join(text.get_text() for text in on.get_yticklabels()).split("\n")
-    width = int((72 * inches - BEFORE) / SIGN) - max(map(len, rows))
+    is_right = is_narrow(on) and max(map(len, rows)) > LONG_ROW
+    width = int((72 * inches - (0 if is_right else BEFORE)) / SIGN)
     high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)
-    on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9)
+    place: Any = "right" if is_right else "center"
+    on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9, loc=place)
     on.set_ylabel(_wrapped(on.get_ylabel(), high), fontsize=9)
-    for side in ("center", "left"):
-        on.set_title(_wrapped(on.get_title(loc=side), width), fontsize=9, loc=side)
+    sides: tuple[Any, ...] = ("center", "left")
+    for side in sides:
+        title = _wrapped(on.get_title(loc=side), width)
+        on.set_title("" if is_right else title, fontsize=9, loc=side)
+        if is_right and title:
+            on.set_title(title, fontsize=9, loc="right")
 
 
 def _wrapped(text: str, signs: int) -> str:

@@ -89,7 +89,12 @@ class FrontierDisplay(FrameDisplay):
         look: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
         lines = list(on.plot(*at, label=label, **look | style))
         for *place, arm in zip(*at, corners["policy"], strict=True):
-            above: Style = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
+            above: Style = {
+                "xytext": (0, 7),
+                "textcoords": "offset points",
+                "ha": "center",
+                "zorder": 4,
+            }
             on.annotate(canvas.literal_text(str(arm)), place, fontsize=8, **above)
         for place, row in enumerate(plans.to_dict("records")):
             arms: dict[str, Any] = {
