@@ -161,7 +161,7 @@ NARROW = 4.2  # inches of axes with their labels, below which they are drawn for
 COLUMN = 2.5  # inches of a panel that stands beside another one, at least
 LOWER = 0.72  # of the height of panels that stand below each other for a column
 SIGN = 5.2  # points that a sign takes, on average
-LONG_ROW = 9  # signs of the name of a row
+LONG_ROW = 8  # signs of the name of a row
 BEFORE = 50  # points before axes, where their name and ticks stand
 SUBPLOT = 0.775  # of a figure, that matplotlib gives to axes
 
@@ -234,7 +234,9 @@ def fit(on: Axes) -> None:
     Beside long names of rows they end at the right end of the axes, for there is room before those.
     """
     inches, height = _inches(on)
-    rows = "\n".join(text.get_text() for text in on.get_yticklabels()).split("\n")
+    # names of rows of one panel move all that stand below each other
+    texts = [text.get_text() for each in whole_figure(on).axes for text in each.get_yticklabels()]
+    rows = "\n".join(texts).split("\n")
     is_right = is_narrow(on) and max(map(len, rows)) > LONG_ROW
     width = int((72 * inches - (0 if is_right else BEFORE)) / SIGN)
     high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)

@@ -23,6 +23,7 @@ COLUMNS = 2  # of panels
 MOST_PATHS = 5  # panels of thresholds
 MOST_STEPS = 2_000  # that a line draws
 MOST_DAYS = 12  # names of days on an axis
+HATCHES = ("", "//", "..")  # of bars by decision, told apart in grey
 OWN = "policy's own value"
 WORDS = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked back"}
 
@@ -133,6 +134,7 @@ class ReviewDisplay(Display):
         for status in Status:
             share = (days[status.name] / days["n"]).to_numpy(np.float64)
             look: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
+            look |= {"hatch": HATCHES[status], "edgecolor": "white"}
             bars.append(on.bar(at, share, bottom=base, **look | style))
             base += share
         few = MOST_DAYS // (1 + canvas.is_narrow(on))
