@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.displays import canvas
-from raglab.displays.display import FrameDisplay, spaced_rows
+from raglab.displays.display import FrameDisplay, check, spaced_rows
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.words.canonical import percent
@@ -39,9 +39,8 @@ def lai_robbins(means: ArrayLike) -> float:
       8.285
     """
     p = np.asarray(means, dtype=np.float64)
-    if p.ndim != 1 or not ((p > 0.0) & (p < 1.0)).all():
-        msg = f"means must be [A] probabilities inside (0, 1), got {p.tolist()}."
-        raise ValueError(msg)
+    inside = p.ndim == 1 and ((p > 0.0) & (p < 1.0)).all()
+    check(inside, "means must be [A] probabilities inside (0, 1)", p.tolist())
     best = p.max()
     worse = p[p < best]
     divergence = worse * np.log(worse / best) + (1.0 - worse) * np.log((1.0 - worse) / (1.0 - best))
@@ -117,17 +116,12 @@ class RegretDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        if band not in BAND_WORDS or not 0.0 < level < 1.0:
-            msg = f"band must be interval or quantiles, level in (0, 1), got {band!r}, {level:g}."
-            raise ValueError(msg)
+        is_band = band in BAND_WORDS and 0.0 < level < 1.0
+        check(is_band, "band must be interval or quantiles, level in (0, 1)", (band, level))
         lengths = sorted({int(run.regret.shape[1]) for run in runs.values()})
-        if len(lengths) != 1:
-            msg = f"runs must be at least one and of as many rounds, got {lengths}."
-            raise ValueError(msg)
+        check(len(lengths) == 1, "runs must be at least one and of as many rounds", lengths)
         last = max(1, lengths[0] // RECENT) if recent is None else recent
-        if last < 1:
-            msg = f"recent must be at least 1 round, got {last}."
-            raise ValueError(msg)
+        check(last >= 1, "recent must be at least 1 round", last)
         at = _plotted_rounds(lengths[0], log=log_x)
         ends = percentile_interval if band == "quantiles" else mean_interval
         parts = []
@@ -282,13 +276,13 @@ class _ArmDisplay(FrameDisplay):
 
     arms: Sequence[str]
     window: int
+    rounds: int
 
     VALUE: ClassVar[str]  # column that the line shows
 
     def _parts(self) -> dict[str, pd.DataFrame]:
         """Rows of each arm."""
-        n = len(self.arms)
-        return {name: self.rows.iloc[arm::n] for arm, name in enumerate(self.arms)}
+        return dict(iter(self.rows.groupby("arm", sort=False)))
 
     def _draw_lines(self, style: Style, ends: Sequence[str], more: str = "") -> list[Any]:
         """Lines of the arms, and the axis of rounds.
@@ -302,11 +296,8 @@ class _ArmDisplay(FrameDisplay):
             label, look = f"{canvas.literal_text(name)}{ends[place]}", canvas.line_style(place)
             look |= style
             lines.append(canvas.draw_with_band(self.ax_, part, "round", self.VALUE, label, look))
-        # of the last window, which may be shorter
-        first = (len(self.rows) // len(self.arms) - 1) * self.window
-        n_rounds = round(2.0 * float(self.rows["round"].iloc[-1]) - first - 1.0)
         windows = f", windows of {self.window:,}" if self.window > 1 else ""
-        size = canvas.size_text(n_rounds, "rounds")
+        size = canvas.size_text(self.rounds, "rounds")
         self.ax_.set_xlabel(f"round (count{windows}; {size}{more})")
         return lines
 
@@ -332,6 +323,7 @@ class ArmShareDisplay(_ArmDisplay):
         which the middle share of the replications at `level` lies.
       arms: names, [A].
       window: rounds that are counted together.
+      rounds: of the run.
       replications: of the run.
     """
 
@@ -365,11 +357,8 @@ class ArmShareDisplay(_ArmDisplay):
         """
         n_rounds = run.arm.shape[1]
         size = max(1, n_rounds // WINDOWS) if window is None else window
-        if size < 1 or int(run.arm.max()) >= len(arms):
-            msg = (
-                f"window must be at least 1 and arms name all pulled, got {size} and {list(arms)}."
-            )
-            raise ValueError(msg)
+        is_named = size >= 1 and int(run.arm.max()) < len(arms)
+        check(is_named, "window must be at least 1 and arms name all pulled", (size, arms))
         starts, length = _windows(n_rounds, size)
         each = np.stack(
             [
@@ -381,7 +370,7 @@ class ArmShareDisplay(_ArmDisplay):
         low, high = percentile_interval(each, level)
         at = starts + (length + 1) / 2.0
         rows = _arm_rows(at, arms, share=each.mean(axis=0), low=low, high=high)
-        return cls(rows, tuple(arms), size, level, len(run.arm)).plot(**drawing)
+        return cls(rows, tuple(arms), size, n_rounds, level, len(run.arm)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         last = (percent(part["share"].iloc[-1]) for part in self._parts().values())
@@ -389,7 +378,7 @@ class ArmShareDisplay(_ArmDisplay):
         lines = self._draw_lines(style, ends, f", {self.replications:,} replications")
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
             canvas.draw_band_label(self.ax_, self._band_is)
-        self.ax_.set_xlim(0, self.rows["round"].iloc[-1] + self.window / 2.0)
+        self.ax_.set_xlim(0, self.rounds)
         canvas.shares_up(self.ax_, "pulls (share of the window, %)")
         canvas.legend_above(self.ax_, 2)
         return lines
@@ -428,14 +417,10 @@ def _windowed(p: Array, starts: NDArray[np.int64]) -> tuple[Array, Array, Array]
 
     NaN where an arm was never available in it.
     """
-    known = ~np.isnan(p)
-    count = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
+    count = np.add.reduceat(~np.isnan(p), starts, axis=0, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.add.reduceat(np.where(known, p, 0.0), starts, axis=0) / count
-    least = np.minimum.reduceat(np.where(known, p, np.inf), starts, axis=0)
-    most = np.maximum.reduceat(np.where(known, p, -np.inf), starts, axis=0)
-    least[count == 0.0] = most[count == 0.0] = np.nan
-    return mean, least, most
+        mean = np.add.reduceat(np.nan_to_num(p), starts, axis=0) / count
+    return mean, np.fmin.reduceat(p, starts, axis=0), np.fmax.reduceat(p, starts, axis=0)
 
 
 @dataclass(eq=False, repr=False)
@@ -449,6 +434,7 @@ class PropensityDisplay(_ArmDisplay):
         (least and largest), NaN where the arm was not available.
       arms: names, [A].
       window: rounds that are drawn together.
+      rounds: of the log.
     """
 
     action: NDArray[np.int64] | None = None
@@ -473,14 +459,10 @@ class PropensityDisplay(_ArmDisplay):
         Example: `PropensityDisplay.from_log(replay.log(bandit, world, rounds=500))`.
         """
         columns = [str(name) for name in log if str(name).startswith(PREFIX)]
-        if not columns:
-            known = ", ".join(map(str, log)) or "none"
-            msg = f"a log must have a column p_<arm> for every arm, got {known}."
-            raise ValueError(msg)
-        mask = {"mask": np.array(log["mask"].tolist(), dtype=bool)} if "mask" in log else {}
-        action = {"action": log["action"]} if "action" in log else {}
+        check(columns, "a log must have a column p_<arm> for every arm", list(log))
+        known = {name: log[name].tolist() for name in ("mask", "action") if name in log}
         arms = [name.removeprefix(PREFIX) for name in columns]
-        return cls.from_propensities(log[columns], arms, **(mask | action | kwargs))
+        return cls.from_propensities(log[columns], arms, **known | kwargs)
 
     @classmethod
     def from_propensities(
@@ -510,28 +492,23 @@ class PropensityDisplay(_ArmDisplay):
           ValueError: shapes that differ, a propensity outside [0, 1], or a window below 1.
         """
         p = np.array(propensity, dtype=np.float64)
-        if p.ndim != 2 or p.shape[1] != len(arms) or not len(p):
-            msg = f"propensity must be [T, A] with T >= 1, got {p.shape} for {len(arms)} names."
-            raise ValueError(msg)
-        if (odd := p[(p < 0.0) | (p > 1.0)]).size:
-            msg = f"propensity must be in [0, 1], got {odd[0]:g}."
-            raise ValueError(msg)
+        is_table = p.ndim == 2 and p.shape[1] == len(arms) and len(p)
+        check(is_table, f"propensity must be [T, A], a column each of {len(arms)} arms", p.shape)
+        odd = p[(p < 0.0) | (p > 1.0)]
+        check(not odd.size, "propensity must be in [0, 1]", odd.max(initial=0.0))
         if mask is not None:
             p[~np.broadcast_to(np.asarray(mask, dtype=bool), p.shape)] = np.nan
         # Windows, because a line a round says nothing where there are more rounds than pixels.
         size = max(1, -(-len(p) // (4 * WINDOWS))) if window is None else window
-        if size < 1:
-            msg = f"window must be at least 1 round, got {size}."
-            raise ValueError(msg)
+        check(size >= 1, "window must be at least 1 round", size)
         actions = None if action is None else np.asarray(action, dtype=np.int64)
-        if actions is not None and actions.shape != (len(p),):
-            msg = f"action must be [T], an arm a round, got {actions.shape} for {len(p)} rounds."
-            raise ValueError(msg)
+        if actions is not None:
+            check(actions.shape == (len(p),), f"action must be [T], T = {len(p)}", actions.shape)
         starts, length = _windows(len(p), size)
         mean, least, most = _windowed(p, starts)
         at = starts + (length + 1) / 2.0
         rows = _arm_rows(at, arms, propensity=mean, low=least, high=most)
-        return cls(rows, tuple(arms), size, actions, floor).plot(**drawing)
+        return cls(rows, tuple(arms), size, len(p), actions, floor).plot(**drawing)
 
     def frame(self) -> pd.DataFrame:
         """Rows of windows and arms.

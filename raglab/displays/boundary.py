@@ -13,7 +13,7 @@ from raglab.decision import chain
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured, TraceView
 from raglab.displays import canvas
-from raglab.displays.display import Display, spaced_rows
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.displays.tables import interval, rate_cells
 from raglab.metrics import Interval
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -123,7 +123,12 @@ def shard_boundary(
 ) -> Boundary:
     """`decision_boundary` of one trace in memory; pure, so that any worker may measure a shard."""
     depths = trace.n_depths
-    _check_trace(trace, policy, depth, depths)
+    check(len(trace), "trace must hold at least one case", "none; check the split")
+    rule = policy.decision.rule
+    check(rule != EXPECTED_COST, "policy must decide by its chain, where a tau decides", rule)
+    check(policy.confidence.enabled, "policy must have its confidence gate on", "it off")
+    is_depth = depth is None or 0 <= depth < depths
+    check(is_depth, f"depth must be one that the trace holds, 0 to {depths - 1}", depth)
     (decisions,) = replay.decide_policies(trace, [policy], arm)
     evidence, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
@@ -187,22 +192,6 @@ def ranking_auroc(boundary: Boundary, level: float = 0.95) -> tuple[float, Inter
     return metrics.auroc(good, boundary.confidence), metrics.auroc_interval(
         good, boundary.confidence, level
     )
-
-
-def _check_trace(
-    trace: TraceData | Measured, policy: Policy, depth: int | None, depths: int
-) -> None:
-    if not len(trace):
-        msg = "trace must hold at least one case, got none; check the split."
-    elif policy.decision.rule == EXPECTED_COST:
-        msg = "policy must decide by its chain, got expected_cost, under which no tau decides."
-    elif not policy.confidence.enabled:
-        msg = "policy must have its confidence gate on, got confidence.enabled false."
-    elif depth is not None and not 0 <= depth < depths:
-        msg = f"depth must be one that the trace holds, 0 to {depths - 1}, got {depth}."
-    else:
-        return
-    raise ValueError(msg)
 
 
 BAR = 2.0  # points of confidence that a bar is wide

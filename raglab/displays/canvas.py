@@ -67,32 +67,20 @@ FAR = 3.0
 SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are seen
 
 
-def curve_style(place: int) -> Style:
-    """Line of the curve at a place in its legend."""
-    return {
-        "drawstyle": "steps-pre",
-        "linewidth": 1.5,
-        "color": INKS[place % 7],
-        "linestyle": DASHES[place % 4],
-    }
-
-
 def line_style(place: int) -> Style:
     """Line through time of the run or arm at a place in its legend."""
     return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
 
 
+def curve_style(place: int) -> Style:
+    """Line of the curve at a place in its legend."""
+    return line_style(place) | {"drawstyle": "steps-pre"}
+
+
 def bin_style(place: int) -> Style:
     """Points with intervals of the curve at a place in its legend."""
-    return {
-        "color": INKS[place % 7],
-        "marker": MARKERS[place % 7],
-        "markersize": 5,
-        "linewidth": 1.0,
-        "linestyle": DASHES[place % 4],
-        "elinewidth": 1.2,
-        "capsize": 3,
-    }
+    points: Style = {"marker": MARKERS[place % 7], "markersize": 5, "elinewidth": 1.2}
+    return line_style(place) | points | {"linewidth": 1.0, "capsize": 3}
 
 
 def point_style(place: int) -> Style:

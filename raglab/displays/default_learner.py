@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
-from raglab.displays.display import Display, FrameDisplay, spaced_rows
+from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import estimate_cells
 from raglab.words.results import Summary
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from raglab.displays.canvas import Axes, Style
 
 BINS = 24
+PATH_COLUMNS = ("learner", "gated", "request", "confidence", "question")
 
 
 @dataclass(eq=False, repr=False)
@@ -58,9 +59,7 @@ class ConfidenceDisplay(FrameDisplay):
         Example:
           `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 60))`.
         """
-        if not len(paths):
-            msg = "paths must hold a row a learner and request, got none."
-            raise ValueError(msg)
+        check_rows("paths", paths, PATH_COLUMNS)
         return cls(paths).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
@@ -161,9 +160,8 @@ class SplitDisplay(Display):
 
         Example: `SplitDisplay.from_requests({"page_1_kind": np.array([18.0, 31.0, np.nan])})`.
         """
-        if not requests or not all(map(len, requests.values())):
-            msg = "requests must hold a name with a number a row, got none."
-            raise ValueError(msg)
+        is_any = requests and all(map(len, requests.values()))
+        check(is_any, "requests must hold a name with a number a row", "none")
         return cls(requests).plot(**drawing)
 
     def _known(self) -> dict[str, NDArray[np.float64]]:
@@ -257,9 +255,7 @@ class ClarifyDisplay(FrameDisplay):
           `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(), "oracle":
           "oracle"}))`.
         """
-        if not len(table):
-            msg = "table must hold a row a policy and bucket, got none."
-            raise ValueError(msg)
+        check_rows("table", table, ("policy", "last", "users", *MEASURES))
         return cls(table).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
@@ -342,9 +338,8 @@ class SilenceDisplay(Display):
           `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner, users=9,
           ...))})`.
         """
-        if not rows or not all((silence.requests > 0).any() for silence in rows.values()):
-            msg = "rows must hold a policy, each with a row that a request met, got none."
-            raise ValueError(msg)
+        is_met = rows and all((silence.requests > 0).any() for silence in rows.values())
+        check(is_met, "rows must hold a policy, each with a row that a request met", "none")
         return cls(rows).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:

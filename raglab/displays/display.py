@@ -110,6 +110,24 @@ class FrameDisplay(Display):
     rows: pd.DataFrame
 
 
+def check(holds: object, rule: str, value: object) -> None:
+    """Refuse what breaks a rule of a display.
+
+    Raises:
+      ValueError: the rule, and the value that breaks it.
+    """
+    if not holds:
+        msg = f"{rule}, got {value}."
+        raise ValueError(msg)
+
+
+def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> None:
+    """Refuse a frame without rows, or without one of some columns."""
+    absent = [column for column in columns if column not in rows]
+    value = f"{', '.join(absent)} missing" if absent else "no row"
+    check(len(rows) and not absent, f"{name} must have rows of {', '.join(columns)}", value)
+
+
 def spaced_rows(columns: Mapping[str, Any], most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:
     """Table of a notebook, by its title: some rows at most, evenly spaced.
 

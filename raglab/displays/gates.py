@@ -16,7 +16,7 @@ from raglab import calibration, metrics
 from raglab.calibration import Brier, SmoothECE, Strategy
 from raglab.certify import Certificate
 from raglab.displays import canvas, figures
-from raglab.displays.display import Display, FrameDisplay, spaced_rows
+from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import percent_cells, rate_cells
 from raglab.metrics import RATE_TABLE, Costs, Interval
 from raglab.values import Curve, Status
@@ -264,9 +264,7 @@ class OutcomeTableDisplay(Display):
         """
         rows, columns = _codes("label", label), _codes("status", status)
         counts = metrics.outcome_table(rows, columns)
-        if not counts.any():
-            msg = "label must hold at least one case, got none; check the split."
-            raise ValueError(msg)
+        check(counts.any(), "label must hold at least one case", "none; check the split")
         wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
         priced: dict[str, Any] = {} if costs is None else _paid(rows, columns, right, costs, level)
         ends = metrics.outcome_intervals(counts, level)
@@ -352,29 +350,21 @@ def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -
 
 def _check_steps(steps: pd.DataFrame, rates: Sequence[str], targets: Mapping[str, float]) -> None:
     for name in (*rates, *targets):
-        if name not in canvas.SWEEP_INKS:
-            msg = f"rates and targets must be among {', '.join(canvas.SWEEP_INKS)}, got {name!r}."
-            raise ValueError(msg)
+        known = ", ".join(canvas.SWEEP_INKS)
+        check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
     wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ENDS))
-    missing = [name for name in wanted if name not in steps.columns]
-    if missing or not len(steps):
-        value = f"none named {missing[0]}" if missing else "no rows"
-        msg = f"steps must have the columns of replay.steps for every rate, got {value}."
-        raise ValueError(msg)
-    if len(paths := set(steps["path"]) if "path" in steps else ()) > 1:
-        msg = f"steps must be of one threshold, got those of {len(paths)}; pass path= to steps."
-        raise ValueError(msg)
+    check_rows("steps", steps, wanted)
+    n = steps["path"].nunique() if "path" in steps else 1
+    check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
 
 
 def _check_gate(certificate: Certificate | None) -> None:
     """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
-    if certificate is None:
-        return
-    odd = [promise.name for promise in certificate.promises if promise.name != "risk"]
-    if odd or isinstance(certificate.chosen, str):
-        value = odd[0] if certificate.chosen is None else f"policy {certificate.chosen}"
-        msg = f"certificate must be of one gate, as certify.certify makes it, got that of {value}."
-        raise ValueError(msg)
+    if certificate is not None:
+        names = {promise.name for promise in certificate.promises}
+        is_gate = names <= {"risk"} and not isinstance(certificate.chosen, str)
+        rule = "certificate must be of one gate, as certify.certify makes it"
+        check(is_gate, rule, f"that of {certificate.chosen or ', '.join(names)}")
 
 
 def _threshold_text(steps: pd.DataFrame) -> str:
@@ -389,9 +379,7 @@ def _threshold_text(steps: pd.DataFrame) -> str:
 
 def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[Any]) -> int:
     """Answers to cases labelled ok that are not right."""
-    if right.shape != label.shape:
-        msg = f"right must be [Q], one a case, got shape {right.shape} for {len(label)} cases."
-        raise ValueError(msg)
+    check(right.shape == label.shape, f"right must be [Q], Q = {len(label)}", right.shape)
     return int(((label == Status.ok) & (status == Status.ok) & ~right.astype(bool)).sum())
 
 
@@ -403,9 +391,7 @@ def _paid(
     level: float,
 ) -> dict[str, Any]:
     """Mean cost of cases by label and decision, [3, 3], and of all with its interval, as fields."""
-    if right is None:
-        msg = "costs need right=, got none; a wrong answer has a cost of its own."
-        raise ValueError(msg)
+    check(right is not None, "costs need right=", "none; a wrong answer has a cost of its own")
     matrix = metrics.cost_matrix(costs)
     cell = np.ravel_multi_index(
         (status, label, np.asarray(right).astype(np.int64)), (len(Status), len(Status), 2)
@@ -771,12 +757,9 @@ class RiskCoverageDisplay(Display):
 
 
 def _check_band(band: str | None, target: float | None) -> None:
-    if band is not None and band not in get_args(Band):
-        msg = f"band must be one of {', '.join(get_args(Band))} or None, got {band!r}."
-        raise ValueError(msg)
-    if target is not None and not 0.0 <= target <= 1.0:
-        msg = f"target must be in [0, 1], got {target}; write 0.1 for 10 %."
-        raise ValueError(msg)
+    bands = (*get_args(Band), None)
+    check(band in bands, f"band must be one of {bands}", band)
+    check(0.0 <= (target or 0.0) <= 1.0, "target must be in [0, 1]", f"{target}; 0.1 is 10 %")
 
 
 def _curve_cases(curve: Curve) -> int:
@@ -792,9 +775,8 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     """
     _check_gate(certificate)
     alphas = [promise.alpha for promise in certificate.promises]
-    if target is not None and not np.allclose(alphas, target, rtol=1e-9, atol=0.0):
-        msg = f"target must be the certified one, {alphas[0]:g}, got {target:g}."
-        raise ValueError(msg)
+    is_same = target is None or np.allclose(alphas, target, rtol=1e-9, atol=0.0)
+    check(is_same, f"target must be the certified one, {alphas[:1]}", target)
     size, at = _curve_cases(curve), certificate.threshold
     # without a threshold its promise is of the first level that was tried, one of the curve's
     levels = np.ones(len(curve.at), dtype=bool) if at is None else curve.at == at
@@ -806,10 +788,8 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     ]
     if certificate.cases != size:
         odd = [f"{certificate.cases:,} cases beside {size:,}"]
-    if odd:
-        rule = "certificate must be of the scores that are drawn"
-        msg = f"{rule}, got one of {odd[0]}; draw all of its split."
-        raise ValueError(msg)
+    rule = "certificate must be of the scores that are drawn, all of its split"
+    check(not odd, rule, f"one of {', '.join(odd[:1])}")
 
 
 def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
@@ -821,16 +801,13 @@ def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
     values = np.asarray(statuses)
     if values.dtype.kind not in "OUT":
         return values
-    if odd := [status for status in values.flat if status not in Status.__members__]:
-        msg = f"{name} must hold {', '.join(Status.__members__)} or their codes, got {odd[0]!r}."
-        raise ValueError(msg)
+    odd = [status for status in values.flat if status not in Status.__members__]
+    check(not odd, f"{name} must hold {', '.join(Status.__members__)} or their codes", odd[:1])
     codes = [Status[str(status)] for status in values.flat]
     return np.array(codes, dtype=np.int64).reshape(values.shape)
 
 
 def _check_curve(curve: Curve, name: str) -> Curve:
     """Return the curve of scores, of which at least one must be a number."""
-    if not len(curve.x):
-        msg = f"{name} must hold a number for at least one case, got NaN only."
-        raise ValueError(msg)
+    check(len(curve.x), f"{name} must hold a number for at least one case", "NaN only")
     return curve

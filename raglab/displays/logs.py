@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, FrameDisplay, spaced_rows
+from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import estimate_cells
 from raglab.off_policy.evaluation import COLUMNS as NEEDED
 from raglab.reward import LESS_IS_BETTER
@@ -79,13 +79,9 @@ class ForestDisplay(FrameDisplay):
 
         Example: `ForestDisplay.from_estimates(off_policy.estimate(log, target), truth=0.62)`.
         """
-        absent = [name for name in NEEDED if name not in estimates]
-        odd = [] if absent else sorted(set(estimates["status"]) - set(MARKS))
-        if absent or odd or not len(estimates):
-            value = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, {odd}"
-            rule = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none"
-            msg = f"{rule}, got {value}."
-            raise ValueError(msg)
+        check_rows("estimates", estimates, NEEDED)
+        odd = sorted(set(estimates["status"]) - set(MARKS))
+        check(not odd, f"status of estimates must be among {', '.join(MARKS)}", odd)
         rounds = estimates.attrs.get("rounds") if rounds is None else rounds
         rows = estimates.reset_index(drop=True)
         return cls(rows, truth, level, unit, rounds).plot(**drawing)
@@ -331,11 +327,7 @@ class LiveRatesDisplay(FrameDisplay):
 
         Example: `LiveRatesDisplay.from_rates(live_rates(log, last=500, every=100))`.
         """
-        absent = [column for column in NEEDED_RATES if column not in rates]
-        if absent or not len(rates):
-            value = f"{', '.join(absent)} missing" if absent else "no row"
-            msg = f"rates must be rows of {', '.join(NEEDED_RATES)}, got {value}."
-            raise ValueError(msg)
+        check_rows("rates", rates, NEEDED_RATES)
         return cls(rates.reset_index(drop=True)).plot(**drawing)
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import FrameDisplay, spaced_rows
+from raglab.displays.display import FrameDisplay, check_rows, spaced_rows
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -62,11 +62,7 @@ class MonitorDisplay(FrameDisplay):
         import pandas as pd
 
         rows = monitor if isinstance(monitor, pd.DataFrame) else monitor.frame()
-        absent = [column for column in NEEDED if column not in rows]
-        if absent or not len(rows):
-            value = f"{', '.join(absent)} missing" if absent else "no step"
-            msg = f"monitor must have rows of {', '.join(NEEDED)}, got {value}."
-            raise ValueError(msg)
+        check_rows("monitor", rows, NEEDED)
         return cls(rows.reset_index(drop=True)).plot(**drawing)
 
     @property

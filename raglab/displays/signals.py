@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, spaced_rows
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.displays.tables import estimate_cells, percent_cells
 from raglab.signals import DOUBLE
 from raglab.words.results import Summary
@@ -67,9 +67,7 @@ class SignalAuditDisplay(Display):
 
         Example: `SignalAuditDisplay.from_audit(audit_signals(trace, policy))`.
         """
-        if not (audit.table["n"] > 0).any():
-            msg = "an audit must hold a signal that some case has, got none."
-            raise ValueError(msg)
+        check((audit.table["n"] > 0).any(), "an audit must hold a signal of some case", "none")
         return cls(audit).plot(**drawing)
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, spaced_rows
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.values import Status
 from raglab.words.results import Summary
 
@@ -68,12 +68,9 @@ class ReviewDisplay(Display):
         by_change = sorted(moving, key=lambda path: -int(curves[path].changed.max()))[:MOST_PATHS]
         drawn = [path for path in moving if path in by_change] if paths is None else list(paths)
         unknown = [path for path in drawn if path not in curves]
-        if unknown or not (drawn or len(review.days)):
-            none = "no threshold that changes a decision, and no day"
-            value = repr(unknown[0]) if unknown else none
-            known = ", ".join([*curves][:3])
-            msg = f"paths must be thresholds of the review, such as {known}, got {value}."
-            raise ValueError(msg)
+        known = ", ".join([*curves][:3])
+        rule = f"paths must be thresholds of the review that move a decision, such as {known}"
+        check(not unknown and (drawn or len(review.days)), rule, unknown or "none, and no day")
         return cls(review, drawn).plot(**drawing)
 
     @property

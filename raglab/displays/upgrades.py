@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, spaced_rows
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.displays.figures import confusion_matrix
 from raglab.values import Status
 from raglab.words.results import Summary
@@ -63,10 +63,7 @@ class TraceComparisonDisplay(Display):
         if path is None and paths:
             moves = (rows["passes_new"] - rows["passes_old"]).abs().fillna(0.0)
             path = paths[int(np.argmax(moves))]
-        if path not in paths:
-            known = ", ".join(paths) or "none that acts on both traces"
-            msg = f"path must be a threshold of the comparison, {known}, got {path!r}."
-            raise ValueError(msg)
+        check(path in paths, f"path must be a threshold of the comparison, one of {paths}", path)
         return cls(comparison, str(path)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
