@@ -375,7 +375,7 @@ def test_doors_state_the_rule() -> None:
     trace = trace_of(*ROWS)
     with pytest.raises(ValueError, match="policy must have its confidence gate on"):
         decision_boundary(trace, policy())
-    with pytest.raises(ValueError, match=r"must decide by its chain, got .*expected_cost"):
+    with pytest.raises(ValueError, match=r"must decide by its chain, .*got expected_cost"):
         DecisionBoundaryDisplay.from_trace(trace, by_cost(gated()))
     with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
         decision_boundary(trace, gated(), depth=1)

@@ -100,8 +100,8 @@ def test_two_risk_curves_share_axes() -> None:
     second = displays.RiskCoverageDisplay.from_predictions(right, -score, ax=first.ax_)
     looks = [(line.line_.get_color(), line.line_.get_linestyle()) for line in (first, second)]
     assert all(one != other for one, other in zip(*looks, strict=True))
-    bands = [text for text in first.ax_.get_legend().get_texts() if "interval" in text.get_text()]
-    assert len(bands) == 1
+    labels = first.ax_.get_legend_handles_labels()[1]
+    assert len([label for label in labels if "interval" in label]) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in displays.__all__ if name.endswith("Display")])

@@ -559,7 +559,7 @@ BROKEN = {
     "steps must have": lambda: ThresholdSweepDisplay.from_steps(
         ThresholdSweepDisplay.from_predictions([1], [1]).frame().drop(columns="coverage_k")
     ),
-    "got no rows": lambda: ThresholdSweepDisplay.from_steps(
+    "got no row": lambda: ThresholdSweepDisplay.from_steps(
         ThresholdSweepDisplay.from_predictions([1], [1]).frame().head(0)
     ),
     "label must hold at least one case": lambda: OutcomeTableDisplay.from_predictions([], []),

@@ -282,7 +282,7 @@ class _ArmDisplay(FrameDisplay):
 
     def _parts(self) -> dict[str, pd.DataFrame]:
         """Rows of each arm."""
-        return dict(iter(self.rows.groupby("arm", sort=False)))
+        return {str(arm): part for arm, part in self.rows.groupby("arm", sort=False)}
 
     def _draw_lines(self, style: Style, ends: Sequence[str], more: str = "") -> list[Any]:
         """Lines of the arms, and the axis of rounds.
@@ -634,7 +634,7 @@ class PosteriorDisplay(FrameDisplay):
         return f"central {100 * self.level:g} %"
 
     def _summary(self) -> Summary:
-        columns = {name: self.rows[name] for name in ("arm", "pulls")}
+        columns: dict[str, Any] = {name: self.rows[name] for name in ("arm", "pulls")}
         columns["mean"] = estimate_cells(self.rows, "mean")
         facts = [("density of", self.what), ("interval", self._band_is)]
         return Summary(facts, spaced_rows(columns), title=self.name or "posterior")

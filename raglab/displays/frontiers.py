@@ -85,17 +85,13 @@ class FrontierDisplay(FrameDisplay):
     def _draw(self, style: Style) -> list[Any]:
         on, is_corner = self.ax_, self.rows["kind"] == CORNER
         corners, plans = self.rows[is_corner], self.rows[~is_corner]
-        at, label = (corners["spend"], corners["reward"]), "fixed mixtures of arms"
         look: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
-        lines = list(on.plot(*at, label=label, **look | style))
-        for *place, arm in zip(*at, corners["policy"], strict=True):
-            above: Style = {
-                "xytext": (0, 7),
-                "textcoords": "offset points",
-                "ha": "center",
-                "zorder": 4,
-            }
-            on.annotate(canvas.literal_text(str(arm)), place, fontsize=8, **above)
+        look["label"] = "fixed mixtures of arms"
+        lines = list(on.plot(corners["spend"], corners["reward"], **look | style))
+        above: Style = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
+        for arm, spend, reward in corners[["policy", "spend", "reward"]].itertuples(index=False):
+            name = canvas.literal_text(str(arm))
+            on.annotate(name, (spend, reward), fontsize=8, zorder=4, **above)
         for place, row in enumerate(plans.to_dict("records")):
             arms: dict[str, Any] = {
                 f"{axis}err": canvas.interval_arms(

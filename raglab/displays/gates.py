@@ -147,12 +147,12 @@ class ThresholdSweepDisplay(FrameDisplay):
         canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
         certificate = self.certificate
         at = None if certificate is None else certificate.threshold
-        if certificate is not None and at is None:
-            on.plot([], [], label=_certified_text(certificate), linestyle="none")
-        elif certificate is not None:
+        if certificate is not None and at is not None:
             on.axvline(at, label=_certified_text(certificate), **canvas.CERTIFIED)
             label = f"upper bound there, {100 * certificate.bound:.3g} %"
             on.plot([at], [certificate.bound], label=label, **canvas.BOUND)
+        elif certificate is not None:
+            on.plot([], [], label=_certified_text(certificate), linestyle="none")
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
         marks = [] if at is None else [at]
@@ -575,8 +575,8 @@ def _weighed_curve(
         for part in (1.0, score, truth, weights)
     )
     # a label without a share weighs nothing
-    x, observed, worth = _ratio(mean, size), _ratio(rate, size), _ratio(size**2, squares)
-    worth = np.nan_to_num(worth)
+    x, observed = _ratio(mean, size), _ratio(rate, size)
+    worth: Any = np.nan_to_num(_ratio(size**2, squares))  # no whole number of cases
     interval = metrics.clopper_pearson(np.nan_to_num(observed) * worth, worth, level)
     error = float(np.nansum(size * np.abs(x - observed)) / size.sum())
     return curve._replace(x=x, y=observed), interval, error
@@ -657,8 +657,8 @@ class RiskCoverageDisplay(Display):
             _check_certificate(certificate, curve, target)
         interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
         areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
-        fields = (band, level, target, certificate)
-        return cls(curve, interval, *areas, *fields).plot(**drawing)
+        shown = cls(curve, interval, *areas, band, level, target, certificate)
+        return shown.plot(**drawing)
 
     @property
     def within_target(self) -> int | None:
@@ -674,13 +674,12 @@ class RiskCoverageDisplay(Display):
         line = figures.risk_line(on, self.curve, f"{who}: {areas}", place, **style)
         if self.band is not None:
             x = figures.from_zero_coverage(self.curve.x, 0.0)
-            ends = [figures.from_zero_coverage(np.asarray(end)) for end in self.interval]
-            # of a second curve the ends alone: two fills would mix their colours
-            edge: Style = {"facecolor": "none", "linewidth": 0.7, "linestyle": DOTTED, "alpha": 1}
-            look = canvas.BAND | (edge if place else {}) | {"color": line.get_color()}
-            if place:
-                look["edgecolor"] = look.pop("color")
-            on.fill_between(x, *ends, step="pre", **look)
+            low, high = (figures.from_zero_coverage(np.asarray(end)) for end in self.interval)
+            look: Style = canvas.BAND | {"color": line.get_color()}
+            if place:  # of a second curve the ends alone: two fills would mix their colours
+                look = {"facecolor": "none", "edgecolor": line.get_color(), "linewidth": 0.7}
+                look["linestyle"] = DOTTED
+            on.fill_between(x, low, high, step="pre", **look)
             if self._interval_is not in on.get_legend_handles_labels()[1]:
                 canvas.draw_band_label(on, self._interval_is)
         step = self.within_target
@@ -776,7 +775,7 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     _check_gate(certificate)
     alphas = [promise.alpha for promise in certificate.promises]
     is_same = target is None or np.allclose(alphas, target, rtol=1e-9, atol=0.0)
-    check(is_same, f"target must be the certified one, {alphas[:1]}", target)
+    check(is_same, f"target must be the certified one, {alphas[0]:g}", target)
     size, at = _curve_cases(curve), certificate.threshold
     # without a threshold its promise is of the first level that was tried, one of the curve's
     levels = np.ones(len(curve.at), dtype=bool) if at is None else curve.at == at

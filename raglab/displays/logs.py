@@ -95,9 +95,9 @@ class ForestDisplay(FrameDisplay):
         for status, mark in MARKS.items():
             at = np.flatnonzero(self.rows["status"] == status)
             if len(at):
-                ends = (self.rows[name].to_numpy(np.float64)[at] for name in ENDS)
-                look = {"elinewidth": 1.4, "capsize": 3, "label": STATUS_WORDS[status]} | mark
-                canvas.draw_marks(on, *ends, height[at], **look | style)
+                value, low, high = self.rows[list(ENDS)].to_numpy(np.float64)[at].T
+                look: Style = {"elinewidth": 1.4, "capsize": 3, "label": STATUS_WORDS[status]}
+                canvas.draw_marks(on, value, low, high, height[at], **look | mark | style)
         if self.truth is not None:
             on.axvline(self.truth, label=f"true value {self.truth:.3f}", **canvas.TARGET)
         names = []

@@ -111,8 +111,10 @@ class MixDisplay(FrameDisplay):
         if self.stated is not None:
             low, high = self.stated
             span: Style = {"color": canvas.GREEN, "label": "stated share"}
-            draw: Any = on.axvspan if low < high else lambda at, _, **look: on.axvline(at, **look)
-            draw(low, high, **span | (canvas.BAND if low < high else {"linewidth": 2.0}))
+            if low == high:
+                on.axvline(low, linewidth=2.0, **span)
+            else:
+                on.axvspan(low, high, **span | canvas.BAND)
         canvas.shares_along(on, "share of ok in traffic (other labels as in the labelled cases)")
         on.set_ylim(bottom=0.0)
         size = canvas.size_text(self.cases, "labelled cases")
@@ -122,13 +124,15 @@ class MixDisplay(FrameDisplay):
         return lines
 
     def _summary(self) -> Summary:
-        some = self.rows[self.rows["share"].isin(np.linspace(0.0, 1.0, 11))]
-        wide = some.pivot_table("cost", "policy", "share", sort=False, dropna=False)
-        wide.columns = [f"{100 * share:g} % ok" for share in wide]
-        tables = spaced_rows({"policy": wide.index, **wide})
+        wide = self.rows.pivot_table("cost", "policy", "share", sort=False, dropna=False)
+        columns: dict[str, Any] = {"policy": wide.index}
+        for place in range(0, POINTS, 4):
+            columns[f"{2.5 * place:.0f} % ok"] = wide.iloc[:, place]
         facts = [("labelled cases", f"{self.cases:,}")]
         notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
-        return Summary(facts, tables, notes, self.name or "expected cost by share of ok")
+        return Summary(
+            facts, spaced_rows(columns), notes, self.name or "expected cost by share of ok"
+        )
 
     @property
     def caption(self) -> str:
