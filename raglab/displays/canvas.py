@@ -433,11 +433,9 @@ def legend_beside(on: Axes) -> None:
 
 def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
     """One legend over all axes of a figure."""
-    drawn.legend(
-        handles=lines,
-        loc="outside upper center",
-        **_legend(labels, columns, 72 * drawn.get_figwidth()),
-    )
+    if labels:
+        look = _legend(labels, columns, 72 * drawn.get_figwidth())
+        drawn.legend(handles=lines, loc="outside upper center", **look)
 
 
 def _legend(labels: Sequence[str], columns: int, points: float) -> Style:

@@ -130,9 +130,8 @@ class MixDisplay(FrameDisplay):
             columns[f"{2.5 * place:.0f} % ok"] = wide.iloc[:, place]
         facts = [("labelled cases", f"{self.cases:,}")]
         notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
-        return Summary(
-            facts, spaced_rows(columns), notes, self.name or "expected cost by share of ok"
-        )
+        title = self.name or "expected cost by share of ok"
+        return Summary(facts, spaced_rows(columns), notes, title)
 
     @property
     def caption(self) -> str:
