@@ -82,6 +82,6 @@ def test_many_steps_are_thinned() -> None:
 def test_a_path_that_has_no_curve() -> None:
     """Is named, with some that there are."""
     with pytest.raises(
-        ValueError, match=r"thresholds of the review, such as density\.min_keep, .*got 'similarity'"
+        ValueError, match=r"such as density\.min_keep, .*got \['similarity'\]"
     ):
         ReviewDisplay.from_review(made(), paths=["similarity"])
