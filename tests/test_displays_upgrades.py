@@ -55,5 +55,5 @@ def test_the_threshold_that_moves_most_is_drawn() -> None:
     rows = comparison.signals.set_index("path")
     moves = (rows["passes_new"] - rows["passes_old"]).abs()
     assert TraceComparisonDisplay.from_comparison(comparison).path == moves.idxmax()
-    with pytest.raises(ValueError, match=r"similarity\.min_similarity.*got 'l2'"):
+    with pytest.raises(ValueError, match=r"similarity\.min_similarity.*got l2"):
         TraceComparisonDisplay.from_comparison(comparison, path="l2")
