@@ -489,10 +489,6 @@ def test_the_audit_draws_its_tables() -> None:
         < page.index("thompson_beta</td>")
         < page.index("hybrid</td>")
     )
-    three = canvas.empty_figure(12, 4).subplots(1, 3)
-    assert list(shown.plot(ax=three).axes_) == list(three)
-    with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):
-        shown.plot(ax=canvas.empty_figure(8, 4).subplots(1, 2))
 
 
 def test_one_round_is_drawn_without_a_warning() -> None:

@@ -360,16 +360,6 @@ def test_thresholds_stand_at_their_values() -> None:
     assert labels[2].startswith("at or above 40: answered by this gate; 3/4 labelled ok, 75.0 %")
 
 
-def test_a_notebook_sees_figure_and_table_once() -> None:
-    """One image and its tables, escaped, the same bytes again."""
-    page = shown(name="<b>mine</b>")._repr_html_()
-    assert page.count("<img ") == page.count("<details") == 1
-    assert "<b>mine" not in page
-    assert "&lt;b&gt;mine&lt;/b&gt;" in page
-    assert page == shown(name="<b>mine</b>")._repr_html_()
-    assert repr(undrawn()).startswith("DecisionBoundaryDisplay(")
-
-
 def test_doors_state_the_rule() -> None:
     """An off gate, a missing depth or arm, no case or an odd level stops with rule and remedy."""
     trace = trace_of(*ROWS)

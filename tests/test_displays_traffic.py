@@ -81,7 +81,5 @@ def test_many_steps_are_thinned() -> None:
 
 def test_a_path_that_has_no_curve() -> None:
     """Is named, with some that there are."""
-    with pytest.raises(
-        ValueError, match=r"such as density\.min_keep, .*got \['similarity'\]"
-    ):
+    with pytest.raises(ValueError, match=r"such as density\.min_keep, .*got \['similarity'\]"):
         ReviewDisplay.from_review(made(), paths=["similarity"])
