@@ -775,7 +775,8 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     _check_gate(certificate)
     alphas = [promise.alpha for promise in certificate.promises]
     is_same = target is None or np.allclose(alphas, target, rtol=1e-9, atol=0.0)
-    check(is_same, f"target must be the certified one, {alphas[0]:g}", target)
+    known = ", ".join(f"{alpha:g}" for alpha in alphas)
+    check(is_same, f"target must be the certified one, {known}", target)
     size, at = _curve_cases(curve), certificate.threshold
     # without a threshold its promise is of the first level that was tried, one of the curve's
     levels = np.ones(len(curve.at), dtype=bool) if at is None else curve.at == at
