@@ -482,7 +482,7 @@ def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> Non
     looks = {(line.get_label(), line.get_color()) for line in display.lines_}
     assert len(looks) == 2  # a source looks the same in every panel
     assert display.frame().equals(table)
-    assert "95 % interval, of the newest window" in display._repr_html_()
+    assert "newest window" in repr(display)
     for wrong, told in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):
         with pytest.raises(ValueError, match=told):
             LiveRatesDisplay.from_rates(wrong)

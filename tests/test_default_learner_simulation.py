@@ -503,7 +503,7 @@ def test_displays_draw_what_was_found() -> None:
 
 def test_displays_refuse_what_is_empty() -> None:
     """Nothing is drawn of nothing."""
-    with pytest.raises(ValueError, match="table must hold"):
+    with pytest.raises(ValueError, match="table must have rows"):
         ClarifyDisplay.from_simulation(pd.DataFrame())
     with pytest.raises(ValueError, match="rows must hold"):
         SilenceDisplay.from_silence(
@@ -511,5 +511,5 @@ def test_displays_refuse_what_is_empty() -> None:
         )
     with pytest.raises(ValueError, match="requests must hold"):
         SplitDisplay.from_requests({})
-    with pytest.raises(ValueError, match="paths must hold"):
+    with pytest.raises(ValueError, match="paths must have rows"):
         ConfidenceDisplay.from_paths(pd.DataFrame())

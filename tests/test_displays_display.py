@@ -5,6 +5,7 @@ A display of one's own is its data, its drawing, its frame and its table.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +15,9 @@ import pytest
 
 from raglab import displays
 from raglab.displays import canvas, tables
-from raglab.displays.display import Display, FrameDisplay, Shown
+from raglab.displays.display import Display, FrameDisplay, spaced_rows
 from raglab.words.html_display import Cell
+from raglab.words.results import Summary
 
 
 @dataclass(eq=False, repr=False)
@@ -29,11 +31,10 @@ class Levels(FrameDisplay):
             on.set_xlabel(self.name_ or "")
         return [line for on in self.axes_ for line in on.plot(self.rows["level"], **style)]
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         cells = tables.estimate_cells(self.rows, "level")
-        return Shown(
-            self.name or "levels", {"row": self.rows.index, "level": cells}, "95 % interval"
-        )
+        rows = spaced_rows({"row": self.rows.index, "level": cells})
+        return Summary([("interval", "95 %")], rows, title=self.name or "levels")
 
 
 ROWS = pd.DataFrame(
@@ -75,23 +76,40 @@ def test_a_notebook_sees_figure_and_table() -> None:
 
     A missing number is a dash.
     """
-    page = Levels(ROWS, name="<b>").plot()._repr_html_()
-    assert page.count("<img ") == page.count("<table") == 1
-    assert "0.500<br><small" in page
-    assert "0.400 to 0.600" in page
-    assert "–" in page
-    assert "&lt;b&gt;" in page
-    text = repr(Levels(ROWS))
-    assert text.startswith("Levels\n")
-    assert "∞" in text
+    page = Levels(ROWS, name="<i>").plot()._repr_html_()
+    assert page.count("<img ") == page.count("<details") == 1
+    assert "0.500 <small>0.400 to 0.600" in page
+    assert {"–", "&lt;i&gt;"} == set(re.findall(r"–|&lt;i&gt;|<i>", page))
+    assert repr(Levels(ROWS)) == "Levels(interval 95 %)"
 
 
-@pytest.mark.parametrize("name", [name for name in displays.__all__ if name.endswith("Display")])
+@pytest.mark.parametrize(("width", "rows"), [(3.4, 2), (7.0, 1)])
+def test_panels_of_a_column_stand_below_each_other(width: float, rows: int) -> None:
+    """As many beside each other as have room; labels wrap; the first name stays."""
+    shown = Levels(ROWS).plot(width=width, name="a name of the axis that is long for a column")
+    assert shown.figure_.get_figwidth() == width
+    assert len({on.get_position().y0 for on in shown.axes_}) == rows
+    assert "\n" in shown.ax_.get_xlabel()
+    assert shown.plot(name="b").name == "a name of the axis that is long for a column"
+
+
+def test_two_risk_curves_share_axes() -> None:
+    """Two colours, the band named once and filled once, also in grey by its dashes."""
+    right, score = np.arange(60) % 3 > 0, np.arange(60.0)
+    first = displays.RiskCoverageDisplay.from_predictions(right, score, width=3.4)
+    second = displays.RiskCoverageDisplay.from_predictions(right, -score, ax=first.ax_)
+    looks = [(line.line_.get_color(), line.line_.get_linestyle()) for line in (first, second)]
+    assert all(one != other for one, other in zip(*looks, strict=True))
+    labels = first.ax_.get_legend_handles_labels()[1]
+    assert len([label for label in labels if "interval" in label]) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in dir(displays) if name.endswith("Display")])
 def test_every_public_display_has_the_base_class(name: str) -> None:
-    """17 of them: none draws or shows itself in a way of its own."""
+    """None draws or shows itself in a way of its own."""
     kind = getattr(displays, name)
     assert issubclass(kind, Display)
-    assert not {"plot", "__repr__", "_repr_html_"} & vars(kind).keys()
+    assert not {"plot", "__repr__", "__str__", "_repr_html_"} & vars(kind).keys()
     assert any(member.startswith("from_") for member in vars(kind))
 
 

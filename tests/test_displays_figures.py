@@ -274,7 +274,7 @@ def test_heat_table_shows_intervals_and_wrong_sources() -> None:
     texts = [
         text.get_text() for text in figures.confusion_matrix(COUNTS, interval=ends, wrong=2).texts
     ]
-    assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong sources"
+    assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong\nsources"
     assert texts[3] == "0\n–"
 
 

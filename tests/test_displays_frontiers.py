@@ -30,7 +30,7 @@ def test_a_frontier_alone() -> None:
 
 
 def test_plans_beside_a_frontier() -> None:
-    """Each with its intervals; the budget is a line; far corners leave room."""
+    """Each with its intervals; the budget is a line; every arm is named, none cut off."""
     table, budget = small_table(), Budget(2.0, "cents")
     shown = compare_plans(table, {"priced": [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]}, budget=budget)
     display = FrontierDisplay.from_table(table, shown, budget=budget)
@@ -39,6 +39,7 @@ def test_plans_beside_a_frontier() -> None:
     assert np.allclose(plans[["reward", "reward_low"]], shown[["reward", "reward_low"]])
     assert display.ax_.get_legend().get_texts()[0].get_text() == "fixed mixtures of arms"
     assert "budget" in {line.get_label() for line in display.ax_.lines}
-    assert display.ax_.get_xlim()[1] <= 3.2
+    assert display.ax_.get_xlim()[1] > 3.0
+    assert [text.get_text() for text in display.ax_.texts] == ["small", "large"]
     assert "cents" in display.ax_.get_xlabel()
     assert "priced" in display._repr_html_()

@@ -41,14 +41,13 @@ def test_panels_of_each_promise() -> None:
     assert list(np.asarray(held.get_ydata())) == (rows["log_wealth_held"] - 3.0)[:50].tolist()
     assert list(np.asarray(bar.get_ydata())) == [0.0, 0.0]
     assert list(np.asarray(rate.lines[1].get_ydata())) == [0.1, 0.1]
-    assert (evidence.get_ylabel(), rate.get_ylabel()) == (
-        "log wealth less its bar (nats)",
-        "rate since the start (%)",
-    )
+    labels = [on.get_ylabel().split()[-1] for on in (evidence, rate)]
+    assert labels == ["(nats)", "(%)"]
     assert [on.get_xlabel() for on in display.axes_] == ["labelled rows (count; n = 50 in all)"] * 4
     assert rate.get_ylim()[0] == 0.0
     assert display.frame().equals(rows)
-    assert "May: promises on labelled traffic" in display._repr_html_()
+    assert "May" in display._repr_html_()
+    assert "hallucination_rate alarm" in repr(display)
     assert png(display.figure_)
 
 
@@ -56,7 +55,7 @@ def test_the_process_that_leads_is_named() -> None:
     """An alarm of a restart beside an average that is held: both are said."""
     rows = frame().assign(is_held=True, alarm_by="restart 6, after 3,000 rows", leader="the start")
     left = MonitorDisplay.from_monitor(rows).axes_[0]
-    assert left.get_title(loc="left").endswith("alarm; held since the start")
+    assert left.get_title(loc="left").split()[-5:] == ["alarm;", "held", "since", "the", "start"]
     assert [text.get_text() for text in left.texts] == ["alarm by restart 6, after 3,000 rows"]
     quiet = MonitorDisplay.from_monitor(rows.assign(alarm_by="")).axes_[0]
     assert [text.get_text() for text in quiet.texts] == ["broken: of the start"]

@@ -5,14 +5,12 @@ Two panels of the audit's own numbers, axes given are axes used.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import raglab
 from raglab.displays import canvas
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, SignalAudit, audit_signals
@@ -54,31 +52,24 @@ def test_without_costs_one_panel_stands_alone() -> None:
 
 
 def test_given_axes_are_used() -> None:
-    """Two axes, or one of a grid whose place two take; another number is refused."""
+    """Two axes, or one of a grid whose place two take."""
     pair = list(canvas.empty_figure().subplots(1, 2))
     assert SignalAuditDisplay.from_audit(AUDIT, ax=pair).axes_ == pair
     one = canvas.empty_figure().subplots()
     assert SignalAuditDisplay.from_audit(AUDIT, ax=one).figure_ is one.get_figure()
-    with pytest.raises(ValueError, match="ax must be 2 axes"):
-        SignalAuditDisplay.from_audit(AUDIT, ax=list(canvas.empty_figure().subplots(1, 3)))
 
 
 def test_every_measured_signal_is_a_row_of_the_table() -> None:
     """None is left out for length; text is escaped; the caption names what nobody measured."""
     text = SignalAuditDisplay.from_audit(AUDIT, name="<b>mine</b>")._repr_html_()
-    assert len(re.findall("<tr>", text)) == 1 + len(measured(AUDIT))
+    assert text.rpartition("<details")[2].count("<tr><td") == len(measured(AUDIT))
     assert "<b>mine" not in text
     assert "Nothing measured in any case" in text
     assert repr(SignalAuditDisplay.from_audit(AUDIT)).startswith("SignalAuditDisplay")
 
 
 def test_an_audit_of_nothing_is_refused() -> None:
-    """With what to check."""
+    """With the rule."""
     empty = replace(AUDIT, table=AUDIT.table.assign(note=EVERYWHERE, n=0))
-    with pytest.raises(ValueError, match="check that the trace holds hits"):
+    with pytest.raises(ValueError, match="got none"):
         SignalAuditDisplay.from_audit(empty)
-
-
-def test_it_is_public() -> None:
-    """By the package's name."""
-    assert raglab.displays.SignalAuditDisplay is SignalAuditDisplay

@@ -23,6 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 import raglab
+from raglab import displays
 from raglab.answering.client import Capabilities, Completion, TokenScore
 from raglab.cli import app
 from raglab.extension_points import MissingExtensionError
@@ -392,6 +393,14 @@ class TestTables:
         assert tables.table(("a",), [("x|y\nz",)]) == "| a |\n| --- |\n| x\\|y z |\n"
 
 
+def test_the_gallery_is_short() -> None:
+    """At most ten lines draw a display, after the beginning that all share."""
+    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    blocks = [block for _, block in BLOCK.findall(text)]
+    assert max(block.count("\n") for block in blocks[1:]) <= 10
+    assert all("width=3.4" in block for block in blocks[1:])
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed"
 )
@@ -408,3 +417,6 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     html = tmp_path / "html"
     assert 'id="S2.3"' in (html / "explanation" / "rules.html").read_text(encoding="utf-8")
     assert "(start.html)" in (html / "llms.txt").read_text(encoding="utf-8")
+    gallery = (html / "gallery.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<img alt="(\w+)\(', gallery)
+    assert {name for name in dir(displays) if name.endswith("Display")} == set(shown)

@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from contextlib import chdir, redirect_stdout
 from html.parser import HTMLParser
 from io import StringIO
@@ -92,6 +93,40 @@ def freeze_cockpit(file: Path) -> None:
         raglab.cockpit(names["trace"], raglab.Policy.load()).freeze(file.with_suffix(""))
 
 
+BLOCK = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
+IMAGE = """
+```{{image}} {place}
+:alt: {alt}
+:width: 340px
+```
+"""
+
+
+def draw_gallery(page: Path) -> None:
+    """Run the blocks of the gallery; below each that makes a display its figure is put.
+
+    Args:
+      page: as it is staged; the figures lie in a folder of its name.
+    """
+    names: dict[str, Any] = {}
+    (folder := page.with_suffix("")).mkdir(exist_ok=True)
+
+    def with_figure(block: re.Match[str]) -> str:
+        names.pop("display", None)
+        exec(compile(block[1], page.name, "exec"), names)  # noqa: S102 - the project's own page
+        if "display" not in names:
+            return block[0]
+        display = names["display"]
+        file = folder / f"{len(list(folder.iterdir()))}.png"
+        display.figure_.savefig(file, dpi=160, facecolor="white", metadata={"Software": None})
+        return block[0] + IMAGE.format(place=file.relative_to(page.parent), alt=repr(display))
+
+    with chdir(pages.ROOT), redirect_stdout(StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = BLOCK.sub(with_figure, page.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
+
+
 def main() -> int:
     """Stage the pages, build them, check the links."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -114,10 +149,11 @@ def main() -> int:
     for folder in (html,) if options.draft else (html, source, doctrees):
         shutil.rmtree(folder, ignore_errors=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    # first, for Sphinx turns on every line of every log
+    # first, as the gallery is, for Sphinx turns on every line of every log
     freeze_cockpit(frozen := options.out / "cockpit.html")
     yaml = (pages.ROOT / "raglab" / "defaults.yaml").read_text(encoding="utf-8")
     pages.stage(source, tables.reference_pages(yaml))
+    draw_gallery(source / "gallery.md")
     for file in (source / "reference" / "api" / "names").glob("*.rst"):  # of an earlier build
         door, _, name = file.stem.rpartition(".")
         if name not in tables.public_names(importlib.import_module(door)):

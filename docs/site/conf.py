@@ -79,7 +79,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
-html_sidebars = {"index": [], "start": [], "glossary": []}
+html_sidebars = {"index": [], "start": [], "glossary": [], "gallery": []}
 html_theme_options = {
     "logo": {"text": "raglab"},
     "navigation_with_keys": False,

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.displays import canvas
-from raglab.displays.display import FrameDisplay, Shown
+from raglab.displays.display import FrameDisplay, check, spaced_rows
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.words.canonical import percent
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.displays.canvas import Axes, Style
+    from raglab.displays.canvas import Style
 
 Array = NDArray[np.float64]
 Band = Literal["interval", "quantiles"]
 MOST_POINTS = 400  # of a line
 RECENT = 20  # parts of a run, one of which the last rounds are where their number is not stated
 BAND_WORDS = {"interval": "% interval of the mean", "quantiles": "% of the replications"}
-
-
-class RunRegret(Protocol):
-    """What `replay.run` returns, as far as it is drawn.
-
-    See there for value, gross, spend and arm_value.
-    """
-
-    @property
-    def regret(self) -> Array:
-        """Cumulative regret, [R, T]."""
 
 
 def lai_robbins(means: ArrayLike) -> float:
@@ -49,12 +39,8 @@ def lai_robbins(means: ArrayLike) -> float:
       8.285
     """
     p = np.asarray(means, dtype=np.float64)
-    if p.ndim != 1 or not ((p > 0.0) & (p < 1.0)).all():
-        msg = (
-            f"means must be [A] probabilities inside (0, 1), got {p.tolist()}; arms must stay as "
-            "they are."
-        )
-        raise ValueError(msg)
+    inside = p.ndim == 1 and ((p > 0.0) & (p < 1.0)).all()
+    check(inside, "means must be [A] probabilities inside (0, 1)", p.tolist())
     best = p.max()
     worse = p[p < best]
     divergence = worse * np.log(worse / best) + (1.0 - worse) * np.log((1.0 - worse) / (1.0 - best))
@@ -91,14 +77,10 @@ class RegretDisplay(FrameDisplay):
     cost_unit: str = "cost"
     recent: int = 0
 
-    SIZE: ClassVar = (7.2, 4.6)
-    MORE: ClassVar = 1.8  # inches of height of each further panel
-    MOST: ClassVar = 6.6  # of all panels, so that a notebook shows them at once
-
     @classmethod
     def from_runs(
         cls,
-        runs: Mapping[str, RunRegret],
+        runs: Mapping[str, Any],
         *,
         band: Band = "interval",
         level: float = 0.95,
@@ -107,9 +89,7 @@ class RegretDisplay(FrameDisplay):
         unit: str = "reward",
         cost_unit: str = "cost",
         recent: int | None = None,
-        name: str | None = None,
-        ax: Axes | Sequence[Axes] | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of runs by name, all of the same number of rounds.
 
@@ -125,9 +105,7 @@ class RegretDisplay(FrameDisplay):
           cost_unit: of the spend, such as "US dollars".
           recent: last rounds that the panel of drift is of; a twentieth of the run where not
             stated.
-          name: drawn in the legend or title.
-          ax: axes of every panel, or one whose place they take.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no run, lengths that differ, an unknown band, level outside (0, 1), or recent
@@ -138,108 +116,75 @@ class RegretDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        if band not in BAND_WORDS or not 0.0 < level < 1.0:
-            msg = (
-                f"band must be interval or quantiles and level in (0, 1), got {band!r} and "
-                f"{level:g}."
-            )
-            raise ValueError(msg)
-        lengths = {int(run.regret.shape[1]) for run in runs.values()}
-        if len(lengths) != 1:
-            msg = (
-                f"runs must be at least one and of as many rounds, got {sorted(lengths)}; "
-                "simulate them alike."
-            )
-            raise ValueError(msg)
-        n_rounds = lengths.pop()
-        at, drifts = (
-            _plotted_rounds(n_rounds, log=log_x),
-            any(_arm_values(run) is not None for run in runs.values()),
-        )
-        last = max(1, n_rounds // RECENT) if recent is None else recent
-        if last < 1:
-            msg = (
-                f"recent must be at least 1, got {last}; it is how many of the last rounds are "
-                "drawn."
-            )
-            raise ValueError(msg)
+        is_band = band in BAND_WORDS and 0.0 < level < 1.0
+        check(is_band, "band must be interval or quantiles, level in (0, 1)", (band, level))
+        lengths = sorted({int(run.regret.shape[1]) for run in runs.values()})
+        check(len(lengths) == 1, "runs must be at least one and of as many rounds", lengths)
+        last = max(1, lengths[0] // RECENT) if recent is None else recent
+        check(last >= 1, "recent must be at least 1 round", last)
+        at = _plotted_rounds(lengths[0], log=log_x)
+        ends = percentile_interval if band == "quantiles" else mean_interval
         parts = []
         for run_name, run in runs.items():
             columns: dict[str, Any] = {"run": run_name, "round": at}
             for value, cumulated in _cumulated(run, at, last).items():
                 prefix = "" if value == "regret" else f"{value}_"
-                low, high = _regret_band(cumulated, band, level)
-                columns |= {
-                    value: cumulated.mean(axis=0),
-                    f"{prefix}low": low,
-                    f"{prefix}high": high,
-                }
-            arm_value = _arm_values(run)
-            columns |= {} if arm_value is None else {"best": _best_recent(arm_value, at, last)}
+                # one replication says nothing about others: its interval is missing
+                low, high = (ends if len(cumulated) > 1 else mean_interval)(cumulated, level)
+                columns |= {value: cumulated.mean(axis=0)}
+                columns |= {f"{prefix}low": low, f"{prefix}high": high}
+            if (arm_value := getattr(run, "arm_value", None)) is not None:
+                columns["best"] = _best_recent(arm_value, at, last)
             parts.append(pd.DataFrame(columns | {"replications": len(run.regret)}))
         rows = pd.concat(parts, ignore_index=True)
-        shown = cls(
-            rows, band, level, log_x, slope, unit, cost_unit, last if drifts else 0, name=name
-        )
-        return shown.plot(ax, **style)
+        last = last if "best" in rows else 0
+        return cls(rows, band, level, log_x, slope, unit, cost_unit, last).plot(**drawing)
 
     @property
     def _panels(self) -> dict[str, str]:
         """Column that each panel draws, and the label of its upright axis."""
-        last = f"last {self.recent:,} rounds{', net' if 'spend' in self.rows else ''}"
+        net = ", net" if "spend" in self.rows else ""
         labels = {
-            "regret": "cumulative regret",
-            "reward": "mean before costs",
-            "spend": "mean spend",
-            "recent": last,
+            "regret": f"cumulative regret ({self.unit})",
+            "reward": f"mean before costs ({self.unit})",
+            "spend": f"mean spend ({self.cost_unit})",
+            "recent": f"last {self.recent:,} rounds{net} ({self.unit})",
         }
-        panels = {name: label for name, label in labels.items() if name in self.rows}
-        # of a low panel a long label would lie over its neighbour's
-        gap = " " if len(panels) == 1 else "\n"
-        units = {name: self.cost_unit if name == "spend" else self.unit for name in panels}
-        return {
-            name: f"{label}{gap}({canvas.literal_text(units[name])})"
-            for name, label in panels.items()
-        }
+        return {name: label for name, label in labels.items() if name in self.rows}
 
-    def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
-        n_panels, (width, height) = len(self._panels), self.SIZE
-        return canvas.panels(
-            ax, n_panels, 1, size=(width, min(height + (n_panels - 1) * self.MORE, self.MOST))
-        )
+    @property
+    def _grid(self) -> tuple[int, int]:
+        return len(self._panels), 1
+
+    @property
+    def _size(self) -> tuple[float, float]:
+        return 7.2, min(2.8 + 1.8 * len(self._panels), 6.6)
 
     def _draw(self, style: Style) -> list[Any]:
         lines, at = [], self.rows["round"].unique()
-        for on, (value, axis) in zip(self.axes_, self._panels.items(), strict=True):
+        size = canvas.size_text(self.rows["replications"], "replications")
+        along = f"rounds (count{', logarithmic' if self.log_x else ''}; {size})"
+        for on, (value, label) in zip(self.axes_, self._panels.items(), strict=True):
             prefix = "" if value == "regret" else f"{value}_"
             # the legend of the first panel names the lines of all
             for place, (name, part) in enumerate(self.rows.groupby("run", sort=False)):
-                label = (
-                    f"{canvas.literal_text(str(name))}: {_last_regret(part)}"
-                    if value == "regret"
-                    else "_line"
-                )
+                text = f"{canvas.literal_text(str(name))}: {_last_regret(part)}"
                 look = canvas.line_style(place) | style
-                line = canvas.draw_with_band(on, part, "round", value, label, look, prefix)
-                lines += [line] if value == "regret" else []
+                known = text if on is self.ax_ else "_line"
+                line = canvas.draw_with_band(on, part, "round", value, known, look, prefix)
+                lines += [line] if on is self.ax_ else []
             if value == "recent":
                 best = self.rows.dropna(subset=["best"]).drop_duplicates("round")
-                on.plot(
-                    best["round"],
-                    best["best"],
-                    label="the best arm of these rounds",
-                    **canvas.TARGET,
-                )
+                text = "the best arm of these rounds"
+                on.plot(best["round"], best["best"], label=text, **canvas.TARGET)
                 canvas.legend_above(on)
             if self.log_x:
                 on.set_xscale("log")
             if at[0] < at[-1] or not self.log_x:  # of a single round there is no width
                 on.set_xlim(at[0] if self.log_x else 0, at[-1])
-            on.set_ylabel(axis, fontsize=9)
-            size = canvas.size_text(self.rows["replications"], "replications")
-            on.set_xlabel(
-                f"rounds (count{', logarithmic' if self.log_x else ''}; {size})", fontsize=9
-            )
+            on.set(ylabel=canvas.literal_text(label, canvas.LONGEST_TITLE), xlabel=along)
+            if canvas.is_narrow(on) and on is not self.axes_[-1]:
+                on.set_xlabel("")
             canvas.tidy(on)
         if self.slope is not None:
             label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
@@ -253,36 +198,23 @@ class RegretDisplay(FrameDisplay):
     def _band_is(self) -> str:
         return f"{100 * self.level:g} {BAND_WORDS[self.band]}"
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         last = self.rows.drop_duplicates("run", keep="last")
-        columns = {
-            "run": last["run"],
-            "rounds": last["round"],
-            "replications": last["replications"],
-            f"regret ({self.unit})": estimate_cells(last, "regret"),
-        }
-        if "spend" in self.rows:
-            columns[f"mean reward before costs ({self.unit})"] = estimate_cells(
-                last, "reward", "reward_"
-            )
-            columns[f"mean spend ({self.cost_unit})"] = estimate_cells(last, "spend", "spend_")
-        if self.recent:
-            columns[f"value of the last {self.recent:,} rounds ({self.unit})"] = estimate_cells(
-                last, "recent", "recent_"
-            )
-            columns["the best arm in them"] = last["best"]
-        return Shown(f"{self.name or 'regret'} at the last round", columns, self._band_is)
+        columns: dict[str, Any] = {name: last[name] for name in ("run", "round", "replications")}
+        for value, label in self._panels.items():
+            columns[label] = estimate_cells(last, value, "" if value == "regret" else f"{value}_")
+        if "best" in last:
+            columns["best arm"] = last["best"]
+        facts = [(str(name), _last_regret(part)) for name, part in self.rows.groupby("run")]
+        facts.append(("band", self._band_is))
+        return Summary(facts, spaced_rows(columns), title=self.name or "regret")
 
 
 def _last_regret(rows: pd.DataFrame) -> str:
-    """Regret of a run after its last round, with its band."""
-    value, low, high = (_three_digits(rows[name].iloc[-1]) for name in ("regret", "low", "high"))
-    return value if np.isnan(rows["low"].iloc[-1]) else f"{value} ({low} to {high})"
-
-
-def _three_digits(value: float) -> str:
-    """Three digits, or all before the point."""
-    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+    """Regret of a run after its last round, with its band, to three digits at least."""
+    ends = rows[["regret", "low", "high"]].iloc[-1]
+    value, low, high = (f"{end:,.0f}" if abs(end) >= 100.0 else f"{end:.3g}" for end in ends)
+    return value if np.isnan(ends["low"]) else f"{value} ({low} to {high})"
 
 
 def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
@@ -298,18 +230,13 @@ def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
     return np.unique(spaced.round().astype(np.int64))
 
 
-def _arm_values(run: RunRegret) -> Array | None:
-    """Value of each arm a round, [T, A], of a run whose replications all meet the same rounds."""
-    return getattr(run, "arm_value", None)
-
-
 # a run
 def _cumulated(run: Any, at: NDArray[np.int64], last: int) -> dict[str, Array]:  # noqa: ANN401
     """What is drawn of a run at some rounds, by column, [R, N]."""
     columns: dict[str, Array] = {"regret": run.regret[:, at - 1]}
     if getattr(run, "spend", None) is not None:
         columns |= {"reward": run.gross[:, at - 1] / at, "spend": run.spend[:, at - 1] / at}
-    if _arm_values(run) is not None:
+    if getattr(run, "arm_value", None) is not None:
         columns["recent"] = _recent_mean(run.value.T, at, last).T
     return columns
 
@@ -335,23 +262,8 @@ def _best_recent(arm_value: Array, at: NDArray[np.int64], last: int) -> Array:
     )
 
 
-def _regret_band(regret: Array, band: str, level: float) -> tuple[Array, Array]:
-    """Ends of the band, [N]; NaN where one replication says nothing about others."""
-    return (percentile_interval if band == "quantiles" and len(regret) > 1 else mean_interval)(
-        regret, level
-    )
-
-
 PREFIX = "p_"
 WINDOWS = 50  # that a run is cut into where no window is given
-
-
-class RunArms(Protocol):
-    """What `replay.run` returns, as far as it is drawn."""
-
-    @property
-    def arm(self) -> NDArray[np.integer[Any]]:
-        """Arms chosen, [R, T]."""
 
 
 @dataclass(eq=False, repr=False)
@@ -364,50 +276,41 @@ class _ArmDisplay(FrameDisplay):
 
     arms: Sequence[str]
     window: int
+    rounds: int
 
     VALUE: ClassVar[str]  # column that the line shows
 
-    @staticmethod
-    def _frame(at: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
-        """Rows of columns by window and arm, [N, A] each: the value, the ends of its band."""
-        import pandas as pd
-
-        by_row: dict[str, Any] = {"round": np.repeat(at, len(arms)), "arm": list(arms) * len(at)}
-        return pd.DataFrame(by_row | {name: values.ravel() for name, values in columns.items()})
-
-    def _parts(self) -> list[pd.DataFrame]:
+    def _parts(self) -> dict[str, pd.DataFrame]:
         """Rows of each arm."""
-        return [self.rows.iloc[arm :: len(self.arms)] for arm in range(len(self.arms))]
+        return {str(arm): part for arm, part in self.rows.groupby("arm", sort=False)}
 
-    def _label_rounds(self, more: str = "") -> None:
-        """Level axis of rounds, with their number, that of a window, and more."""
-        # of the last window, which may be shorter
-        first = (len(self.rows) // len(self.arms) - 1) * self.window
-        n_rounds = round(2.0 * float(self.rows["round"].iloc[-1]) - first - 1.0)
-        windows = f", windows of {self.window:,}" if self.window > 1 else ""
-        self.ax_.set_xlabel(
-            f"round (count{windows}; {canvas.size_text(n_rounds, 'rounds')}{more})", fontsize=9
-        )
+    def _draw_lines(self, style: Style, ends: Sequence[str], more: str = "") -> list[Any]:
+        """Lines of the arms, and the axis of rounds.
 
-    def _draw_lines(self, style: Style, ends: Sequence[str]) -> list[Any]:
-        """Lines of the arms; ends: what follows the name of each in the legend."""
+        Args:
+          ends: what follows the name of each arm in the legend.
+          more: what follows the number of rounds.
+        """
         lines = []
-        for arm, part in enumerate(self._parts()):
-            label, look = (
-                f"{canvas.literal_text(self.arms[arm])}{ends[arm]}",
-                canvas.line_style(arm) | style,
-            )
+        for place, (name, part) in enumerate(self._parts().items()):
+            label, look = f"{canvas.literal_text(name)}{ends[place]}", canvas.line_style(place)
+            look |= style
             lines.append(canvas.draw_with_band(self.ax_, part, "round", self.VALUE, label, look))
+        windows = f", windows of {self.window:,}" if self.window > 1 else ""
+        size = canvas.size_text(self.rounds, "rounds")
+        self.ax_.set_xlabel(f"round (count{windows}; {size}{more})")
         return lines
 
-    def _columns(self) -> dict[str, Any]:
-        """Columns of the shown table, one an arm."""
+    def _summary(self) -> Summary:
         parts = self._parts()
-        cells = {
-            name: interval_cells(part, self.VALUE)
-            for name, part in zip(self.arms, parts, strict=True)
-        }
-        return {"round": parts[0]["round"]} | cells
+        cells = {name: interval_cells(part, self.VALUE) for name, part in parts.items()}
+        columns = {"round": parts[self.arms[0]]["round"]} | cells
+        facts = [("arms", *self.arms), ("window", f"{self.window:,}"), ("band", self._band_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or self.VALUE)
+
+    @property
+    def _band_is(self) -> str:
+        raise NotImplementedError
 
 
 @dataclass(eq=False, repr=False)
@@ -420,6 +323,7 @@ class ArmShareDisplay(_ArmDisplay):
         which the middle share of the replications at `level` lies.
       arms: names, [A].
       window: rounds that are counted together.
+      rounds: of the run.
       replications: of the run.
     """
 
@@ -431,14 +335,12 @@ class ArmShareDisplay(_ArmDisplay):
     @classmethod
     def from_run(
         cls,
-        run: RunArms,
+        run: Any,  # noqa: ANN401 - of `bandit.run`
         arms: Sequence[str],
         *,
         window: int | None = None,
         level: float = 0.8,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of one run.
 
@@ -448,20 +350,15 @@ class ArmShareDisplay(_ArmDisplay):
           window: rounds that are counted together; a fiftieth of the run where not given, and the
             last one may be shorter.
           level: share of the replications within the band.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: a window below 1, or an arm pulled that has no name.
         """
         n_rounds = run.arm.shape[1]
         size = max(1, n_rounds // WINDOWS) if window is None else window
-        if size < 1 or int(run.arm.max()) >= len(arms):
-            msg = (
-                f"window must be at least 1 and arms name all pulled, got {size} and {list(arms)}."
-            )
-            raise ValueError(msg)
+        is_named = size >= 1 and int(run.arm.max()) < len(arms)
+        check(is_named, "window must be at least 1 and arms name all pulled", (size, arms))
         starts, length = _windows(n_rounds, size)
         each = np.stack(
             [
@@ -471,20 +368,17 @@ class ArmShareDisplay(_ArmDisplay):
             axis=2,
         )
         low, high = percentile_interval(each, level)
-        rows = cls._frame(
-            starts + (length + 1) / 2.0, arms, share=each.mean(axis=0), low=low, high=high
-        )
-        return cls(rows, tuple(arms), size, level, len(run.arm), name=name).plot(ax, **style)
+        at = starts + (length + 1) / 2.0
+        rows = _arm_rows(at, arms, share=each.mean(axis=0), low=low, high=high)
+        return cls(rows, tuple(arms), size, n_rounds, level, len(run.arm)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        lines = self._draw_lines(
-            style,
-            [f": {percent(part['share'].iloc[-1])} in the last window" for part in self._parts()],
-        )
+        last = (percent(part["share"].iloc[-1]) for part in self._parts().values())
+        ends = [f": {share} in the last window" for share in last]
+        lines = self._draw_lines(style, ends, f", {self.replications:,} replications")
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
             canvas.draw_band_label(self.ax_, self._band_is)
-        self._label_rounds(f", {self.replications:,} replications")
-        self.ax_.set_xlim(0, self.rows["round"].iloc[-1] + self.window / 2.0)
+        self.ax_.set_xlim(0, self.rounds)
         canvas.shares_up(self.ax_, "pulls (share of the window, %)")
         canvas.legend_above(self.ax_, 2)
         return lines
@@ -493,10 +387,13 @@ class ArmShareDisplay(_ArmDisplay):
     def _band_is(self) -> str:
         return f"{100 * self.level:g} % of the replications"
 
-    def _shown(self) -> Shown:
-        return Shown(
-            f"{self.name or 'pulls'}: share of each arm by window", self._columns(), self._band_is
-        )
+
+def _arm_rows(at: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
+    """Rows of columns by window and arm, [N, A] each: the value, the ends of its band."""
+    import pandas as pd
+
+    by_row: dict[str, Any] = {"round": np.repeat(at, len(arms)), "arm": list(arms) * len(at)}
+    return pd.DataFrame(by_row | {name: values.ravel() for name, values in columns.items()})
 
 
 def _windows(n_rounds: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -520,14 +417,10 @@ def _windowed(p: Array, starts: NDArray[np.int64]) -> tuple[Array, Array, Array]
 
     NaN where an arm was never available in it.
     """
-    known = ~np.isnan(p)
-    count = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
+    count = np.add.reduceat(~np.isnan(p), starts, axis=0, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.add.reduceat(np.where(known, p, 0.0), starts, axis=0) / count
-    least = np.minimum.reduceat(np.where(known, p, np.inf), starts, axis=0)
-    most = np.maximum.reduceat(np.where(known, p, -np.inf), starts, axis=0)
-    least[count == 0.0] = most[count == 0.0] = np.nan
-    return mean, least, most
+        mean = np.add.reduceat(np.nan_to_num(p), starts, axis=0) / count
+    return mean, np.fmin.reduceat(p, starts, axis=0), np.fmax.reduceat(p, starts, axis=0)
 
 
 @dataclass(eq=False, repr=False)
@@ -541,6 +434,7 @@ class PropensityDisplay(_ArmDisplay):
         (least and largest), NaN where the arm was not available.
       arms: names, [A].
       window: rounds that are drawn together.
+      rounds: of the log.
     """
 
     action: NDArray[np.int64] | None = None
@@ -565,21 +459,10 @@ class PropensityDisplay(_ArmDisplay):
         Example: `PropensityDisplay.from_log(replay.log(bandit, world, rounds=500))`.
         """
         columns = [str(name) for name in log if str(name).startswith(PREFIX)]
-        if not columns:
-            msg = (
-                "a log must have a column p_<arm> for every arm, got "
-                f"{', '.join(map(str, log)) or 'none'}."
-            )
-            raise ValueError(msg)
-        options: dict[str, Any] = {}
-        if "mask" in log:
-            options["mask"] = np.array(log["mask"].tolist(), dtype=bool)
-        if "action" in log:
-            options["action"] = log["action"].to_numpy(dtype=np.int64)
+        check(columns, "a log must have a column p_<arm> for every arm", list(log))
+        known = {name: log[name].tolist() for name in ("mask", "action") if name in log}
         arms = [name.removeprefix(PREFIX) for name in columns]
-        return cls.from_propensities(
-            log[columns].to_numpy(dtype=np.float64), arms, **(options | kwargs)
-        )
+        return cls.from_propensities(log[columns], arms, **known | kwargs)
 
     @classmethod
     def from_propensities(
@@ -591,9 +474,7 @@ class PropensityDisplay(_ArmDisplay):
         mask: ArrayLike | None = None,
         window: int | None = None,
         floor: float | None = None,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of one log.
 
@@ -605,48 +486,36 @@ class PropensityDisplay(_ArmDisplay):
           mask: arms available, [A] or [T, A].
           window: rounds that are drawn together; the band is from the least to the largest in it.
           floor: least propensity that was promised, drawn as a line.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: shapes that differ, a propensity outside [0, 1], or a window below 1.
         """
         p = np.array(propensity, dtype=np.float64)
-        if p.ndim != 2 or p.shape[1] != len(arms) or not len(p):
-            msg = (
-                f"propensity must be [T, A] with an arm a name and T >= 1, got {p.shape} for "
-                f"{len(arms)} names."
-            )
-            raise ValueError(msg)
-        if ((p < 0.0) | (p > 1.0)).any():
-            msg = (
-                f"propensity must be in [0, 1], got {p[(p < 0.0) | (p > 1.0)][0]:g}; it is a "
-                "probability."
-            )
-            raise ValueError(msg)
+        is_table = p.ndim == 2 and p.shape[1] == len(arms) and len(p)
+        check(is_table, f"propensity must be [T, A], a column each of {len(arms)} arms", p.shape)
+        odd = p[(p < 0.0) | (p > 1.0)]
+        check(not odd.size, "propensity must be in [0, 1]", odd.max(initial=0.0))
         if mask is not None:
             p[~np.broadcast_to(np.asarray(mask, dtype=bool), p.shape)] = np.nan
         # Windows, because a line a round says nothing where there are more rounds than pixels.
         size = max(1, -(-len(p) // (4 * WINDOWS))) if window is None else window
-        if size < 1:
-            msg = f"window must be at least 1 round, got {size}."
-            raise ValueError(msg)
+        check(size >= 1, "window must be at least 1 round", size)
         actions = None if action is None else np.asarray(action, dtype=np.int64)
-        if actions is not None and actions.shape != (len(p),):
-            msg = f"action must be [T], an arm a round, got {actions.shape} for {len(p)} rounds."
-            raise ValueError(msg)
+        if actions is not None:
+            check(actions.shape == (len(p),), f"action must be [T], T = {len(p)}", actions.shape)
         starts, length = _windows(len(p), size)
         mean, least, most = _windowed(p, starts)
-        rows = cls._frame(starts + (length + 1) / 2.0, arms, propensity=mean, low=least, high=most)
-        return cls(rows, tuple(arms), size, actions, floor, name=name).plot(ax, **style)
+        at = starts + (length + 1) / 2.0
+        rows = _arm_rows(at, arms, propensity=mean, low=least, high=most)
+        return cls(rows, tuple(arms), size, len(p), actions, floor).plot(**drawing)
 
     def frame(self) -> pd.DataFrame:
         """Rows of windows and arms.
 
         `round` (middle), `arm`, `propensity` (mean), `least`, `most`.
         """
-        return self.rows.set_axis(["round", "arm", "propensity", "least", "most"], axis=1)
+        return self.rows.rename(columns={"low": "least", "high": "most"})
 
     def _draw(self, style: Style) -> list[Any]:
         on, ends = self.ax_, [""] * len(self.arms)
@@ -661,8 +530,7 @@ class PropensityDisplay(_ArmDisplay):
         if self.floor is not None:
             on.axhline(self.floor, label=f"floor {percent(self.floor)}", **canvas.TARGET)
         if self.window > 1:
-            canvas.draw_band_label(on, BAND_OF_WINDOW)
-        self._label_rounds()
+            canvas.draw_band_label(on, self._band_is)
         canvas.shares_up(on, "propensity (probability of the arm, %)")
         if self.action is not None:
             on.set_ylim(-LANE * (len(self.arms) + 1), 1 + canvas.SHARE_MARGIN)
@@ -671,13 +539,9 @@ class PropensityDisplay(_ArmDisplay):
         canvas.legend_above(on, 2)
         return lines
 
-    def _shown(self) -> Shown:
-        return Shown(
-            f"{self.name or 'propensity'} of each arm by window", self._columns(), BAND_OF_WINDOW
-        )
-
-
-BAND_OF_WINDOW = "least to largest of the window"
+    @property
+    def _band_is(self) -> str:
+        return "least to largest of the window"
 
 
 @dataclass(eq=False, repr=False)
@@ -705,9 +569,7 @@ class PosteriorDisplay(FrameDisplay):
         arms: Sequence[str] | None = None,
         *,
         level: float = 0.95,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of one state without a batch, of a learner whose entry has a belief.
 
@@ -718,9 +580,7 @@ class PosteriorDisplay(FrameDisplay):
           bandit: its settings.
           arms: names, [A]; their numbers where not given.
           level: of the central intervals, in (0, 1).
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: another learner, whose belief has no such density, a batch of states, or names
@@ -735,14 +595,9 @@ class PosteriorDisplay(FrameDisplay):
         names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
         entry = LEARNERS.get(bandit.algorithm)
         if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
-            known = " or ".join(
-                name for name, learner in LEARNERS.items() if learner.belief is not None
-            )
-            fault = (
-                f"{bandit.algorithm}, a batch of {state.pulls.shape[:-1]} and {len(names)} names "
-                f"for {n} arms"
-            )
-            msg = f"a posterior is drawn of one state of {known}, a name an arm, got {fault}."
+            known = " or ".join(name for name, each in LEARNERS.items() if each.belief is not None)
+            value = f"{bandit.algorithm}, batch {state.pulls.shape[:-1]}, {len(names)} names"
+            msg = f"a posterior is of one state of {known} with a name an arm, got {value}."
             raise ValueError(msg)
         belief = entry.belief(state, bandit)
         low, high = belief.distribution.interval(level)
@@ -751,7 +606,7 @@ class PosteriorDisplay(FrameDisplay):
         )
         density = belief.distribution.pdf(belief.grid[:, None])
         quantity = entry.quantity.format(threshold=bandit.threshold)
-        return cls(rows, belief.grid, density, quantity, level, name=name).plot(ax, **style)
+        return cls(rows, belief.grid, density, quantity, level).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, lines = self.ax_, []
@@ -764,21 +619,22 @@ class PosteriorDisplay(FrameDisplay):
             on.fill_between(
                 self.at, np.where(inside, density, np.nan), color=look["color"], **canvas.BAND
             )
-        canvas.draw_band_label(on, f"central {100 * self.level:g} %")
+        canvas.draw_band_label(on, self._band_is)
         shown = self.at[(self.density > 1e-3 * self.density.max()).any(axis=1)]
         on.set_xlim(shown[0], shown[-1])
         on.set_ylim(bottom=0.0)
-        on.set_xlabel(canvas.literal_text(self.what, canvas.LONGEST_TITLE), fontsize=9)
-        on.set_ylabel("density (per unit)", fontsize=9)
+        on.set_xlabel(canvas.literal_text(self.what, canvas.LONGEST_TITLE))
+        on.set_ylabel("density (per unit)")
         canvas.tidy(on)
         canvas.legend_above(on)
         return lines
 
-    def _shown(self) -> Shown:
-        columns = {
-            "arm": self.rows["arm"],
-            "pulls": self.rows["pulls"],
-            "mean": estimate_cells(self.rows, "mean"),
-        }
-        caption = f"{self.name or 'posterior'}: {self.what}"
-        return Shown(caption, columns, f"central {100 * self.level:g} % of it")
+    @property
+    def _band_is(self) -> str:
+        return f"central {100 * self.level:g} %"
+
+    def _summary(self) -> Summary:
+        columns: dict[str, Any] = {name: self.rows[name] for name in ("arm", "pulls")}
+        columns["mean"] = estimate_cells(self.rows, "mean")
+        facts = [("density of", self.what), ("interval", self._band_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "posterior")

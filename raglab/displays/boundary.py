@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -14,7 +13,7 @@ from raglab.decision import chain
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured, TraceView
 from raglab.displays import canvas
-from raglab.displays.display import Display, Shown
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.displays.tables import interval, rate_cells
 from raglab.metrics import Interval
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -22,6 +21,7 @@ from raglab.replay import each_shard
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 from raglab.words.canonical import percent
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,12 @@ def shard_boundary(
 ) -> Boundary:
     """`decision_boundary` of one trace in memory; pure, so that any worker may measure a shard."""
     depths = trace.n_depths
-    _check_trace(trace, policy, depth, depths)
+    check(len(trace), "trace must hold at least one case", "none; check the split")
+    rule = policy.decision.rule
+    check(rule != EXPECTED_COST, "policy must decide by its chain, where a tau decides", rule)
+    check(policy.confidence.enabled, "policy must have its confidence gate on", "it off")
+    is_depth = depth is None or 0 <= depth < depths
+    check(is_depth, f"depth must be one that the trace holds, 0 to {depths - 1}", depth)
     (decisions,) = replay.decide_policies(trace, [policy], arm)
     evidence, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
@@ -189,30 +194,6 @@ def ranking_auroc(boundary: Boundary, level: float = 0.95) -> tuple[float, Inter
     )
 
 
-def _check_trace(
-    trace: TraceData | Measured, policy: Policy, depth: int | None, depths: int
-) -> None:
-    if not len(trace):
-        msg = "trace must hold at least one case, got none; check the split."
-        raise ValueError(msg)
-    if policy.decision.rule == EXPECTED_COST:
-        msg = (
-            "policy must decide by its chain, got decision.rule expected_cost, under which no "
-            "confidence bounds an "
-            "answer; draw the risk and coverage of its P(right), or give a policy with rule chain."
-        )
-        raise ValueError(msg)
-    if not policy.confidence.enabled:
-        msg = (
-            "policy must have its confidence gate on, got confidence.enabled false; without it no "
-            "tau decides."
-        )
-        raise ValueError(msg)
-    if depth is not None and not 0 <= depth < depths:
-        msg = f"depth must be one that the trace holds, 0 to {depths - 1}, got {depth}."
-        raise ValueError(msg)
-
-
 BAR = 2.0  # points of confidence that a bar is wide
 TALLEST = 0.62  # height of the tallest bar, where a label's row is 1 high
 # how far below a row's line its cases stand, and those that name documents
@@ -220,15 +201,13 @@ LANES = {False: 0.10, True: 0.24}
 # heights of the zones' names, of the thresholds', of the axes
 NAMES, TAUS, TOP = 1.40, (1.14, 0.88), 1.58
 MARGIN = 1.0  # points of confidence beyond 0 and 100, so that cases and thresholds there are seen
-LETTER = 1.2  # points of confidence that a letter of a name takes
-# typographic points from the axes to the first column of counts, and from each to the next
-COLUMNS, COLUMN = 28, 46
 INKS = (
     canvas.GREEN,
     canvas.PURPLE,
     canvas.LABEL_INKS[Status.refuse],
     canvas.LABEL_INKS[Status.ambiguous],
 )
+CENTRED: Style = {"ha": "center", "va": "center", "fontsize": 8}
 SHADES = {NEVER: "#d2d2d2", ONE: "#ebebeb", BOTH: "white"}
 
 
@@ -236,8 +215,7 @@ SHADES = {NEVER: "#d2d2d2", ONE: "#ebebeb", BOTH: "white"}
 class DecisionBoundaryDisplay(Display):
     """Confidence of cases by label, 0 to 100, with tau_explicit and tau_default zones.
 
-    Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the
-    axes: each label's cases by zone, and their share of the label.
+    Bars count cases, a tick is one case, a diamond one whose user named documents.
 
     Attributes:
       boundary: confidence of every case and the two thresholds.
@@ -247,7 +225,7 @@ class DecisionBoundaryDisplay(Display):
     boundary: Boundary
     level: float = 0.95
 
-    SIZE: ClassVar = (8.8, 6.2)
+    SIZE: ClassVar = (7.2, 6.2)
 
     @classmethod
     def from_trace(
@@ -258,9 +236,7 @@ class DecisionBoundaryDisplay(Display):
         depth: int | None = None,
         *,
         level: float = 0.95,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the bars
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of all cases of a trace, also of those that another gate of the policy decides.
 
@@ -274,9 +250,7 @@ class DecisionBoundaryDisplay(Display):
           depth: of refinement at which the confidence is taken; where not given, the one that
             decided.
           level: of the intervals.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no cases, the policy decides by expected cost, the confidence gate is off, an
@@ -286,22 +260,32 @@ class DecisionBoundaryDisplay(Display):
 
         Example: `DecisionBoundaryDisplay.from_trace(trace, policy).says` is the picture in words.
         """
-        return cls(decision_boundary(trace, policy, arm, depth), level, name=name).plot(ax, **style)
+        return cls(decision_boundary(trace, policy, arm, depth), level).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        on, counts = self.ax_, zone_counts(self.boundary)
-        zones = [
-            f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}"
-            for zone in self.boundary.zones
-        ]
-        size = f"{len(self.boundary.group)} cases, exact {100 * self.level:g} % intervals"
-        _draw_zones(on, self.boundary, zones)
-        _draw_taus(on, self.boundary)
-        bars = _draw_cases(
-            on, self.boundary, f"{canvas.literal_text(self.name_ or 'all')}: {size}", style
-        )
-        _draw_counts(on, self.boundary, counts)
-        _draw_axes(on, counts)
+        on, boundary, counts = self.ax_, self.boundary, zone_counts(self.boundary)
+        # zones shaded, and named where there is room for it
+        for zone in boundary.zones:
+            low, high = boundary.ends(zone)
+            look: Style = {"facecolor": SHADES[zone], "edgecolor": canvas.SILVER, "linewidth": 0.5}
+            label = f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}"
+            on.axvspan(low, high, label=label, zorder=0, **look)
+            if high - low >= _letter(on) * len(boundary.names[zone]):
+                at = ((low + high) / 2, NAMES)
+                on.text(*at, boundary.names[zone], style="italic", **CENTRED)
+        _draw_taus(on, boundary)
+        name, n = canvas.literal_text(self.name_ or "all"), len(boundary.group)
+        size = f"{name}: {n} cases, exact {100 * self.level:g} % intervals"
+        bars = _draw_cases(on, boundary, size, style)
+        # a row a label, and one axis of confidence
+        canvas.tidy(on)
+        on.grid(visible=False)
+        on.set(xlim=(-MARGIN, 100.0 + MARGIN), ylim=(0.6 - len(GROUPS), TOP))
+        on.set(xlabel="confidence (points, 0 to 100)", ylabel="label (cases)")
+        on.set_xticks(np.linspace(0.0, 100.0, 6))
+        sizes = zip(GROUPS, counts.n.sum(axis=0), strict=True)
+        texts = [f"{group}\n(n = {n})".replace("evidence ", "evidence\n") for group, n in sizes]
+        on.set_yticks(-np.arange(len(GROUPS)), texts)
         canvas.legend_above(on)
         return bars
 
@@ -312,19 +296,8 @@ class DecisionBoundaryDisplay(Display):
           zone: number of the thresholds that the confidence reaches, 0 to 2.
         """
         low, high = self.boundary.ends(zone)
-        ends = {
-            NEVER: f"below {high:.4g}",
-            ONE: f"{low:.4g} to below {high:.4g}",
-            BOTH: f"at or above {low:.4g}",
-        }
-        named = (
-            "named" if self.boundary.tau_explicit <= self.boundary.tau_default else "did not name"
-        )
-        what = {
-            NEVER: "never answered",
-            ONE: f"answered only where the user {named} documents",
-            BOTH: "answered, as far as this gate goes",
-        }
+        ends = (f"below {high:.4g}", f"{low:.4g} to below {high:.4g}", f"at or above {low:.4g}")
+        what = ("never answered", f"answered {self.boundary.names[ONE]}", "answered by this gate")
         return f"{ends[zone]}: {what[zone]}"
 
     def frame(self) -> pd.DataFrame:
@@ -366,52 +339,35 @@ class DecisionBoundaryDisplay(Display):
     @property
     def says(self) -> str:
         """What the picture shows, in words."""
-        boundary, counts = self.boundary, zone_counts(self.boundary)
-        there, every = counts.n[BOTH], counts.n.sum(axis=0)
-        wrong = zip(there[1:], every[1:], GROUPS[1:], strict=True)
-        lie = (
-            f"At or above {_taus(boundary)[-1][1]} lie {_share_text(there[0], every[0])} of the "
-            "cases that would be "
-            f"right if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that "
-            "would be wrong: "
-            f"{', '.join(f'{_share_text(k, n)} {name}' for k, n, name in wrong)}."
-        )
-        do = (
-            f"Of these {there.sum()} the policy answers {counts.answered[BOTH].sum()}; another "
-            "gate refuses the "
-            "others, or the resolver asks."
-        )
-        parts = [lie, do if there.any() else "", self._order, _documents(boundary, counts)]
-        if boundary.depths > 1:
-            parts.append(
-                "Confidence at refinement depth "
-                f"{'that decided' if boundary.depth is None else boundary.depth}."
-            )
-        return " ".join(part for part in parts if part)
+        return "; ".join(" ".join(row) for row in self._facts) + "."
 
     @property
-    def _order(self) -> str:
-        """How well the confidence parts cases that would be right from all others."""
-        value, (low, high) = ranking_auroc(self.boundary, self.level)
-        if np.isnan(value):
-            return ""
-        parted = "some threshold parts them" if value == 1.0 else "no threshold parts them"
-        sure = f"{100 * self.level:g} % interval {low:.3f} to {high:.3f}"
-        return f"The confidence ranks right above wrong with AUROC {value:.3f} ({sure}): {parted}."
+    def _facts(self) -> list[tuple[str, str]]:
+        """Cases at or above the upper threshold, the order of the confidence, named documents."""
+        boundary, counts = self.boundary, zone_counts(self.boundary)
+        there, every = counts.n[BOTH], counts.n.sum(axis=0)
+        named, between = int(boundary.explicit.sum()), counts.explicit[ONE]
+        area, ends = ranking_auroc(boundary, self.level)
+        order = f"{area:.3f} (interval {ends.low:.3f} to {ends.high:.3f})"
+        shares = zip(GROUPS, there, every, strict=True)
+        depth = "that decided" if boundary.depth is None else f"{boundary.depth}"
+        return [
+            (f"at or above {_taus(boundary)[-1][1]}", f"{there.sum()} cases"),
+            *((f"of {group}", _share_text(k, n)) for group, k, n in shares),
+            ("of these the policy answers", f"{counts.answered[BOTH].sum()}"),
+            ("AUROC of right if answered", "–" if np.isnan(area) else order),
+            ("refinement depth", depth),
+            ("cases that name documents", f"{named}"),
+            ("of these between the thresholds", f"{between.sum()}, right if answered {between[0]}"),
+        ]
 
-    def _shown(self) -> Shown:
-        frame = self.frame()
-        heads = {
-            "zone": "zone",
-            "label": "label",
-            "n": "cases",
-            "explicit": "naming documents",
-            "answered": "answered",
-        }
-        columns: dict[str, Any] = {head: frame[name] for name, head in heads.items()}
-        columns["decided rightly"] = rate_cells(frame)
-        caption = f"{self.name or 'decision boundary'}: {self.says}"
-        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
+    def _summary(self) -> Summary:
+        heads = {"n": "cases", "explicit": "naming documents"}
+        frame = self.frame().rename(columns=heads)
+        columns: dict[str, Any] = dict(frame[["zone", "label", *heads.values(), "answered"]])
+        columns["decided rightly"] = rate_cells(self.frame())
+        facts = [*self._facts, ("interval", f"exact {100 * self.level:g} %")]
+        return Summary(facts, spaced_rows(columns), title=self.name or "decision boundary")
 
 
 def _taus(boundary: Boundary) -> list[tuple[float, str]]:
@@ -427,16 +383,6 @@ def _share_text(k: int, n: int) -> str:
     return f"{k}/{n}" + (f" ({percent(k / n)})" if n else "")
 
 
-def _documents(boundary: Boundary, counts: ZoneCounts) -> str:
-    """What the lower bar for named documents lets through."""
-    named = int(boundary.explicit.sum())
-    if not named:
-        return "No case names documents, so tau_explicit decides nothing here."
-    between, right = counts.explicit[ONE].sum(), counts.explicit[ONE, 0]
-    lie = f"Cases whose user named documents: {named}; between the thresholds: {between}"
-    return f"{lie}; of these right if answered: {right}."
-
-
 def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
     """Share of a zone's cases that are labelled ok."""
     k, n = int(counts.n[zone, :2].sum()), int(counts.n[zone].sum())
@@ -446,45 +392,20 @@ def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
     )
 
 
-def _draw_zones(on: Axes, boundary: Boundary, labels: Sequence[str]) -> None:
-    """Zones shaded, and named where there is room for it."""
-    for zone, label in zip(boundary.zones, labels, strict=True):
-        low, high = boundary.ends(zone)
-        on.axvspan(
-            low,
-            high,
-            facecolor=SHADES[zone],
-            edgecolor=canvas.SILVER,
-            linewidth=0.5,
-            label=label,
-            zorder=0,
-        )
-        if high - low >= LETTER * len(boundary.names[zone]):
-            on.text(
-                (low + high) / 2,
-                NAMES,
-                boundary.names[zone],
-                ha="center",
-                va="center",
-                fontsize=8,
-                style="italic",
-            )
+def _letter(on: Axes) -> float:
+    """Points of confidence that a letter of a name takes."""
+    return 3.0 if canvas.is_narrow(on) else 1.2
 
 
 def _draw_taus(on: Axes, boundary: Boundary) -> None:
     """Thresholds as lines, the lower named left of its line, the upper right if there is room."""
-    taus = _taus(boundary)
-    for place, (value, label) in enumerate(taus):
+    for place, (value, label) in enumerate(_taus(boundary)):
         on.axvline(value, color="black", linewidth=1.4, clip_on=False, zorder=1.6)
-        room = LETTER * len(label)
+        room = _letter(on) * len(label)
         is_left = value > (100.0 - room if place else room)
-        look: dict[str, Any] = {"va": "center", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
-        look |= {
-            "xytext": (-5 if is_left else 5, 0),
-            "textcoords": "offset points",
-            "ha": "right" if is_left else "left",
-        }
-        on.annotate(label, (value, TAUS[place]), **look)
+        look: Style = {"va": "center", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
+        look |= {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left"}
+        on.annotate(label, (value, TAUS[place]), textcoords="offset points", **look)
 
 
 def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> list[Any]:
@@ -505,21 +426,10 @@ def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> lis
             at = np.sort(
                 boundary.confidence[(boundary.group == group) & (boundary.explicit == named)]
             )
-            if len(at):
-                on.plot(
-                    at,
-                    np.full(len(at), -group - lane),
-                    clip_on=False,
-                    **_case_marker(colour, named=named),
-                )
-    on.fill_between(
-        [],
-        [],
-        [],
-        color=canvas.GREY,
-        label=f"{summary}; bars of {BAR:g} points, the tallest {most}",
-        **plain,
-    )
+            mark = _case_marker(colour, named=named)
+            on.plot(at, np.full(len(at), -group - lane), clip_on=False, **mark)
+    label = f"{summary}; bars of {BAR:g} points, the tallest {most}"
+    on.fill_between([], [], [], color=canvas.GREY, label=label, **plain)
     on.plot([], [], label="one case", **_case_marker(canvas.GREY, named=False))
     if boundary.explicit.any():
         label = "one case whose user named documents: tau_explicit holds"
@@ -527,60 +437,9 @@ def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> lis
     return drawn
 
 
-def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:
+def _case_marker(colour: str, *, named: bool) -> Style:
     """Mark of one case."""
+    look: Style = {"marker": "|", "markersize": 6, "markeredgewidth": 0.8, "alpha": 0.6}
     if named:
-        look = {
-            "marker": "D",
-            "markersize": 4,
-            "markeredgecolor": "black",
-            "markeredgewidth": 0.5,
-            "alpha": 0.8,
-        }
-    else:
-        look = {"marker": "|", "markersize": 6, "markeredgewidth": 0.8, "alpha": 0.6}
+        look = {"marker": "D", "markersize": 4, "markeredgecolor": "black", "alpha": 0.8}
     return {"color": colour, "linestyle": "none", "zorder": 2} | look
-
-
-def _draw_counts(on: Axes, boundary: Boundary, counts: ZoneCounts) -> None:
-    """Cases of each label by zone, and their share of the label, right of the axes."""
-    look: dict[str, Any] = {
-        "xycoords": on.get_yaxis_transform(),
-        "textcoords": "offset points",
-        "fontsize": 8,
-    }
-    on.annotate("cases by zone, share of the label", (1, NAMES), xytext=(8, 0), va="center", **look)
-    look |= {"ha": "center", "va": "center"}
-    for place, zone in enumerate(boundary.zones):
-        aside = (COLUMNS + COLUMN * place, 0)
-        on.annotate(
-            boundary.names[zone].replace(" named", "\nnamed"),
-            (1, TAUS[1]),
-            xytext=aside,
-            style="italic",
-            **look,
-        )
-        for group, n in enumerate(counts.n[zone]):
-            size = int(counts.n[:, group].sum())
-            on.annotate(
-                f"{n}\n{100 * n / size:.0f} %" if size else f"{n}",
-                (1, 0.12 - group),
-                xytext=aside,
-                **look,
-            )
-
-
-def _draw_axes(on: Axes, counts: ZoneCounts) -> None:
-    """A row a label, and one axis of confidence."""
-    names = [name.replace("evidence ", "evidence\n") for name in GROUPS]
-    canvas.tidy(on)
-    on.grid(visible=False)
-    on.set_xlim(-MARGIN, 100.0 + MARGIN)
-    on.set_ylim(0.6 - len(GROUPS), TOP)
-    on.set_xticks(np.linspace(0.0, 100.0, 6))
-    on.set_yticks(
-        -np.arange(len(GROUPS)),
-        [f"{name}\n(n = {n})" for name, n in zip(names, counts.n.sum(axis=0), strict=True)],
-    )
-    on.set_xlabel("confidence (points, 0 to 100)", fontsize=9)
-    on.set_ylabel("label (cases)", fontsize=9)

@@ -1,4 +1,4 @@
-"""Canvas (shore): figures, inks and notebook HTML; the one module that knows matplotlib.
+"""Canvas (shore): figures, inks, legends; the one module that knows matplotlib.
 
 No state of `pyplot` is touched: a figure made here belongs to who asked for it.
 
@@ -11,6 +11,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.displays.tables import ReportTable
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
 from raglab.values import Status
 from raglab.words.characters import visible
-from raglab.words.html_display import Cell
-from raglab.words.text import NO_MATH, html_text
+from raglab.words.text import html_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +59,7 @@ TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth":
 FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
 LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pad": 1.5}
 ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
+RIGHT: Style = ABOVE | {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02)}
 BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
 LONGEST_NAME = 28
 LONGEST_TITLE = 100  # characters
@@ -67,32 +67,20 @@ FAR = 3.0
 SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are seen
 
 
-def curve_style(place: int) -> Style:
-    """Line of the curve at a place in its legend."""
-    return {
-        "drawstyle": "steps-pre",
-        "linewidth": 1.5,
-        "color": INKS[place % 7],
-        "linestyle": DASHES[place % 4],
-    }
-
-
 def line_style(place: int) -> Style:
     """Line through time of the run or arm at a place in its legend."""
     return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
 
 
+def curve_style(place: int) -> Style:
+    """Line of the curve at a place in its legend."""
+    return line_style(place) | {"drawstyle": "steps-pre"}
+
+
 def bin_style(place: int) -> Style:
     """Points with intervals of the curve at a place in its legend."""
-    return {
-        "color": INKS[place % 7],
-        "marker": MARKERS[place % 7],
-        "markersize": 5,
-        "linewidth": 1.0,
-        "linestyle": DASHES[place % 4],
-        "elinewidth": 1.2,
-        "capsize": 3,
-    }
+    points: Style = {"marker": MARKERS[place % 7], "markersize": 5, "elinewidth": 1.2}
+    return line_style(place) | points | {"linewidth": 1.0, "capsize": 3}
 
 
 def point_style(place: int) -> Style:
@@ -157,6 +145,13 @@ def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[
 
 
 DPI = 100
+NARROW = 4.2  # inches of axes with their labels, below which they are drawn for a column
+COLUMN = 2.5  # inches of a panel that stands beside another one, at least
+LOWER = 0.72  # of the height of panels that stand below each other for a column
+SIGN = 5.2  # points that a sign takes, on average
+LONG_ROW = 8  # signs of the name of a row
+BEFORE = 50  # points before axes, where their name and ticks stand
+SUBPLOT = 0.775  # of a figure, that matplotlib gives to axes
 
 
 def empty_figure(width: float = 7.0, height: float = 4.2) -> Figure:
@@ -170,19 +165,31 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def panels(
-    ax: Axes | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]
+    ax: Axes | Sequence[Axes] | None,
+    rows: int,
+    columns: int,
+    size: tuple[float, float],
+    width: float | None = None,
 ) -> Sequence[Axes]:
     """Axes of some panels: those given, those of a new figure, or as many in the place of one.
 
     Args:
       size: of a new figure, inches. Panels below each other share their level axis there.
+      width: of a new figure instead; panels that are too narrow for it stand below each other.
 
     Raises:
       ValueError: another number of axes.
     """
     shared: Style = {"sharex": columns == 1, "squeeze": False}
     if ax is None:
-        return list(empty_figure(*size).subplots(rows, columns, **shared).flat)
+        n, height = rows * columns, size[1] / rows
+        if width is not None and columns > (fitting := max(1, int(width / COLUMN))):
+            columns, rows, height = fitting, -(-n // fitting), LOWER * height
+        drawn = empty_figure(width or size[0], height * rows)
+        grid: list[Axes] = list(drawn.subplots(rows, columns, **shared).flat)
+        for spare in grid[n:]:
+            spare.set_axis_off()
+        return grid[:n]
     panel_axes: list[Axes] = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
     if len(panel_axes) == rows * columns:
         return panel_axes
@@ -193,6 +200,48 @@ def panels(
         raise ValueError(msg)
     panel_axes[0].set_axis_off()
     return list(place.subgridspec(rows, columns).subplots(**shared).flat)
+
+
+def is_narrow(on: Axes) -> bool:
+    """Whether axes are of a column of a page: what is beside the figure goes, legends are short."""
+    return _inches(on)[0] < NARROW
+
+
+def _inches(on: Axes) -> tuple[float, float]:
+    """Width and height of the place of axes, with its labels."""
+    place, figure = on.get_position(original=True), whole_figure(on)
+    return (
+        place.width * figure.get_figwidth() / SUBPLOT,
+        place.height * figure.get_figheight() / SUBPLOT,
+    )
+
+
+def fit(on: Axes) -> None:
+    """Write titles and names of axes in 9 points, in as many lines as their place asks for.
+
+    Beside long names of rows they end at the right end of the axes, for there is room before those.
+    """
+    inches, height = _inches(on)
+    # names of rows of one panel move all that stand below each other
+    texts = [text.get_text() for each in whole_figure(on).axes for text in each.get_yticklabels()]
+    rows = "\n".join(texts).split("\n")
+    is_right = is_narrow(on) and max(map(len, rows)) > LONG_ROW
+    width = int((72 * inches - (0 if is_right else BEFORE)) / SIGN)
+    high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)
+    place: Any = "right" if is_right else "center"
+    on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9, loc=place)
+    on.set_ylabel(_wrapped(on.get_ylabel(), high), fontsize=9)
+    sides: tuple[Any, ...] = ("center", "left")
+    for side in sides:
+        title = _wrapped(on.get_title(loc=side), width)
+        on.set_title("" if is_right else title, fontsize=9, loc=side)
+        if is_right and title:
+            on.set_title(title, fontsize=9, loc="right")
+
+
+def _wrapped(text: str, signs: int) -> str:
+    """Text in lines of at most so many signs."""
+    return "\n".join(fill(line, max(signs, 12)) for line in text.split("\n"))
 
 
 def whole_figure(drawn: Figure | Axes) -> Figure:
@@ -309,13 +358,10 @@ def draw_measures(
         draw_marks(on, value, low, high, height, **{"label": label} | looks[place] | style)
 
 
-def name_rows(on: Axes, names: Sequence[str], room: float = 0.6, below: float = 0.0) -> None:
-    """Upright axis of rows at 0, -1, ..., the first on top.
-
-    Below: further room at the foot, in rows.
-    """
+def name_rows(on: Axes, names: Sequence[str]) -> None:
+    """Upright axis of rows at 0, -1, ..., the first on top."""
     on.set_yticks(-np.arange(len(names)), names)
-    on.set_ylim(-len(names) + 1.0 - room - below, room)
+    on.set_ylim(0.4 - len(names), 0.6)
     tidy(on)
 
 
@@ -349,8 +395,8 @@ def counts_up(on: Axes, most: int) -> None:
 
 
 def limit_ticks(on: Axes) -> None:
-    """Level axis with at most six ticks."""
-    on.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    """Level axis with at most six ticks, of a column four."""
+    on.xaxis.set_major_locator(MaxNLocator(nbins=4 if is_narrow(on) else 6))
 
 
 def round_ticks(on: Axes) -> None:
@@ -359,24 +405,45 @@ def round_ticks(on: Axes) -> None:
 
 
 def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool) -> None:
-    """Legend over the axes, starting at their left end; labels that are to be first stand first."""
+    """Legend over the axes, below their title; labels that are to be first stand first.
+
+    It starts at the left end of the axes, or ends at their right one where they are narrow.
+    """
     entries = zip(*on.get_legend_handles_labels(), strict=True)
-    ordered = sorted(entries, key=lambda entry: not first(entry[1]))
-    handles, labels = [handle for handle, _ in ordered], [label for _, label in ordered]
-    on.legend(handles, labels, ncols=columns, fontsize=8, frameon=False, **ABOVE)
+    if not (ordered := sorted(entries, key=lambda entry: not first(entry[1]))):
+        return
+    look = _legend([label for _, label in ordered], columns, 72 * _inches(on)[0] - 10)
+    title = on.get_title() or on.get_title(loc="left")
+    if title:
+        signs = int(72 * _inches(on)[0] / SIGN)
+        look |= {"title": _wrapped(title, signs), "title_fontsize": 9, "alignment": "left"}
+        for side in ("center", "left"):
+            on.set_title("", loc=side)
+    place = RIGHT if is_narrow(on) else ABOVE
+    on.legend(handles=[handle for handle, _ in ordered], **look, **place)
 
 
 def legend_beside(on: Axes) -> None:
-    """Legend right of the axes."""
-    on.legend(fontsize=8, frameon=False, **BESIDE)
+    """Legend right of the axes; above them where they are narrow."""
+    if is_narrow(on):
+        legend_above(on)
+    else:
+        on.legend(fontsize=8, frameon=False, **BESIDE)
 
 
 def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
     """One legend over all axes of a figure."""
-    n_columns = min(columns, len(labels))
-    drawn.legend(
-        lines, labels, loc="outside upper center", ncols=n_columns, fontsize=9, frameon=False
-    )
+    if labels:
+        look = _legend(labels, columns, 72 * drawn.get_figwidth())
+        drawn.legend(handles=lines, loc="outside upper center", **look)
+
+
+def _legend(labels: Sequence[str], columns: int, points: float) -> Style:
+    """Labels in as many columns as fit, at most those wanted, and lines that fit."""
+    signs = int((points - 30 * columns) / SIGN)
+    n = max(1, min(columns, len(labels), signs // (max(map(len, labels), default=0) + 1)))
+    wrapped = [_wrapped(label, signs // n) for label in labels]
+    return {"labels": wrapped, "ncols": n, "fontsize": 8, "frameon": False}
 
 
 def _percent() -> FuncFormatter:
@@ -390,40 +457,11 @@ def _percent_text(share: float, _: int | None) -> str:
 __all__ = ["Axes", "Figure"]
 
 
-_CELL = "padding: 0.15em 0.8em; white-space: nowrap"
-
-
-def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
-    """Figure as an image, unless `pyplot` shows it in any case, and beneath it a table.
-
-    Args:
-      shown: its caption is the alternative text of the image too.
-      intervals: what the intervals of the cells are.
-      most: rows of the table; of more as many are shown, evenly spaced.
-    """
-    image = ""
-    if not is_pyplot_figure(drawn):
-        data = b64encode(png(drawn)).decode("ascii")
-        alt = html_text(shown.caption.replace("\n", "; "))
-        image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
-    size = len(shown.rows)
-    rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
-    left_out = f" {len(rows)} of {size} rows; frame() has all." if len(rows) < size else ""
-    caption = html_text(f"{shown.caption}\nIn small: counts and {intervals}.{left_out}").replace(
-        "\n", "<br>"
-    )
-    head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in shown.head)
-    body = "".join(f"<tr>{''.join(map(_html_cell, shown.rows[row]))}</tr>" for row in rows)
+def image(drawn: Figure, alt: str) -> str:
+    """Figure as an image of a page; none where `pyplot` shows it in any case."""
+    if is_pyplot_figure(drawn):
+        return ""
+    data = b64encode(png(drawn)).decode("ascii")
     return (
-        f'<div class="{NO_MATH}">{image}<div style="overflow-x: auto"><table class="dataframe">'
-        f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
+        f'<img alt="{html_text(alt)}" style="max-width: 100%" src="data:image/png;base64,{data}">'
     )
-
-
-def _html_cell(cell: Cell) -> str:
-    side = "right" if cell.mark == "number" else "left"
-    small = (
-        f'<br><small style="opacity: 0.75">{html_text(cell.small)}</small>' if cell.small else ""
-    )
-    return f'<td style="{_CELL}; text-align: {side}">{html_text(cell.text)}{small}</td>'

@@ -5,7 +5,7 @@ Silence is shown as the time until it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
-from raglab.displays.display import Display, FrameDisplay, Shown
+from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import estimate_cells
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from raglab.displays.canvas import Axes, Style
 
 BINS = 24
+PATH_COLUMNS = ("learner", "gated", "request", "confidence", "question")
 
 
 @dataclass(eq=False, repr=False)
@@ -43,18 +45,13 @@ class ConfidenceDisplay(FrameDisplay):
     def from_paths(
         cls,
         paths: pd.DataFrame,
-        *,
-        name: str | None = None,
-        ax: Sequence[Axes] | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of paths.
 
         Args:
           paths: of `confidence_paths`.
-          name: drawn in the legend or title.
-          ax: two axes.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no row.
@@ -62,13 +59,8 @@ class ConfidenceDisplay(FrameDisplay):
         Example:
           `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 60))`.
         """
-        if not len(paths):
-            msg = (
-                "paths must hold a row a learner and request, got none; give what "
-                "confidence_paths returned."
-            )
-            raise ValueError(msg)
-        return cls(paths, name=name).plot(ax, **style)
+        check_rows("paths", paths, PATH_COLUMNS)
+        return cls(paths).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         # Above what silence alone teaches, below what the gate makes of it: the same learners, on
@@ -82,34 +74,43 @@ class ConfidenceDisplay(FrameDisplay):
             rows = self.rows[self.rows["gated"] == gated]
             for place, (learner, path) in enumerate(rows.groupby("learner", sort=False)):
                 lines.append(_draw_path(on, str(learner), path, place, style))
-            _draw_thresholds(on)
-            on.set_ylabel("confidence (0 to 1)", fontsize=9)
+            # both thresholds of the gate, named at the right end, clear of the lines
+            for value, label, side, lift in THRESHOLDS:
+                on.axhline(value, **canvas.TARGET)
+                on.annotate(f"{label} {value:g}", (0.995, value + lift), va=side, **BESIDE)
+            on.set(ylabel="confidence (0 to 1)", xlim=(0, int(self.rows["request"].max())))
             on.set_ylim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
+            on.set_title(title, loc="left")
             canvas.tidy(on)
-            on.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
-            on.set_title(title, fontsize=9, loc="left")
-        self.axes_[1].set_xlabel(
-            "requests that met the row (count; n = 1 row, computed without chance)", fontsize=9
-        )
-        self.axes_[1].set_xlim(0, int(self.rows["request"].max()))
+            on.legend(fontsize=8, frameon=False, loc="lower left")
+        self.axes_[1].set_xlabel("requests that met the row (count; n = 1 row, without chance)")
         return lines
 
-    def _shown(self) -> Shown:
-        groups = self.rows.groupby(["learner", "gated"], sort=False)
-        parts = [(learner, gated, part) for (learner, gated), part in groups]
-        columns: dict[str, Any] = {
-            "learner": [str(learner) for learner, _, _ in parts],
-            "asks": ["when due" if gated else "never" for _, gated, _ in parts],
-            "last above apply": [
-                _request(part[part["confidence"] > APPLY_ABOVE], -1) for _, _, part in parts
-            ],
-            "first below ask": [
-                _request(part[part["confidence"] < ASK_BELOW], 0) for _, _, part in parts
-            ],
-            "ends at": [float(part["confidence"].iloc[-1]) for _, _, part in parts],
-            "questions": [int(part["question"].sum()) for _, _, part in parts],
-        }
-        return Shown(self.name or "confidence of a row that is always right", columns)
+    def _summary(self) -> Summary:
+        rows = []
+        for (learner, gated), part in self.rows.groupby(["learner", "gated"], sort=False):
+            row = {"learner": learner, "asks": "when due" if gated else "never"}
+            row["last above apply"] = part["request"][part["confidence"] > APPLY_ABOVE].max()
+            row["first below ask"] = part["request"][part["confidence"] < ASK_BELOW].min()
+            last = part["confidence"].iloc[-1]
+            rows.append(row | {"ends at": last, "questions": part["question"].sum()})
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        facts = [("requests", f"{self.rows['request'].max():,}")]
+        title = self.name or "confidence of a row that is always right"
+        return Summary(facts, spaced_rows(columns), title=title)
+
+
+THRESHOLDS = (  # value, name, upright alignment, distance from its line
+    (APPLY_ABOVE, "applies above", "bottom", 0.015),
+    (ASK_BELOW, "always asks below", "top", -0.03),
+)
+BESIDE: dict[str, Any] = {
+    "xycoords": ("axes fraction", "data"),
+    "bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5},
+    "fontsize": 8,
+    "ha": "right",
+    "color": canvas.GREY,
+}
 
 
 # an artist
@@ -123,43 +124,13 @@ def _draw_path(
     """Line of a learner, with a mark where the user was asked."""
     look, questions = canvas.line_style(place) | style, path[path["question"]]
     label = f"{canvas.literal_text(learner)}: ends at {path['confidence'].iloc[-1]:.3f}"
-    label += (
-        f", {len(questions)} question{'' if len(questions) == 1 else 's'}"
-        if path["gated"].any()
-        else ""
-    )
+    if path["gated"].any():
+        label += f", questions: {len(questions)}"
     (line,) = on.plot(path["request"], path["confidence"], label=label, **look)
-    mark: Style = {
-        "marker": canvas.MARKERS[place],
-        "color": look["color"],
-        "linestyle": "none",
-        "markersize": 4,
-    }
-    on.plot(questions["request"], questions["confidence"], clip_on=False, zorder=3, **mark)
+    mark: Style = {"marker": canvas.MARKERS[place], "color": look["color"], "markersize": 4}
+    at = (questions["request"], questions["confidence"])
+    on.plot(*at, linestyle="none", clip_on=False, zorder=3, **mark)
     return line
-
-
-def _draw_thresholds(on: Axes) -> None:
-    """Both thresholds of the gate, named at the right end, clear of the lines."""
-    clear = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}
-    look: Style = {
-        "xycoords": ("axes fraction", "data"),
-        "bbox": clear,
-        "fontsize": 8,
-        "ha": "right",
-    }
-    thresholds = (
-        (APPLY_ABOVE, "applies above", "bottom", 0.015),
-        (ASK_BELOW, "always asks below", "top", -0.03),
-    )
-    for value, what, side, lift in thresholds:
-        on.axhline(value, **canvas.TARGET)
-        on.annotate(f"{what} {value:g}", (0.995, value + lift), va=side, color=canvas.GREY, **look)
-
-
-def _request(rows: pd.DataFrame, place: int) -> float:
-    """Request of a row of a path; NaN where there is none."""
-    return float(rows["request"].iloc[place]) if len(rows) else float("nan")
 
 
 @dataclass(eq=False, repr=False)
@@ -176,28 +147,22 @@ class SplitDisplay(Display):
     def from_requests(
         cls,
         requests: Mapping[str, NDArray[np.float64]],
-        *,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the bars
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of splits by name.
 
         Args:
           requests: name -> request of each row at which it was split, NaN never, [R].
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no name, or no row of one.
 
         Example: `SplitDisplay.from_requests({"page_1_kind": np.array([18.0, 31.0, np.nan])})`.
         """
-        if not requests or not all(map(len, requests.values())):
-            msg = "requests must hold a name with a number a row, got none; simulate at least one."
-            raise ValueError(msg)
-        return cls(requests, name=name).plot(ax, **style)
+        is_any = requests and all(map(len, requests.values()))
+        check(is_any, "requests must hold a name with a number a row", "none")
+        return cls(requests).plot(**drawing)
 
     def _known(self) -> dict[str, NDArray[np.float64]]:
         """Requests of the rows that were split."""
@@ -212,20 +177,14 @@ class SplitDisplay(Display):
             heights = np.histogram(known, edges)[0] / size
             most = max(most, float(heights.max()))
             median = f", median {np.median(known):.0f} requests" if len(known) else ""
-            area: Style = (
-                {"color": canvas.INKS[place % 7]} | style | {"alpha": 0.35, "linewidth": 0}
-            )
-            on.stairs(heights, edges, fill=True, **area)
             outline: Style = {"color": canvas.INKS[place % 7], "linewidth": 1.2} | style
-            label = (
-                f"{canvas.literal_text(name)}: {len(known)} of {canvas.size_text(size, 'rows')} "
-                f"split{median}"
-            )
+            on.stairs(heights, edges, fill=True, **outline | {"alpha": 0.35, "linewidth": 0})
+            split = f"{len(known)} of {canvas.size_text(size, 'rows')} split{median}"
+            label = f"{canvas.literal_text(name)}: {split}"
             lines.append(on.stairs(heights, edges, label=label, **outline))
-        on.set_xlabel("requests of the row until it is split (count)", fontsize=9)
+        on.set_xlabel("requests of the row until it is split (count)")
         canvas.shares_up(on, "rows (share, %)")
-        on.set_ylim(0.0, 1.1 * max(most, 0.01))
-        on.set_xlim(0.0, edges[-1])
+        on.set(xlim=(0.0, edges[-1]), ylim=(0.0, 1.1 * max(most, 0.01)))
         canvas.legend_above(on)
         return lines
 
@@ -239,19 +198,19 @@ class SplitDisplay(Display):
         ]
         return pd.concat(parts, ignore_index=True)
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         known = self._known()
-        columns: dict[str, Any] = {
-            "name": list(known),
-            "rows": [len(values) for values in self.requests.values()],
-        }
+        columns: dict[str, Any] = {"name": list(known)}
+        columns["rows"] = [len(values) for values in self.requests.values()]
         columns["split"] = [len(values) for values in known.values()]
         for share in (0.1, 0.5, 0.9):
-            columns[f"{100 * share:g} % after"] = [
-                float(np.quantile(values, share)) if len(values) else float("nan")
-                for values in known.values()
+            at = [
+                np.quantile(values, share) if len(values) else np.nan for values in known.values()
             ]
-        return Shown(self.name or "requests until the split is found", columns)
+            columns[f"{100 * share:g} % after"] = at
+        facts = [(name, f"{len(values)} split") for name, values in known.items()]
+        title = self.name or "requests until the split"
+        return Summary(facts, spaced_rows(columns), title=title)
 
 
 MEASURES = {  # title and label of their panels
@@ -274,25 +233,20 @@ class ClarifyDisplay(FrameDisplay):
       rows: of `simulate`.
     """
 
-    SIZE: ClassVar = (10.5, 7.0)
+    SIZE: ClassVar = (10.5, 6.4)
     PANELS: ClassVar = (2, 2)
 
     @classmethod
     def from_simulation(
         cls,
         table: pd.DataFrame,
-        *,
-        name: str | None = None,
-        ax: Sequence[Axes] | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of a simulation.
 
         Args:
           table: of `simulate`.
-          name: drawn in the legend or title.
-          ax: four axes.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no row, or another number of axes.
@@ -301,12 +255,8 @@ class ClarifyDisplay(FrameDisplay):
           `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(), "oracle":
           "oracle"}))`.
         """
-        if not len(table):
-            msg = (
-                "table must hold a row a policy and bucket, got none; give what simulate returned."
-            )
-            raise ValueError(msg)
-        return cls(table, name=name).plot(ax, **style)
+        check_rows("table", table, ("policy", "last", "users", *MEASURES))
+        return cls(table).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         # One look a policy through all panels, so that one legend serves them.
@@ -317,13 +267,19 @@ class ClarifyDisplay(FrameDisplay):
                 line = canvas.draw_with_band(on, rows, "last", measure, label, look, f"{measure}_")
                 lines += [line] if on is self.ax_ else []
         for on, (title, label) in zip(self.axes_, MEASURES.values(), strict=True):
-            on.set_title(title, fontsize=9, loc="left")
-            on.set_xlabel("requests of a user (count)", fontsize=9)
-            on.set_ylabel(label, fontsize=9)
+            on.set_title(title, loc="left")
+            on.set(xlabel="requests of a user (count)", ylabel=label)
             on.set_xlim(0, int(self.rows["last"].max()))
             canvas.tidy(on)
         canvas.shares_up(self.axes_[3], MEASURES["silent"][1])
-        self._bend_errors(self.axes_[1])
+        # Who never asks begins far above all others: errors above 1 on a logarithmic axis.
+        errors = self.axes_[1]
+        most = max(float(self.rows["errors_high"].fillna(self.rows["errors"]).max()), 1.0)
+        ticks = [tick for tick in TICKS if tick <= most]
+        errors.set_yscale("symlog", linthresh=1.0)
+        errors.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+        errors.set_yticks([], minor=True)
+        errors.set_ylim(-0.05, 1.3 * most)
         band = canvas.draw_band_label(self.ax_, "")
         labels = [str(line.get_label()) for line in lines]
         interval = f"{INTERVAL}, {canvas.size_text(self.rows['users'], 'users')}"
@@ -343,34 +299,14 @@ class ClarifyDisplay(FrameDisplay):
         ]
         return self.rows.assign(**{name: self.rows[name].clip(lower=0.0) for name in ends})
 
-    def _bend_errors(self, on: Axes) -> None:
-        """Axis of errors, logarithmic above 1: who never asks begins far above all others."""
-        most = float(self.rows["errors_high"].fillna(self.rows["errors"]).max())
-        ticks = [tick for tick in TICKS if tick <= max(most, 1.0)]
-        on.set_yscale("symlog", linthresh=1.0)
-        on.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
-        on.set_yticks([], minor=True)
-        on.set_ylim(-0.05, 1.3 * max(most, 1.0))
-
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         last = self.rows.drop_duplicates("policy", keep="last")
-        columns: dict[str, Any] = {
-            "policy": last["policy"],
-            "requests": last["last"],
-            "users": last["users"],
-        }
-        heads = {
-            "questions": "questions per 100",
-            "errors": "silent errors per 100",
-            "regret": "regret a user",
-        }
-        columns |= {
-            head: estimate_cells(last, measure, f"{measure}_") for measure, head in heads.items()
-        }
-        caption = (
-            f"{self.name or 'clarification'}: rates of the last bucket, regret of all requests"
-        )
-        return Shown(caption, columns, INTERVAL)
+        columns: dict[str, Any] = {"policy": last["policy"]}
+        for measure, (head, _) in list(MEASURES.items())[:3]:
+            columns[head] = estimate_cells(last, measure, f"{measure}_")
+        users, requests = (str(int(last[name].max())) for name in ("users", "last"))
+        facts = [("users", users), ("requests", requests), ("interval", INTERVAL)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "clarification")
 
 
 @dataclass(eq=False, repr=False)
@@ -383,24 +319,17 @@ class SilenceDisplay(Display):
 
     policies: Mapping[str, Silence]
 
-    SIZE: ClassVar = (7.2, 4.4)
-
     @classmethod
     def from_silence(
         cls,
         rows: Mapping[str, Silence],
-        *,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of rows by policy.
 
         Args:
           rows: name -> what `silence` measured.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no policy, or one without a row that was met.
@@ -409,13 +338,9 @@ class SilenceDisplay(Display):
           `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner, users=9,
           ...))})`.
         """
-        if not rows or not all((silence.requests > 0).any() for silence in rows.values()):
-            msg = (
-                "rows must hold a policy, each with a row that a request met, got none; simulate "
-                "more requests."
-            )
-            raise ValueError(msg)
-        return cls(rows, name=name).plot(ax, **style)
+        is_met = rows and all((silence.requests > 0).any() for silence in rows.values())
+        check(is_met, "rows must hold a policy, each with a row that a request met", "none")
+        return cls(rows).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, lines = self.ax_, []
@@ -425,7 +350,7 @@ class SilenceDisplay(Display):
             label = f"{who}: {100 * part['share'].iloc[-1]:.1f} % silent in the end"
             lines += on.plot(part["requests"], part["share"], label=label, **look)
         canvas.shares_up(on, "rows that ask no more (share, %)")
-        on.set_xlabel("requests of the row up to its last question (count)", fontsize=9)
+        on.set_xlabel("requests of the row up to its last question (count)")
         on.set_xlim(left=0)
         canvas.legend_above(on)  # inside it would lie on a line that rises early
         return lines
@@ -453,16 +378,15 @@ class SilenceDisplay(Display):
             )
         return pd.concat(parts, ignore_index=True)
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         import pandas as pd
 
         after = {policy: pd.Series(values) for policy, values in self._after().items()}
-        columns: dict[str, Any] = {
+        columns = {
             "policy": list(after),
-            "median requests until silent": [values.median() for values in after.values()],
+            "median requests of the silent": [values.median() for values in after.values()],
             "silent (%)": [100.0 * values.notna().mean() for values in after.values()],
             "rows": [len(values) for values in after.values()],
         }
-        return Shown(
-            self.name or "time until silent; medians are of the rows that fell silent", columns
-        )
+        facts = [(policy, f"{values.notna().sum()} silent") for policy, values in after.items()]
+        return Summary(facts, spaced_rows(columns), title=self.name or "time until silence")

@@ -6,14 +6,14 @@ on any axes, and `frame` gives every number that is drawn.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.tables import column_table
-from raglab.words.characters import visible
+from raglab.words.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,25 +21,11 @@ if TYPE_CHECKING:
     from raglab.displays.canvas import Axes, Figure, Style
 
 MOST_ROWS = 20  # of a shown table
-_ENDLESS = re.compile(r"-?\binf\b")
-
-
-class Shown(NamedTuple):
-    """Table below the figure of a display.
-
-    caption: also read out instead of the figure. columns: head -> numbers, texts or cells.
-    intervals: what the intervals of the cells are. most: rows at most.
-    """
-
-    caption: str
-    columns: Mapping[str, Any]
-    intervals: str = "none"
-    most: int = MOST_ROWS
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Display:
-    """Data, how it is drawn (`_draw`), each number drawn (`frame`), notebook view (`_shown`).
+class Display(Result):
+    """Data, how it is drawn (`_draw`), each number drawn (`frame`), its text (`_summary`).
 
     Attributes:
       name: drawn in the legend or title.
@@ -65,52 +51,50 @@ class Display:
         self,
         ax: Axes | Sequence[Axes] | None = None,
         name: str | None = None,
+        width: float | None = None,
         **style: Any,  # noqa: ANN401
     ) -> Self:
-        """Draw on axes, or on those of a new figure.
+        """Draw on axes, or on those of a new figure; every `from_…` takes these as `**drawing`.
 
         Args:
           ax: as many axes as there are panels, or one of a grid, whose place they take.
-          name: drawn instead of that of the display.
+          name: drawn in the legend or title; the first one is also the name of the display.
+          width: of a new figure, inches: 3.4 for a column of a page, whose panels stand below each
+            other and whose legends are short.
           style: of what is drawn, in matplotlib's words.
 
         Raises:
           ValueError: another number of axes.
         """
-        self.axes_ = self._axes(ax)
+        self.name = self.name or name
+        self.name_ = name or self.name
+        rows, columns = self._grid
+        self.axes_ = canvas.panels(ax, rows, columns, self._size, width)
         self.ax_ = self.axes_[0]
         self.figure_ = canvas.whole_figure(self.ax_)
-        self.name_ = name or self.name
         self.lines_ = self._draw(style)
+        for on in self.axes_:
+            canvas.fit(on)
         return self
 
-    def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
-        """Axes of all panels."""
-        return canvas.panels(ax, *self.PANELS, size=self.SIZE)
+    @property
+    def _grid(self) -> tuple[int, int]:
+        """Rows and columns of panels."""
+        return self.PANELS
+
+    @property
+    def _size(self) -> tuple[float, float]:
+        """Width and height of a new figure, inches."""
+        return self.SIZE
 
     def _draw(self, style: Style) -> list[Any]:
         """Draw on `axes_`; returns what the style went to."""
         raise NotImplementedError
 
-    def frame(self) -> pd.DataFrame:
-        """Every number that is drawn."""
-        raise NotImplementedError
-
-    def _shown(self) -> Shown:
-        """Table below the figure."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        rows = self.frame().round(4).to_string(max_rows=10)
-        return f"{type(self).__name__}\n{_ENDLESS.sub(_endless, visible(rows, lines=True))}"
-
     def _repr_html_(self) -> str:
         if not hasattr(self, "figure_"):  # made of its data, and never drawn
             self.plot()
-        shown = self._shown()
-        return canvas.html(
-            self.figure_, column_table(shown.caption, shown.columns), shown.intervals, shown.most
-        )
+        return canvas.image(self.figure_, repr(self)) + super()._repr_html_()
 
 
 @dataclass(eq=False, repr=False)
@@ -121,13 +105,37 @@ class FrameDisplay(Display):
       rows: frame of the numbers that are drawn.
     """
 
+    TABLE: ClassVar = "rows"
+
     rows: pd.DataFrame
 
-    def frame(self) -> pd.DataFrame:
-        """Return the rows."""
-        return self.rows.copy()
+
+def check(holds: object, rule: str, value: object) -> None:
+    """Refuse what breaks a rule of a display.
+
+    Raises:
+      ValueError: the rule, and the value that breaks it.
+    """
+    if not holds:
+        msg = f"{rule}, got {value}."
+        raise ValueError(msg)
 
 
-def _endless(match: re.Match[str]) -> str:
-    """An infinite number as wide as pandas writes it."""
-    return ("−∞" if match[0].startswith("-") else "∞").rjust(len(match[0]))
+def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> None:
+    """Refuse a frame without rows, or without one of some columns."""
+    absent = [column for column in columns if column not in rows]
+    value = f"{', '.join(absent)} missing" if absent else "no row"
+    check(len(rows) and not absent, f"{name} must have rows of {', '.join(columns)}", value)
+
+
+def spaced_rows(columns: Mapping[str, Any], most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:
+    """Table of a notebook, by its title: some rows at most, evenly spaced.
+
+    Args:
+      columns: head -> cells, numbers or texts, all of one length.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(columns)
+    rows = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), most)).round().astype(int))
+    return {f"{len(rows)} of {len(frame):,} rows of frame()": frame.iloc[rows]}

@@ -221,7 +221,7 @@ def confusion_matrix(
     on = canvas.axes(ax, 5.4, 4.0)
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
-    size = 10 if interval is None else 9
+    size = 7 if canvas.is_narrow(on) else 10 if interval is None else 9
     on.imshow(share, **canvas.HEAT | style)
     for (row, column), count in np.ndenumerate(counts):
         text = f"{count}\n{100 * share[row, column]:.0f} %" if total[row, 0] else f"{count}\n–"
@@ -229,7 +229,7 @@ def confusion_matrix(
             low, high = (100 * np.asarray(end)[row, column] for end in interval)
             text += f"\n({low:.0f} to {high:.0f} %)"
         if wrong and row == column == Status.ok:
-            text += f"\n{wrong} wrong source{'' if wrong == 1 else 's'}"
+            text += f"\n{wrong} wrong\nsource{'' if wrong == 1 else 's'}"
         colour = "white" if share[row, column] > 0.55 else "black"
         weight = "bold" if row == column else "normal"
         on.text(

@@ -10,13 +10,14 @@ import numpy as np
 from raglab.bandit.budget import Budget, check_budget, frontier
 from raglab.bandit.environments import Table
 from raglab.displays import canvas
-from raglab.displays.display import FrameDisplay, Shown
+from raglab.displays.display import FrameDisplay, spaced_rows
 from raglab.displays.tables import estimate_cells
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.displays.canvas import Axes, Style
+    from raglab.displays.canvas import Style
 
 CORNER = "frontier"
 
@@ -47,9 +48,7 @@ class FrontierDisplay(FrameDisplay):
         *,
         budget: Budget | float | None = None,
         unit: str | None = None,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the frontier's line
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of the frontier of a table, and of plans that were compared on it.
 
@@ -58,9 +57,7 @@ class FrontierDisplay(FrameDisplay):
           comparison: of `compare_plans` on this table.
           budget: of a question.
           unit: of the spend; the budget's, or "cost".
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Example:
           `FrontierDisplay.from_table(test, compare_plans(test, plans, budget=0.5),
@@ -81,68 +78,48 @@ class FrontierDisplay(FrameDisplay):
                 [drawn, comparison[["policy", *columns]].assign(kind="plan")], ignore_index=True
             )
         checked = None if budget is None else check_budget(budget)
-        stated = "cost" if checked is None or not checked.unit else checked.unit
+        stated = "" if checked is None else checked.unit
         amount = None if checked is None else checked.per_question
-        return cls(
-            drawn, amount, stated if unit is None else unit, len(table.mask), name=name
-        ).plot(ax, **style)
+        return cls(drawn, amount, unit or stated or "cost", len(table.mask)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, is_corner = self.ax_, self.rows["kind"] == CORNER
         corners, plans = self.rows[is_corner], self.rows[~is_corner]
-        look: dict[str, Any] = {
-            "color": "0.45",
-            "marker": "o",
-            "markersize": 4,
-            "linewidth": 1.5,
-        } | style
-        lines = list(
-            on.plot(corners["spend"], corners["reward"], label="fixed mixtures of arms", **look)
-        )
+        look: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
+        look["label"] = "fixed mixtures of arms"
+        lines = list(on.plot(corners["spend"], corners["reward"], **look | style))
+        above: Style = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
+        for arm, spend, reward in corners[["policy", "spend", "reward"]].itertuples(index=False):
+            name = canvas.literal_text(str(arm))
+            on.annotate(name, (spend, reward), fontsize=8, zorder=4, **above)
         for place, row in enumerate(plans.to_dict("records")):
             arms: dict[str, Any] = {
                 f"{axis}err": canvas.interval_arms(
-                    [row[part]], [row[f"{part}_low"]], [row[f"{part}_high"]]
+                    *([row[f"{part}{end}"]] for end in ("", "_low", "_high"))
                 )
                 for axis, part in (("x", "spend"), ("y", "reward"))
             }
-            mark, label = canvas.point_style(place), canvas.literal_text(str(row["policy"]))
-            on.errorbar(
-                row["spend"],
-                row["reward"],
-                ecolor="black",
-                elinewidth=1.0,
-                label=label,
-                **arms,
-                **mark,
-            )
+            look = canvas.point_style(place) | {"ecolor": "black", "elinewidth": 1.0}
+            label = canvas.literal_text(str(row["policy"]))
+            on.errorbar(row["spend"], row["reward"], label=label, **arms, **look)
         if self.budget is not None:
-            on.axvline(self.budget, color="0.6", linestyle=":", linewidth=1.2, label="budget")
-        # Corners far dearer than what is compared would leave no room for it.
-        if len(plans):
-            edge = 1.6 * max(float(plans["spend"].max()), self.budget or 0.0)
-            on.set_xlim(0.0, min(edge, 1.05 * float(corners["spend"].max())))
-        on.set_xlabel(
-            canvas.literal_text(f"spend a question ({self.unit})", canvas.LONGEST_TITLE), fontsize=9
-        )
-        on.set_ylabel(
-            f"reward a question (mean; {canvas.size_text(self.questions, 'questions')})", fontsize=9
-        )
+            on.axvline(self.budget, label="budget", **canvas.TARGET)
+        on.margins(x=0.12, y=0.12)
+        unit, size = self.unit, canvas.size_text(self.questions, "questions")
+        on.set_xlabel(canvas.literal_text(f"spend a question ({unit})", canvas.LONGEST_TITLE))
+        on.set_ylabel(f"reward a question (mean; {size})")
         canvas.tidy(on)
-        canvas.legend_above(on)
+        canvas.legend_above(on, 2)
         return lines
 
-    def _shown(self) -> Shown:
-        caption = f"{self.name or 'frontier'}: reward and spend ({self.unit}) a question"
+    def _summary(self) -> Summary:
         known = self.rows.reindex(
             columns=["policy", "reward", "reward_low", "reward_high", "spend"]
         )
-        spend = [f"{value:.4g}" for value in known["spend"]]
         columns = {
             "policy": known["policy"],
             "reward": estimate_cells(known, "reward", "reward_"),
-            "spend": spend,
+            "spend": known["spend"],
         }
-        return Shown(
-            caption, columns, "of resampled questions" if "reward_low" in self.rows else "none"
-        )
+        facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "frontier")

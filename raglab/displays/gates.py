@@ -16,15 +16,16 @@ from raglab import calibration, metrics
 from raglab.calibration import Brier, SmoothECE, Strategy
 from raglab.certify import Certificate
 from raglab.displays import canvas, figures
-from raglab.displays.display import Display, FrameDisplay, Shown
+from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import percent_cells, rate_cells
 from raglab.metrics import RATE_TABLE, Costs, Interval
 from raglab.values import Curve, Status
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.displays.canvas import Axes, Style
+    from raglab.displays.canvas import Style
 
 SWEPT = ("hallucination_rate", "false_refusal_rate", "coverage")
 ENDS = ("", "_k", "_n", "_low", "_high")  # of a rate's columns
@@ -67,9 +68,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         targets: Mapping[str, float] | None = None,
         certificate: Certificate | None = None,
         level: float = 0.95,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of one gate: answer where the score is at least the threshold, else refuse.
 
@@ -81,9 +80,7 @@ class ThresholdSweepDisplay(FrameDisplay):
           targets: rate -> highest value.
           certificate: of `raglab.certify.certify` for these scores.
           level: of the intervals, in (0, 1).
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: shapes that differ, no cases, no score at all, an unknown rate, or a
@@ -97,9 +94,8 @@ class ThresholdSweepDisplay(FrameDisplay):
             answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level
         )
         steps.attrs["share_of"] = {"false_refusal_rate": RIGHT} if label is None else {}
-        return cls.from_steps(
-            steps, targets=targets, certificate=certificate, level=level, name=name, ax=ax, **style
-        )
+        shown: dict[str, Any] = {"certificate": certificate, "level": level}
+        return cls.from_steps(steps, targets=targets, **shown, **drawing)
 
     @classmethod
     def from_steps(
@@ -110,9 +106,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         targets: Mapping[str, float] | None = None,
         certificate: Certificate | None = None,
         level: float = 0.95,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of any threshold of a policy, from `replay.steps`, with its name and unit.
 
@@ -122,28 +116,24 @@ class ThresholdSweepDisplay(FrameDisplay):
           targets: rate -> highest value.
           certificate: of `raglab.certify.certify` for this threshold.
           level: that of the frame's intervals.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: a column is missing, no steps, those of several thresholds, an unknown rate,
             or a certificate of policies.
         """
-        _check_steps(steps, rates, targets or {}, certificate)
-        rows = steps[
-            ["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]
-        ].reset_index(drop=True)
-        threshold = _threshold_text(steps) or cls.threshold
-        share_of = steps.attrs.get("share_of", {})
-        return cls(
-            rows, rates, targets or {}, certificate, level, threshold, share_of, name=name
-        ).plot(ax, **style)
+        _check_steps(steps, rates, targets or {})
+        _check_gate(certificate)
+        names = ["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]
+        rows = steps[names].reset_index(drop=True)
+        path, share_of = _threshold_text(steps), steps.attrs.get("share_of", {})
+        fields = (rows, rates, targets or {}, certificate, level, path or cls.threshold, share_of)
+        return cls(*fields).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, edges, lines = self.ax_, self._edges(), []
         # Rates as exact steps, each within the interval of its steps.
-        for rate in self.rates:
+        for place, rate in enumerate(self.rates):
             value, low, high = (
                 self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high")
             )
@@ -151,20 +141,27 @@ class ThresholdSweepDisplay(FrameDisplay):
             on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
             of = self.share_of.get(rate) or RATE_TABLE[rate].share_of.replace("all", "cases")
             size = canvas.size_text(self.rows[f"{rate}_n"], of)
-            label = f"{canvas.rate_label(rate)} ({size})"
-            look: Style = {"color": colour, "linewidth": 1.5, "baseline": None, "label": label}
+            look = canvas.line_style(place) | {"color": colour, "baseline": None}
+            look["label"] = f"{canvas.rate_label(rate)} ({size})"
             lines.append(on.stairs(value, edges, **look | style))
         canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
-        certified = self._draw_certificate()
+        certificate = self.certificate
+        at = None if certificate is None else certificate.threshold
+        if certificate is not None and at is not None:
+            on.axvline(at, label=_certified_text(certificate), **canvas.CERTIFIED)
+            label = f"upper bound there, {100 * certificate.bound:.3g} %"
+            on.plot([at], [certificate.bound], label=label, **canvas.BOUND)
+        elif certificate is not None:
+            on.plot([], [], label=_certified_text(certificate), linestyle="none")
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
-        on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], certified))
+        marks = [] if at is None else [at]
+        on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], marks))
         for rate, target in self.targets.items():
-            figures.target_line(
-                on, target, figures.target_label(rate, target), color=canvas.SWEEP_INKS[rate]
-            )
+            look = {"color": canvas.SWEEP_INKS[rate]}
+            figures.target_line(on, target, figures.target_label(rate, target), **look)
         named = f"({self.name_})" if self.name_ else self.threshold
-        on.set_xlabel(f"threshold {canvas.literal_text(named, canvas.LONGEST_TITLE)}", fontsize=9)
+        on.set_xlabel(f"threshold {canvas.literal_text(named, canvas.LONGEST_TITLE)}")
         canvas.limit_ticks(on)
         canvas.shares_up(on, "rate (%)")
         canvas.legend_beside(on)
@@ -183,40 +180,31 @@ class ThresholdSweepDisplay(FrameDisplay):
         room = max(last - first, abs(first), 1.0)
         return np.where(np.isfinite(edges), edges, np.where(edges < 0, first - room, last + room))
 
-    def _draw_certificate(self) -> list[float]:
-        """Certified threshold as a line, with the upper bound of its risk on it.
-
-        Where there is none, that is said.
-        """
-        certificate = self.certificate
-        if certificate is None:
-            return []
-        confidence = f"{100 * (1 - certificate.delta):g} % confidence"
-        at = certificate.threshold
-        if at is None:
-            self.ax_.plot([], [], label=f"nothing certified at {confidence}", linestyle="none")
-            return []
-        alpha = f"{100 * certificate.promises[0].alpha:g} %"
-        self.ax_.axvline(
-            at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {confidence}", **canvas.CERTIFIED
-        )
-        label = f"upper bound there, {100 * certificate.bound:.3g} %"
-        self.ax_.plot([at], [certificate.bound], label=label, **canvas.BOUND)
-        return [at]
-
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
-        columns |= {
-            canvas.rate_label(rate): rate_cells(self.rows, rate, f"{rate}_") for rate in self.rates
-        }
-        caption = f"threshold {f'on {self.name}' if self.name else self.threshold}"
-        caption += "".join(
-            f"; {canvas.rate_label(rate)}: of those {of}" for rate, of in self.share_of.items()
-        )
-        caption += (
-            f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
-        )
-        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
+        for rate in self.rates:
+            columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
+        facts = [("threshold", self.name or self.threshold), ("interval", _exact(self.level))]
+        facts += [(f"{canvas.rate_label(rate)} of", of) for rate, of in self.share_of.items()]
+        facts += _certificate_facts(self.certificate)
+        return Summary(facts, spaced_rows(columns))
+
+
+def _exact(level: float) -> str:
+    return f"exact {100 * level:g} %"
+
+
+def _certificate_facts(certificate: Certificate | None) -> list[tuple[str, str]]:
+    return [] if certificate is None else [("certificate", certificate.reason)]
+
+
+def _certified_text(certificate: Certificate) -> str:
+    """Certified threshold and promise, or that there is none, for a legend."""
+    confidence = f"{100 * (1 - certificate.delta):g} % confidence"
+    if certificate.threshold is None:
+        return f"nothing certified at {confidence}"
+    alpha = f"{100 * certificate.promises[0].alpha:g} %"
+    return f"certified at {certificate.threshold:.4g}: risk ≤ {alpha} at {confidence}"
 
 
 @dataclass(eq=False, repr=False)
@@ -252,9 +240,7 @@ class OutcomeTableDisplay(Display):
         right: ArrayLike | None = None,
         costs: Costs | None = None,
         level: float = 0.95,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the cells
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of decisions against labels.
 
@@ -265,9 +251,7 @@ class OutcomeTableDisplay(Display):
           costs: label -> outcome -> cost, see `metrics.cost_matrix`; `{}` for the default. They
             need `right`, for a wrong answer has a cost of its own.
           level: of the intervals, in (0, 1).
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no cases, shapes that differ, what is no status, costs without `right`, or
@@ -280,29 +264,24 @@ class OutcomeTableDisplay(Display):
         """
         rows, columns = _codes("label", label), _codes("status", status)
         counts = metrics.outcome_table(rows, columns)
-        if not counts.any():
-            msg = "label must hold at least one case, got none; check the split."
-            raise ValueError(msg)
+        check(counts.any(), "label must hold at least one case", "none; check the split")
         wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
         priced: dict[str, Any] = {} if costs is None else _paid(rows, columns, right, costs, level)
         ends = metrics.outcome_intervals(counts, level)
-        return cls(counts, ends, wrong, level=level, name=name, **priced).plot(ax, **style)
+        return cls(counts, ends, wrong, level=level, **priced).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        title = ", ".join(
-            part for part in (canvas.literal_text(self.name_ or ""), self._paid) if part
-        )
-        wrong = self.wrong or 0
-        figures.confusion_matrix(
-            self.counts, self.ax_, title=title, interval=self.interval, wrong=wrong, **style
-        )
+        parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
+        look: Style = {"title": ", ".join(filter(None, parts)), "interval": self.interval}
+        figures.confusion_matrix(self.counts, self.ax_, wrong=self.wrong or 0, **look, **style)
         return list(self.ax_.images)
 
     @property
-    def _paid(self) -> str:
-        low, high = self.cost_interval
-        ends = f"({low:.3f} to {high:.3f})"
-        return "" if self.cost is None else f"expected cost {self.expected_cost:.3f} a case {ends}"
+    def _paid(self) -> list[tuple[str, str]]:
+        if self.cost is None:
+            return []
+        ends = "({:.3f} to {:.3f})".format(*self.cost_interval)
+        return [("expected cost", f"{self.expected_cost:.3f} a case {ends}")]
 
     def frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
@@ -313,28 +292,35 @@ class OutcomeTableDisplay(Display):
         import pandas as pd
 
         names = [status.name for status in Status]
-        n = np.repeat(self.counts.sum(axis=1), len(names))
-        k = self.counts.ravel()
-        share = np.divide(k, n, out=np.full(len(k), np.nan), where=n > 0)
+        n, k = np.repeat(self.counts.sum(axis=1), len(names)), self.counts.ravel()
         columns: dict[str, Any] = {
             "label": np.repeat(names, len(names)),
             "decision": names * len(names),
+            "share": _ratio(k, n),
+            "k": k,
+            "n": n,
+            "low": np.ravel(self.interval.low),
+            "high": np.ravel(self.interval.high),
         }
-        columns |= {"share": share, "k": k, "n": n}
-        columns |= {"low": np.ravel(self.interval.low), "high": np.ravel(self.interval.high)}
         if self.wrong is not None:
             answers = np.where(np.tile(names, len(names)) == Status.ok.name, k, 0)
             columns["wrong"] = np.concatenate([[self.wrong], answers[1:]])
         return pd.DataFrame(columns if self.cost is None else columns | {"cost": self.cost.ravel()})
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         frame = self.frame()
-        columns: dict[str, Any] = {name: frame[name] for name in ("label", "decision")}
+        columns: dict[str, Any] = dict(frame[["label", "decision"]])
         columns["share of the label"] = rate_cells(frame, "share")
-        more = {"wrong": "of these wrong answers", "cost": "mean cost of its cases"}
-        columns |= {head: frame[name] for name, head in more.items() if name in frame}
-        caption = ", ".join(part for part in (self.name or "label × decision", self._paid) if part)
-        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
+        columns |= {name: frame[name] for name in ("wrong", "cost") if name in frame}
+        facts = [("cases", f"{self.counts.sum():,}"), ("interval", _exact(self.level))]
+        title = self.name or "label × decision"
+        return Summary([*facts, *self._paid], spaced_rows(columns), title=title)
+
+
+def _ratio(k: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
+    """K of n, NaN where there are none."""
+    size = np.asarray(n, dtype=np.float64)
+    return np.divide(k, size, out=np.full(size.shape, np.nan), where=size > 0)
 
 
 def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -> pd.DataFrame:
@@ -353,68 +339,32 @@ def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -
     counts = {
         "hallucination_rate": (wrong, n),
         "false_refusal_rate": (n_ok - (n - not_ok), np.full(len(n), n_ok)),
+        "coverage": (n, np.full(len(n), size)),
     }
-    for name, (k, total) in (counts | {"coverage": (n, np.full(len(n), size))}).items():
-        low, high = metrics.clopper_pearson(k, total, level)
-        value = np.divide(k, total, out=np.full(len(k), np.nan), where=total > 0)
-        columns |= {
-            name: value,
-            f"{name}_k": k,
-            f"{name}_n": total,
-            f"{name}_low": low,
-            f"{name}_high": high,
-        }
+    for name, (k, total) in counts.items():
+        ends = metrics.clopper_pearson(k, total, level)
+        values = (_ratio(k, total), k, total, *ends)
+        columns |= {f"{name}{end}": part for end, part in zip(ENDS, values, strict=True)}
     return pd.DataFrame(columns)
 
 
-def _check_steps(
-    steps: pd.DataFrame,
-    rates: Sequence[str],
-    targets: Mapping[str, float],
-    certificate: Certificate | None,
-) -> None:
+def _check_steps(steps: pd.DataFrame, rates: Sequence[str], targets: Mapping[str, float]) -> None:
     for name in (*rates, *targets):
-        if name not in canvas.SWEEP_INKS:
-            msg = f"rates and targets must be among {', '.join(canvas.SWEEP_INKS)}, got {name!r}."
-            raise ValueError(msg)
-    wanted = (
-        "low",
-        "high",
-        *(f"{name}{end}" for name in rates for end in ("", "_k", "_n", "_low", "_high")),
-    )
-    missing = [name for name in wanted if name not in steps.columns]
-    if missing or not len(steps):
-        fault = f"none named {missing[0]}" if missing else "no rows"
-        msg = (
-            f"steps must have low, high and the counts of every rate, got {fault}; take the frame "
-            "of replay.steps."
-        )
-        raise ValueError(msg)
-    if len(paths := set(steps["path"]) if "path" in steps else ()) > 1:
-        msg = (
-            f"steps must be of one threshold, got those of {len(paths)}; take rows of one path, "
-            "or pass path= there."
-        )
-        raise ValueError(msg)
-    _check_gate(certificate)
+        known = ", ".join(canvas.SWEEP_INKS)
+        check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
+    wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ENDS))
+    check_rows("steps", steps, wanted)
+    n = steps["path"].nunique() if "path" in steps else 1
+    check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
 
 
 def _check_gate(certificate: Certificate | None) -> None:
     """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
-    odd = (
-        []
-        if certificate is None
-        else [promise.name for promise in certificate.promises if promise.name != "risk"]
-    )
-    if certificate is not None and (odd or isinstance(certificate.chosen, str)):
-        value = (
-            f"policy {certificate.chosen}"
-            if certificate.chosen is not None
-            else f"the rate {odd[0]}"
-        )
-        rule = "certificate must be of one gate, which has a threshold"
-        msg = f"{rule}, got that of {value}; use raglab.certify.certify on these scores."
-        raise ValueError(msg)
+    if certificate is not None:
+        names = {promise.name for promise in certificate.promises}
+        is_gate = names <= {"risk"} and not isinstance(certificate.chosen, str)
+        rule = "certificate must be of one gate, as certify.certify makes it"
+        check(is_gate, rule, f"that of {certificate.chosen or ', '.join(names)}")
 
 
 def _threshold_text(steps: pd.DataFrame) -> str:
@@ -429,9 +379,7 @@ def _threshold_text(steps: pd.DataFrame) -> str:
 
 def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[Any]) -> int:
     """Answers to cases labelled ok that are not right."""
-    if right.shape != label.shape:
-        msg = f"right must be [Q], one a case, got shape {right.shape} for {len(label)} cases."
-        raise ValueError(msg)
+    check(right.shape == label.shape, f"right must be [Q], Q = {len(label)}", right.shape)
     return int(((label == Status.ok) & (status == Status.ok) & ~right.astype(bool)).sum())
 
 
@@ -443,12 +391,7 @@ def _paid(
     level: float,
 ) -> dict[str, Any]:
     """Mean cost of cases by label and decision, [3, 3], and of all with its interval, as fields."""
-    if right is None:
-        msg = (
-            "costs need `right`, got none; a wrong answer and a right one of the same label "
-            "differ in cost."
-        )
-        raise ValueError(msg)
+    check(right is not None, "costs need right=", "none; a wrong answer has a cost of its own")
     matrix = metrics.cost_matrix(costs)
     cell = np.ravel_multi_index(
         (status, label, np.asarray(right).astype(np.int64)), (len(Status), len(Status), 2)
@@ -458,15 +401,19 @@ def _paid(
         part.reshape(len(Status), len(Status), 2).sum(axis=2).T
         for part in (cells * metrics.cell_costs(matrix)[: metrics.PLAIN_CELLS], cells)
     )
-    mean = np.divide(paid, n, out=np.full(paid.shape, np.nan), where=n > 0)
     low, high = metrics.cost_interval(cells, matrix, level)
     expected = float(metrics.expected_cost(cells, matrix))
-    return {"cost": mean, "expected_cost": expected, "cost_interval": (float(low), float(high))}
+    return {
+        "cost": _ratio(paid, n),
+        "expected_cost": expected,
+        "cost_interval": (float(low), float(high)),
+    }
 
 
 Band = Literal["pointwise", "simultaneous"]
 DIAGONAL = "if scores were true probabilities"
 COUNTS = "cases by score"
+DOTTED = canvas.DASHES[2]  # ends of a second band
 STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
 SPREAD_BINS = 20
 
@@ -507,9 +454,7 @@ class ReliabilityDisplay(Display):
         strategy: Strategy = "uniform",
         level: float = 0.95,
         weights: NDArray[np.float64] | None = None,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the points
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of probabilities against outcomes.
 
@@ -526,9 +471,7 @@ class ReliabilityDisplay(Display):
           level: of the intervals.
           weights: of each case in a traffic mix (rule S6.15), [Q]; points, ECE and intervals are
             then of that traffic, the others of the cases.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: a score outside [0, 1] (rank only: calibrate first), NaN, no case, or level
@@ -542,43 +485,42 @@ class ReliabilityDisplay(Display):
         ece = calibration.ece(y_true, y_prob)
         if weights is not None:
             curve, interval, ece = _weighed_curve(curve, y_true, y_prob, weights, level)
-        return cls(
-            curve=curve,
-            interval=interval,
-            spread=calibration.reliability(y_true, y_prob, bins=SPREAD_BINS),
-            ece=ece,
-            smooth_ece=calibration.smooth_ece_with_bandwidth(y_true, y_prob),
-            brier=calibration.brier_decomposition(y_true, y_prob),
-            level=level,
-            name=name,
-        ).plot(ax, **style)
+        spread = calibration.reliability(y_true, y_prob, bins=SPREAD_BINS)
+        smooth = calibration.smooth_ece_with_bandwidth(y_true, y_prob)
+        brier = calibration.brier_decomposition(y_true, y_prob)
+        return cls(curve, interval, spread, ece, smooth, brier, level).plot(**drawing)
 
     @property
     def summary(self) -> str:
         """ECE, smooth ECE with its bandwidth, Brier score with its parts, in two lines."""
-        smooth, score = self.smooth_ece, self.brier
-        return (
-            f"ECE {self.ece:.3f}, smooth ECE {smooth.value:.3f} (bandwidth "
-            f"{smooth.bandwidth:.3f})\n"
-            f"Brier {score.score:.3f} = MCB {score.mcb:.3f} − DSC {score.dsc:.3f} + UNC "
-            f"{score.unc:.3f}"
-        )
+        first, second = (", ".join(map(" ".join, part)) for part in (self._errors, self._brier))
+        return f"{first}\n{second}"
+
+    @property
+    def _errors(self) -> list[tuple[str, str]]:
+        smooth, width = self.smooth_ece
+        smoothed = f"{smooth:.3f} (bandwidth {width:.3f})"
+        return [("ECE", f"{self.ece:.3f}"), ("smooth ECE", smoothed)]
+
+    @property
+    def _brier(self) -> list[tuple[str, str]]:
+        score = self.brier
+        parts = f"MCB {score.mcb:.3f} − DSC {score.dsc:.3f} + UNC {score.unc:.3f}"
+        return [("Brier", f"{score.score:.3f} = {parts}")]
 
     def _draw(self, style: Style) -> list[Any]:
-        on, curve = self.ax_, self.curve
+        on, curve, narrow = self.ax_, self.curve, canvas.is_narrow(self.ax_)
         if DIAGONAL not in on.get_legend_handles_labels()[1]:
             on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
         # A second curve on the same axes takes the next colour.
         look = canvas.bin_style(len(on.containers)) | style
-        label = (
-            f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases): "
-            f"{self.summary}"
-        )
+        who = f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases)"
+        label = f"{who}: {' '.join(self._errors[0]) if narrow else self.summary}"
         arms = canvas.interval_arms(curve.y, self.interval.low, self.interval.high)
         points = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **look)
         self._draw_case_strip(look["color"], filled=len(on.containers) == 1)
         on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
-        on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
+        on.set_xlabel("score (as a probability, 0 to 1)")
         canvas.shares_up(on, "came true (share of cases, %)")
         on.set_ylim(STRIP[0] - 0.01, 1 + canvas.SHARE_MARGIN)
         on.set_yticks(np.linspace(0.0, 1.0, 6))
@@ -594,15 +536,10 @@ class ReliabilityDisplay(Display):
         bars = np.zeros(SPREAD_BINS)
         bars[np.rint(self.spread.at * SPREAD_BINS).astype(int)] = self.spread.n
         top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
-        look: Style = (
-            {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
-        )
-        look |= {
-            "baseline": STRIP[0],
-            "color": colour,
-            "label": f"{COUNTS}, tallest bar {int(bars.max())}",
-        }
-        self.ax_.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), **look)
+        look: Style = {"baseline": STRIP[0], "color": colour}
+        look |= {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
+        label = f"{COUNTS}, tallest bar {int(bars.max())}"
+        self.ax_.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), label=label, **look)
 
     @property
     def line_(self) -> Any:  # noqa: ANN401 - an artist
@@ -616,18 +553,12 @@ class ReliabilityDisplay(Display):
         """
         return _curve_frame(self.curve, self.interval, ("bin_low", "score", "rate"))
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         frame = self.frame()
-        columns = {
-            "bin above": frame["bin_low"],
-            "mean score": frame["score"],
-            "came true": rate_cells(frame),
-        }
-        return Shown(
-            f"{self.name or 'scores'}: {self.summary}",
-            columns,
-            f"exact {100 * self.level:g} % interval",
-        )
+        columns: dict[str, Any] = dict(frame[["bin_low", "score"]])
+        columns["came true"] = rate_cells(frame)
+        facts = [*self._errors, *self._brier, ("interval", _exact(self.level))]
+        return Summary(facts, spaced_rows(columns), title=self.name or "scores")
 
 
 def _weighed_curve(
@@ -643,11 +574,9 @@ def _weighed_curve(
         np.bincount(place, weights * part, minlength=len(curve.at))
         for part in (1.0, score, truth, weights)
     )
-    there = size > 0.0  # a label without a share weighs nothing
-    x, observed = (
-        np.divide(part, size, out=np.full(len(size), np.nan), where=there) for part in (mean, rate)
-    )
-    worth = np.divide(size**2, squares, out=np.zeros(len(size)), where=there)
+    # a label without a share weighs nothing
+    x, observed = _ratio(mean, size), _ratio(rate, size)
+    worth: Any = np.nan_to_num(_ratio(size**2, squares))  # no whole number of cases
     interval = metrics.clopper_pearson(np.nan_to_num(observed) * worth, worth, level)
     error = float(np.nansum(size * np.abs(x - observed)) / size.sum())
     return curve._replace(x=x, y=observed), interval, error
@@ -660,11 +589,8 @@ def _curve_frame(curve: Curve, interval: Interval, names: tuple[str, str, str]) 
     """
     import pandas as pd
 
-    columns = dict(zip(names, (curve.at, curve.x, curve.y), strict=True)) | {
-        "k": curve.k,
-        "n": curve.n,
-    }
-    return pd.DataFrame(columns | interval._asdict())
+    columns = dict(zip(names, (curve.at, curve.x, curve.y), strict=True))
+    return pd.DataFrame(columns | {"k": curve.k, "n": curve.n} | interval._asdict())
 
 
 @dataclass(eq=False, repr=False)
@@ -704,9 +630,7 @@ class RiskCoverageDisplay(Display):
         level: float = 0.95,
         target: float | None = None,
         certificate: Certificate | None = None,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the line
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of answering where the confidence is at least a threshold, for every threshold.
 
@@ -720,9 +644,7 @@ class RiskCoverageDisplay(Display):
             flatters.
           certificate: of `raglab.certify.certify` on these very cases and scores; marks its
             threshold, with its bound.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: unknown band, level or target out of range, no cases, shapes that differ, no
@@ -735,9 +657,8 @@ class RiskCoverageDisplay(Display):
             _check_certificate(certificate, curve, target)
         interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
         areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
-        return cls(curve, interval, *areas, band, level, target, certificate, name=name).plot(
-            ax, **style
-        )
+        shown = cls(curve, interval, *areas, band, level, target, certificate)
+        return shown.plot(**drawing)
 
     @property
     def within_target(self) -> int | None:
@@ -746,20 +667,30 @@ class RiskCoverageDisplay(Display):
         return int(steps[-1]) if len(steps) else None
 
     def _draw(self, style: Style) -> list[Any]:
-        on, place = (
-            self.ax_,
-            sum(line.get_drawstyle() == "steps-pre" for line in self.ax_.get_lines()),
-        )
-        label = f"{canvas.literal_text(self.name_ or 'confidence')} ({self._size}): {self._areas}"
-        line = figures.risk_line(on, self.curve, label, place, **style)
+        on = self.ax_
+        place = sum(line.get_drawstyle() == "steps-pre" for line in on.get_lines())
+        who = f"{canvas.literal_text(self.name_ or 'confidence')} ({self._cases})"
+        areas = ", ".join(map(" ".join, self._areas))
+        line = figures.risk_line(on, self.curve, f"{who}: {areas}", place, **style)
         if self.band is not None:
             x = figures.from_zero_coverage(self.curve.x, 0.0)
             low, high = (figures.from_zero_coverage(np.asarray(end)) for end in self.interval)
-            look: Style = {"color": line.get_color(), "label": self._interval_is} | canvas.BAND
+            look: Style = canvas.BAND | {"color": line.get_color()}
+            if place:  # of a second curve the ends alone: two fills would mix their colours
+                look = {"facecolor": "none", "edgecolor": line.get_color(), "linewidth": 0.7}
+                look["linestyle"] = DOTTED
             on.fill_between(x, low, high, step="pre", **look)
+            if self._interval_is not in on.get_legend_handles_labels()[1]:
+                canvas.draw_band_label(on, self._interval_is)
+        step = self.within_target
         if self.target is not None:
             figures.target_line(on, self.target, f"target {100 * self.target:g} %")
-            self._mark_within_target(line.get_color())
+        if step is not None:
+            # hollow, for it is no promise
+            at, x_at, y_at = (part[step] for part in (self.curve.at, self.curve.x, self.curve.y))
+            label = f"optimistic, picked on these cases: {100 * x_at:.1f} % answered within the "
+            look = {"color": line.get_color(), "markerfacecolor": "white", "linestyle": "none"}
+            on.plot([x_at], [y_at], "o", label=f"{label}target, threshold {at:.4g}", **look)
         bound = self._mark_certified()
         most = self.curve.y if self.band is None else self.interval.high
         figures.risk_axes(on, figures.risk_top(self.curve, most, self.target or 0.0, bound))
@@ -772,37 +703,17 @@ class RiskCoverageDisplay(Display):
         return self.lines_[0]
 
     @property
-    def _areas(self) -> str:
-        return f"AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
+    def _areas(self) -> list[tuple[str, str]]:
+        return [("AURC", f"{self.aurc:.3f}"), ("E-AURC", f"{self.eaurc:.3f}")]
 
     @property
-    def _size(self) -> str:
+    def _cases(self) -> str:
         """Number of cases, and of those that have no confidence and are never answered."""
         size = _curve_cases(self.curve)
         missing = size - int(self.curve.n[-1])
         return canvas.size_text(size, "cases") + (
             f", {missing:,} without a score" if missing else ""
         )
-
-    def _mark_within_target(self, colour: str) -> None:
-        """Hollow mark of the largest coverage within the target, which is no promise."""
-        step = self.within_target
-        if step is not None:
-            coverage, risk, at = (
-                part[step] for part in (self.curve.x, self.curve.y, self.curve.at)
-            )
-            label = (
-                f"optimistic, picked on these cases: {100 * coverage:.1f} % answered\nwithin the "
-                "target,"
-            )
-            label += f" threshold {at:.4g}"
-            look: Style = {
-                "marker": "o",
-                "linestyle": "none",
-                "color": colour,
-                "markerfacecolor": "white",
-            }
-            self.ax_.plot([coverage], [risk], label=label, **look)
 
     def _mark_certified(self) -> float:
         """Mark of the certified threshold from its risk up to its bound, which is returned.
@@ -812,23 +723,14 @@ class RiskCoverageDisplay(Display):
         certificate = self.certificate
         if certificate is None:
             return 0.0
-        confidence = f"{100 * (1 - certificate.delta):g} % confidence"
+        label = _certified_text(certificate)
         if certificate.threshold is None:
-            self.ax_.plot([], [], label=f"nothing certified at {confidence}", linestyle="none")
+            self.ax_.plot([], [], label=label, linestyle="none")
             return 0.0
         (promise,), at = certificate.promises, certificate.coverage
-        label = (
-            f"certified: risk ≤ {100 * promise.alpha:g} % at {confidence}, {100 * at:.1f} % "
-            "answered,"
-        )
-        label += (
-            f"\nthreshold {certificate.threshold:.4g}, upper bound there "
-            f"{100 * promise.bound:.3g} %"
-        )
-        ends = [promise.k / promise.n, promise.bound]
-        self.ax_.plot(
-            [at, at], ends, label=label, markevery=[1], **canvas.BOUND | {"linestyle": "-"}
-        )
+        label += f", {100 * at:.1f} % answered, upper bound there {100 * promise.bound:.3g} %"
+        look: Style = canvas.BOUND | {"linestyle": "-", "markevery": [1]}
+        self.ax_.plot([at, at], [promise.k / promise.n, promise.bound], label=label, **look)
         return promise.bound
 
     def frame(self) -> pd.DataFrame:
@@ -838,36 +740,25 @@ class RiskCoverageDisplay(Display):
         """
         return _curve_frame(self.curve, self.interval, ("threshold", "coverage", "risk"))
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         frame = self.frame()
         columns = {"threshold": frame["threshold"], "coverage": percent_cells(frame["coverage"])}
         columns |= {"risk": rate_cells(frame, "risk")}
-        caption = f"{self.name or 'confidence'} ({self._size}): {self._areas}"
-        caption += (
-            f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
-        )
-        return Shown(caption, columns, self._interval_is)
+        facts = [("cases", self._cases), *self._areas, ("band", self._interval_is)]
+        facts += _certificate_facts(self.certificate)
+        return Summary(facts, spaced_rows(columns), title=self.name or "confidence")
 
     @property
     def _interval_is(self) -> str:
-        where = (
-            "at all coverages at once"
-            if self.band == "simultaneous"
-            else "at each coverage by itself"
-        )
+        at_once = self.band == "simultaneous"
+        where = "at all coverages at once" if at_once else "at each coverage by itself"
         return f"{100 * self.level:g} % interval {where}"
 
 
 def _check_band(band: str | None, target: float | None) -> None:
-    if band is not None and band not in get_args(Band):
-        msg = f"band must be one of {', '.join(get_args(Band))} or None, got {band!r}."
-        raise ValueError(msg)
-    if target is not None and not 0.0 <= target <= 1.0:
-        msg = (
-            f"target must be in [0, 1], got {target}; it is the wrong share of the answered, 0.1 "
-            "for 10 %."
-        )
-        raise ValueError(msg)
+    bands = (*get_args(Band), None)
+    check(band in bands, f"band must be one of {bands}", band)
+    check(0.0 <= (target or 0.0) <= 1.0, "target must be in [0, 1]", f"{target}; 0.1 is 10 %")
 
 
 def _curve_cases(curve: Curve) -> int:
@@ -883,44 +774,22 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     """
     _check_gate(certificate)
     alphas = [promise.alpha for promise in certificate.promises]
-    if target is not None and not np.allclose(alphas, target, rtol=1e-9, atol=0.0):
-        msg = (
-            f"target must be the certified one, got {target:g} beside {alphas[0]:g}; certify at "
-            f"alpha={target:g}."
-        )
-        raise ValueError(msg)
-    remedy = "draw the scores that it was made on, all of its split"
-    if (size := _curve_cases(curve)) != certificate.cases:
-        msg = (
-            f"certificate must be of the {size:,} cases that are drawn, got one of "
-            f"{certificate.cases:,}; {remedy}."
-        )
-        raise ValueError(msg)
-    # its promise is of the first level that was tried, one of the curve's
-    if (at := certificate.threshold) is None:
-        levels = {*zip(curve.k.tolist(), curve.n.tolist(), strict=True)}
-        if odd := [
-            promise
-            for promise in certificate.promises
-            if promise.n and (promise.k, promise.n) not in levels
-        ]:
-            value = (
-                f"{odd[0].k:g} wrong of {odd[0].n} at the first level tried, which no score here "
-                "has"
-            )
-            msg = f"certificate must be of the scores that are drawn, got {value}; {remedy}."
-            raise ValueError(msg)
-    else:
-        counts = {
-            (int(k), int(n))
-            for k, n in zip(curve.k[curve.at == at], curve.n[curve.at == at], strict=True)
-        }
-        (promise,) = certificate.promises
-        if (promise.k, promise.n) not in counts:
-            drawn = ", ".join(f"{k} of {n}" for k, n in counts) or "no such score"
-            value = f"{promise.k:g} wrong of {promise.n} at {at:.4g} beside {drawn} here"
-            msg = f"certificate must be of the scores that are drawn, got {value}; {remedy}."
-            raise ValueError(msg)
+    is_same = target is None or np.allclose(alphas, target, rtol=1e-9, atol=0.0)
+    known = ", ".join(f"{alpha:g}" for alpha in alphas)
+    check(is_same, f"target must be the certified one, {known}", target)
+    size, at = _curve_cases(curve), certificate.threshold
+    # without a threshold its promise is of the first level that was tried, one of the curve's
+    levels = np.ones(len(curve.at), dtype=bool) if at is None else curve.at == at
+    counts = {*zip(curve.k[levels].tolist(), curve.n[levels].tolist(), strict=True)}
+    odd = [
+        f"{promise.k:g} wrong of {promise.n}"
+        for promise in certificate.promises
+        if (promise.n or at is not None) and (promise.k, promise.n) not in counts
+    ]
+    if certificate.cases != size:
+        odd = [f"{certificate.cases:,} cases beside {size:,}"]
+    rule = "certificate must be of the scores that are drawn, all of its split"
+    check(not odd, rule, f"one of {', '.join(odd[:1])}")
 
 
 def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
@@ -932,21 +801,13 @@ def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
     values = np.asarray(statuses)
     if values.dtype.kind not in "OUT":
         return values
-    odd = [status for status in values.ravel() if status not in Status.__members__]
-    if odd:
-        msg = f"{name} must hold {', '.join(Status.__members__)} or their codes, got {odd[0]!r}."
-        raise ValueError(msg)
-    return np.array([Status[str(status)] for status in values.ravel()], dtype=np.int64).reshape(
-        values.shape
-    )
+    odd = [status for status in values.flat if status not in Status.__members__]
+    check(not odd, f"{name} must hold {', '.join(Status.__members__)} or their codes", odd[:1])
+    codes = [Status[str(status)] for status in values.flat]
+    return np.array(codes, dtype=np.int64).reshape(values.shape)
 
 
 def _check_curve(curve: Curve, name: str) -> Curve:
     """Return the curve of scores, of which at least one must be a number."""
-    if not len(curve.x):
-        msg = (
-            f"{name} must hold a number for at least one case, got NaN only; nothing could ever "
-            "be answered."
-        )
-        raise ValueError(msg)
+    check(len(curve.x), f"{name} must hold a number for at least one case", "NaN only")
     return curve

@@ -4,47 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import FrameDisplay, Shown
+from raglab.displays.display import FrameDisplay, spaced_rows
 from raglab.metrics.crossings import LEVEL, Crossing
 from raglab.metrics.intervals import t_quantile
 from raglab.metrics.mixes import TrafficMix
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.displays.canvas import Axes, Style
+    from raglab.displays.canvas import Style
 
 POINTS = 41  # shares of ok at which lines are drawn
 MANY = 1e6  # degrees of freedom of a normal interval
-
-
-class MixResult(Protocol):
-    """What `tune` returns, as far as it is drawn."""
-
-    @property
-    def mix_costs(self) -> pd.DataFrame | None:
-        """Ends of the lines, a row a policy."""
-
-    @property
-    def crossing(self) -> Crossing | None:
-        """Of what was selected."""
-
-    @property
-    def selected(self) -> str:
-        """Name of what was selected."""
-
-    @property
-    def incumbent(self) -> str:
-        """Name of the policy that it had to beat."""
-
-    @property
-    def goal(self) -> Any:  # noqa: ANN401 - `raglab.Goal`
-        """Goal with the stated mix."""
 
 
 @dataclass(eq=False, repr=False)
@@ -67,28 +44,22 @@ class MixDisplay(FrameDisplay):
     @classmethod
     def from_result(
         cls,
-        result: MixResult,
+        result: Any,  # noqa: ANN401 - of `raglab.tune`
         *,
         policies: Sequence[str] = ("always-answer", "always-refuse", "defaults"),
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of a study: what was selected beside the policies without tuning.
 
         Args:
           result: of `raglab.tune`.
           policies: names in `result.costs` of what is drawn beside the selected one.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Example: `MixDisplay.from_result(raglab.tune(trace))`.
         """
-        table, mix = result.mix_costs, result.goal.traffic
-        assert table is not None  # noqa: S101 - of every study
-        shown = table.loc[list(dict.fromkeys((result.selected, *policies)))]
-        return cls.from_costs(shown, result.crossing, mix=mix, name=name, ax=ax, **style)
+        shown = result.mix_costs.loc[list(dict.fromkeys((result.selected, *policies)))]
+        return cls.from_costs(shown, result.crossing, mix=result.goal.traffic, **drawing)
 
     @classmethod
     def from_costs(
@@ -97,9 +68,7 @@ class MixDisplay(FrameDisplay):
         crossed: Crossing | None,
         *,
         mix: TrafficMix | None = None,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of lines that are known by their ends.
 
@@ -108,9 +77,7 @@ class MixDisplay(FrameDisplay):
             crossing is marked.
           crossed: of that policy with the others.
           mix: stated one.
-          name: drawn in the legend or title.
-          ax: axes to draw on; new ones where not given.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
         """
         import pandas as pd
 
@@ -119,21 +86,13 @@ class MixDisplay(FrameDisplay):
         for policy, row in zip(costs.index, costs.to_dict("records"), strict=True):
             cost = (1.0 - share) * row["none_ok"] + share * row["all_ok"]
             error = np.hypot((1.0 - share) * row["none_ok_error"], share * row["all_ok_error"])
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "policy": str(policy),
-                        "share": share,
-                        "cost": cost,
-                        "low": np.maximum(cost - reach * error, 0.0),
-                        "high": cost + reach * error,
-                    }
-                )
-            )
+            ends = {"low": np.maximum(cost - reach * error, 0.0), "high": cost + reach * error}
+            columns = {"policy": str(policy), "share": share, "cost": cost}
+            frames.append(pd.DataFrame(columns | ends))
         stated = None if mix is None else mix.shares.get("ok")
         subject, cases = str(costs.index[0]), int(costs["cases"].iloc[0])
         rows = pd.concat(frames, ignore_index=True)
-        return cls(rows, subject, crossed, stated, cases, name=name).plot(ax, **style)
+        return cls(rows, subject, crossed, stated, cases).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, lines = self.ax_, []
@@ -159,17 +118,20 @@ class MixDisplay(FrameDisplay):
         canvas.shares_along(on, "share of ok in traffic (other labels as in the labelled cases)")
         on.set_ylim(bottom=0.0)
         size = canvas.size_text(self.cases, "labelled cases")
-        on.set_ylabel(f"expected cost of a case ({size})", fontsize=9)
+        on.set_ylabel(f"expected cost of a case ({size})")
         canvas.tidy(on)
         canvas.legend_above(on, columns=2)
         return lines
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         wide = self.rows.pivot_table("cost", "policy", "share", sort=False, dropna=False)
-        columns: dict[str, Any] = {"policy": wide.index.tolist()}
+        columns: dict[str, Any] = {"policy": wide.index}
         for place in range(0, POINTS, 4):
-            columns[f"{2.5 * place:.0f} % ok"] = wide.iloc[:, place].round(3).tolist()
-        return Shown(self.caption, columns)
+            columns[f"{2.5 * place:.0f} % ok"] = wide.iloc[:, place]
+        facts = [("labelled cases", f"{self.cases:,}")]
+        notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
+        title = self.name or "expected cost by share of ok"
+        return Summary(facts, spaced_rows(columns), notes, title)
 
     @property
     def caption(self) -> str:

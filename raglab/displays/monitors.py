@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import FrameDisplay, Shown
+from raglab.displays.display import FrameDisplay, check_rows, spaced_rows
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,13 +32,6 @@ NEEDED = (
 )
 
 
-class MonitoredPromises(Protocol):
-    """What `monitor` returns, as far as it is drawn."""
-
-    def frame(self) -> pd.DataFrame:
-        """Rows of steps and promises."""
-
-
 @dataclass(eq=False, repr=False)
 class MonitorDisplay(FrameDisplay):
     """Evidence over labelled rows, a row of panels a promise.
@@ -52,19 +45,14 @@ class MonitorDisplay(FrameDisplay):
     @classmethod
     def from_monitor(
         cls,
-        monitor: MonitoredPromises | pd.DataFrame,
-        *,
-        name: str | None = None,
-        ax: Axes | Sequence[Axes] | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        monitor: Any,  # noqa: ANN401 - of `monitor`, or its frame
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of a monitor.
 
         Args:
           monitor: of `monitor`, or its frame, such as those of several calls one below the other.
-          name: drawn in the legend or title.
-          ax: two axes a promise, or one whose place they take.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: no step, or a missing column.
@@ -74,19 +62,16 @@ class MonitorDisplay(FrameDisplay):
         import pandas as pd
 
         rows = monitor if isinstance(monitor, pd.DataFrame) else monitor.frame()
-        absent = [column for column in NEEDED if column not in rows]
-        if absent or not len(rows):
-            fault = f"{', '.join(absent)} missing" if absent else "no step"
-            msg = (
-                f"monitor must have rows of {', '.join(NEEDED)}, got {fault}; give what monitor "
-                "returned."
-            )
-            raise ValueError(msg)
-        return cls(rows.reset_index(drop=True), name=name).plot(ax, **style)
+        check_rows("monitor", rows, NEEDED)
+        return cls(rows.reset_index(drop=True)).plot(**drawing)
 
-    def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
-        n = self.rows["promise"].nunique()
-        return canvas.panels(ax, n, COLUMNS, (9.8, 0.6 + 2.7 * n))
+    @property
+    def _grid(self) -> tuple[int, int]:
+        return self.rows["promise"].nunique(), COLUMNS
+
+    @property
+    def _size(self) -> tuple[float, float]:
+        return 9.8, 0.6 + 2.7 * self._grid[0]
 
     def _draw(self, style: Style) -> list[Any]:
         lines: list[Any] = []
@@ -98,53 +83,31 @@ class MonitorDisplay(FrameDisplay):
             drawn = rows.iloc[picked].assign(margin_held=rows["log_wealth_held"] - rows["bar_held"])
             lines += self._draw_evidence(left, drawn, style)
             last = rows.iloc[-1]
-            both = (
-                "; held since the start"
-                if last["verdict"] == "alarm" and last.get("is_held", False)
-                else ""
-            )
-            title = canvas.literal_text(
-                f"{promise} ≤ {last['alpha']:g}: {last['verdict']}{both}", 60
-            )
-            left.set_title(title, fontsize=9, loc="left")
+            was_held = last["verdict"] == "alarm" and last.get("is_held", False)
+            both = "; held since the start" if was_held else ""
+            title = f"{promise} ≤ {last['alpha']:g}: {last['verdict']}{both}"
+            left.set_title(canvas.literal_text(title, 60), loc="left")
             # A restart speaks of its own rows, so that the line of a broken promise says whose it
             # is.
             if by := last.get("alarm_by") or last.get("leader"):
-                name = canvas.literal_text(
-                    f"{'alarm by' if last.get('alarm_by') else 'broken: of'} {by}", 60
-                )
-                left.text(0.02, 0.97, name, fontsize=8, va="top", transform=left.transAxes)
+                name = f"{'alarm by' if last.get('alarm_by') else 'broken: of'} {by}"
+                place_at: Style = {"va": "top", "transform": left.transAxes, "bbox": canvas.LABEL}
+                left.text(0.02, 0.97, canvas.literal_text(name, 60), fontsize=8, **place_at)
             lines += self._draw_rate(right, drawn, style)
-        labels = [
-            "evidence of a broken promise",
-            "evidence of a held promise",
-            "bar of a verdict, or promise",
-        ]
-        entries = [*lines[:2], self.axes_[0].lines[-1]]
-        canvas.legend_over(self.figure_, entries, labels, 3)
+        labels = ["evidence of a broken promise", "of a held one", "bar of a verdict, or promise"]
+        canvas.legend_over(self.figure_, [*lines[:2], self.axes_[0].lines[-1]], labels, 3)
         return lines
 
     def _draw_evidence(self, on: Axes, rows: pd.DataFrame, style: Style) -> list[Any]:
         """Log wealth of both sides less the bar, so that one line is the bar of both."""
         lines = []
         for place, (column, (label, ink)) in enumerate(SIDES.items()):
-            look: Style = {
-                "color": ink,
-                "linestyle": canvas.DASHES[place],
-                "linewidth": 1.5,
-                "label": label,
-            }
+            look: Style = canvas.line_style(place) | {"color": ink, "label": label}
             lines += on.plot(rows["labelled"], rows[column], **look | style)
         on.axhline(0.0, **canvas.TARGET)
         bar = float(rows["bar_held"].iloc[0])
-        on.set_ylim(-FAR * bar, FAR * bar)
-        on.set_xlabel(
-            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})",
-            fontsize=9,
-        )
-        on.set_ylabel("log wealth less its bar (nats)", fontsize=9)
-        canvas.tidy(on)
-        canvas.limit_ticks(on)
+        on.set(ylim=(-FAR * bar, FAR * bar), ylabel="log wealth less its bar (nats)")
+        _name_rows_along(on, rows)
         return lines
 
     def _draw_rate(self, on: Axes, rows: pd.DataFrame, style: Style) -> list[Any]:
@@ -155,22 +118,18 @@ class MonitorDisplay(FrameDisplay):
         top = on.get_ylim()[1]
         canvas.shares_up(on, "rate since the start (%)")
         on.set_ylim(0.0, top)
-        on.set_xlabel(
-            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})",
-            fontsize=9,
-        )
-        canvas.limit_ticks(on)
+        _name_rows_along(on, rows)
         return list(lines)
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         last = self.rows.groupby("promise", sort=False).tail(1)
-        columns = {
-            "promise": last["promise"].tolist(),
-            "at most": last["alpha"],
-            "rate, without an interval": last["rate"],
-            "labelled rows": last["labelled"].astype(int),
-            "verdict": last["verdict"].tolist(),
-        }
-        return Shown(
-            f"{self.name or 'monitor'}: promises on labelled traffic since the start", columns
-        )
+        facts = [tuple(map(str, row)) for row in last[["promise", "verdict"]].to_numpy()]
+        columns = dict(last[["promise", "alpha", "rate", "labelled", "verdict"]])
+        return Summary(facts, spaced_rows(columns), title=self.name or "monitor")
+
+
+def _name_rows_along(on: Axes, rows: pd.DataFrame) -> None:
+    size = canvas.size_text(int(rows["labelled"].iloc[-1]), "in all")
+    on.set_xlabel(f"labelled rows (count; {size})")
+    canvas.tidy(on)
+    canvas.limit_ticks(on)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, Shown
-from raglab.displays.tables import DASH, estimate_cells, percent_cells
+from raglab.displays.display import Display, check, spaced_rows
+from raglab.displays.tables import estimate_cells, percent_cells
 from raglab.signals import DOUBLE
-from raglab.words.html_display import Cell
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.displays.canvas import Axes, Style
+    from raglab.displays.canvas import Style
 
 HEIGHT = 0.52  # of a row, that its marks take
 WORTH = {
@@ -37,34 +36,6 @@ LOOKS = (
 READ = {"ask": " (asks)", "either": " (either way)", "surer": ""}
 
 
-class AuditedSignals(Protocol):
-    """What `audit_signals` returns, as far as it is drawn."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Signals, the most worth first."""
-
-    @property
-    def cost(self) -> float:
-        """Of a case, with all signals; NaN where it was not measured."""
-
-    @property
-    def cost_without_signals(self) -> float:
-        """Of a case, by the better of always answering and always refusing."""
-
-    @property
-    def cases(self) -> int:
-        """Number of labelled cases."""
-
-    @property
-    def level(self) -> float:
-        """Of the intervals."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader must know."""
-
-
 @dataclass(eq=False, repr=False)
 class SignalAuditDisplay(Display):
     """Two panels, a row a signal: the cost that it saves, and its AUROC of both kinds.
@@ -77,37 +48,27 @@ class SignalAuditDisplay(Display):
         one. Signals that no case has are named below the table.
     """
 
-    audit: AuditedSignals
+    audit: Any
 
     @classmethod
     def from_audit(
         cls,
-        audit: AuditedSignals,
-        *,
-        name: str | None = None,
-        ax: Axes | Sequence[Axes] | None = None,
-        **style: Any,  # noqa: ANN401 - of the marks
+        audit: Any,  # noqa: ANN401 - of `raglab.audit_signals`
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of an audit.
 
         Args:
           audit: of `raglab.audit_signals`.
-          name: drawn in the legend or title.
-          ax: as many axes as there are panels, or one whose place they take.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: another number of axes, or an audit in which no case has any signal.
 
         Example: `SignalAuditDisplay.from_audit(audit_signals(trace, policy))`.
         """
-        if not (audit.table["n"] > 0).any():
-            msg = (
-                "an audit must hold a signal that some case has, got none; check that the trace "
-                "holds hits."
-            )
-            raise ValueError(msg)
-        return cls(audit, name=name).plot(ax, **style)
+        check((audit.table["n"] > 0).any(), "an audit must hold a signal of some case", "none")
+        return cls(audit).plot(**drawing)
 
     @property
     def _rows(self) -> pd.DataFrame:
@@ -124,36 +85,37 @@ class SignalAuditDisplay(Display):
         return f"{100 * self.audit.level:g} % interval"
 
     @property
-    def _basis(self) -> str:
-        return f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
+    def _grid(self) -> tuple[int, int]:
+        return 1, 1 + self._costed
 
-    def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
-        n = 1 + self._costed
-        return canvas.panels(ax, 1, n, (6.4 + 3.6 * (n - 1), 2.1 + 0.34 * len(self._rows)))
+    @property
+    def _size(self) -> tuple[float, float]:
+        return 2.8 + 3.6 * self._grid[1], 2.1 + 0.34 * len(self._rows)
 
     def _draw(self, style: Style) -> list[Any]:
         rows, areas = self._rows, self.axes_[-1]
+        basis = f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
         if self._costed:
             doubled = rows["rank_correlation"].abs() >= DOUBLE
             # else it is the worth itself
             shown = rows.assign(worth_doubles=rows["worth_doubles"].where(doubled))
             canvas.draw_measures(self.ax_, shown, WORTH, LOOKS, HEIGHT, style)
             self.ax_.axvline(0.0, **canvas.TARGET)
-            costs = (
-                f"{self.audit.cost:.3f} with all signals, {self.audit.cost_without_signals:.3f} "
-                "with none"
-            )
-            label = f"cost saved a case, cross-validated\n({costs};\n{self._basis})"
-            self.ax_.set_xlabel(label, fontsize=9)
+            cost, without = self.audit.cost, self.audit.cost_without_signals
+            costs = f"{cost:.3f} with all signals, {without:.3f} with none"
+            self.ax_.set_xlabel(f"cost saved a case, cross-validated ({costs}; {basis})")
         canvas.draw_measures(areas, rows, AREAS, LOOKS[::2], HEIGHT, style)
         areas.axvline(0.5, **canvas.TARGET)
         areas.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
-        label = f"AUROC, in the declared direction\n(share of pairs, 0.5 is a coin;\n{self._basis})"
-        areas.set_xlabel(label, fontsize=9)
+        areas.set_xlabel(
+            f"AUROC, in the declared direction (share of pairs, 0.5 is a coin; {basis})"
+        )
         signals = zip(rows["signal"], rows["direction"], strict=True)
         names = [canvas.literal_text(f"{signal}{READ[direction]}") for signal, direction in signals]
         for on in self.axes_:
-            canvas.name_rows(on, names if on is self.ax_ else [""] * len(rows))
+            # a panel beside the first needs no names, one below it does
+            is_named = on.get_position().x0 <= self.ax_.get_position().x0
+            canvas.name_rows(on, names if is_named else [""] * len(rows))
             canvas.legend_above(on)
         self.ax_.set_ylabel("signal, the most worth first" if self._costed else "")
         return [marks for on in self.axes_ for marks in on.containers]
@@ -162,22 +124,15 @@ class SignalAuditDisplay(Display):
         """Return the frame of the audit, a row a signal."""
         return self.audit.table.copy()
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         rows = self._rows
-        columns: dict[str, Any] = {"signal": rows["signal"], "more of it": rows["direction"]}
-        if self._costed:
-            heads = ("saved beside all others", "with its doubles", "saved alone")
-            columns |= {
-                head: estimate_cells(rows, name, f"{name}_", "+")
-                for name, head in zip(WORTH, heads, strict=True)
-            }
-        columns |= {
-            f"AUROC, {head}": estimate_cells(rows, name, f"{name}_") for name, head in AREAS.items()
-        }
-        nearest = zip(rows["nearest"], rows["rank_correlation"], strict=True)
-        columns["repeats most"] = [
-            Cell(f"{name} ({rho:+.2f})" if name else DASH) for name, rho in nearest
-        ]
+        columns: dict[str, Any] = dict(rows[["signal", "direction"]])
+        measures = (WORTH if self._costed else {}) | AREAS
+        for name, head in measures.items():
+            sign = "+" if name in WORTH else ""
+            columns[head] = estimate_cells(rows, name, f"{name}_", sign)
+        columns |= dict(rows[["nearest", "rank_correlation"]])
         columns |= {"missing": percent_cells(rows["missing"]), "ms": rows["ms"]}
-        caption = "\n".join([self.name or "what each signal is worth", *self.audit.notes])
-        return Shown(caption, columns, self._interval_is, most=len(rows))
+        facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
+        title = self.name or "what each signal is worth"
+        return Summary(facts, spaced_rows(columns, len(rows)), self.audit.notes, title)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.words.canonical import decimals, percent
+from raglab.words.canonical import percent
 from raglab.words.html_display import Cell
+from raglab.words.results import DASH, cell
+from raglab.words.results import value_text as number_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DASH = "–"
+__all__ = ["DASH", "cell", "number_text"]
 LONGEST_TEXT = 300
 
 
@@ -33,33 +35,11 @@ def column_table(caption: str, columns: Mapping[str, Any]) -> ReportTable:
     Args:
       columns: head -> cells, numbers or texts.
     """
-    cells = [[cell(value) for value in values] for values in columns.values()]
+    cells = [
+        [cell(cut_text(value) if isinstance(value, str) else value) for value in values]
+        for values in columns.values()
+    ]
     return ReportTable(caption, list(columns), list(zip(*cells, strict=True)))
-
-
-def cell(value: Any) -> Cell:  # noqa: ANN401 - value of any frame
-    """Value as a cell; numbers are set off."""
-    if isinstance(value, Cell):
-        return value
-    return Cell(
-        number_text(value), mark="number" if isinstance(value, int | float | np.number) else ""
-    )
-
-
-def number_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
-    """Value of a frame as text: numbers to four digits, a dash where there is none."""
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, float | np.floating):
-        # a table of many kinds of numbers: four digits, whatever their size
-        return (
-            DASH
-            if np.isnan(value)
-            else decimals(float(value))
-            if np.isinf(value)
-            else f"{value:.4g}"
-        )
-    return DASH if value is None else cut_text(str(value))
 
 
 def cut_text(text: str) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, Shown
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.values import Status
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,34 +23,9 @@ COLUMNS = 2  # of panels
 MOST_PATHS = 5  # panels of thresholds
 MOST_STEPS = 2_000  # that a line draws
 MOST_DAYS = 12  # names of days on an axis
+HATCHES = ("", "//", "..")  # of bars by decision, told apart in grey
+OWN = "policy's own value"
 WORDS = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked back"}
-
-
-class ReviewedTraffic(Protocol):
-    """What `review` returns, as far as it is drawn."""
-
-    @property
-    def n(self) -> int:
-        """Requests."""
-
-    @property
-    def curves(self) -> Mapping[str, Any]:
-        """Curve of each threshold, by path.
-
-        `threshold`, and `low`, `high`, `counts`, `changed` of its steps.
-        """
-
-    @property
-    def days(self) -> pd.DataFrame:
-        """Rows of `day`, `n` and requests by decision."""
-
-    @property
-    def gates(self) -> pd.DataFrame:
-        """Rows of the curves: `path`, `low`, `high`, requests by decision."""
-
-    @property
-    def thresholds(self) -> pd.DataFrame:
-        """Rows of thresholds: `path`, `current`, and the nearest changes."""
 
 
 @dataclass(eq=False, repr=False)
@@ -64,18 +39,16 @@ class ReviewDisplay(Display):
       paths: of the thresholds that are drawn.
     """
 
-    review: ReviewedTraffic
+    review: Any
     paths: Sequence[str]
 
     @classmethod
     def from_review(
         cls,
-        review: ReviewedTraffic,
+        review: Any,  # noqa: ANN401 - of `raglab.review`
         *,
         paths: Sequence[str] | None = None,
-        name: str | None = None,
-        ax: Axes | Sequence[Axes] | None = None,
-        **style: Any,  # noqa: ANN401 - of the lines
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of a review.
 
@@ -83,10 +56,7 @@ class ReviewDisplay(Display):
           review: of `raglab.review`.
           paths: of the thresholds to draw; where not given, the five at most whose curve changes
             most requests.
-          name: drawn in the legend or title.
-          ax: an axes a threshold, and one of the days where requests state them; or one whose place
-            they take.
-          **style: of what is drawn, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: a path that the review has no curve of, or nothing to draw.
@@ -98,30 +68,24 @@ class ReviewDisplay(Display):
         by_change = sorted(moving, key=lambda path: -int(curves[path].changed.max()))[:MOST_PATHS]
         drawn = [path for path in moving if path in by_change] if paths is None else list(paths)
         unknown = [path for path in drawn if path not in curves]
-        if unknown or not (drawn or len(review.days)):
-            value = (
-                repr(unknown[0]) if unknown else "no threshold that changes a decision, and no day"
-            )
-            msg = (
-                f"paths must be thresholds of the review, such as {', '.join([*curves][:3])}, got "
-                f"{value}."
-            )
-            raise ValueError(msg)
-        return cls(review, drawn, name=name).plot(ax, **style)
+        known = ", ".join([*curves][:3])
+        rule = f"paths must be thresholds of the review that move a decision, such as {known}"
+        check(not unknown and (drawn or len(review.days)), rule, unknown or "none, and no day")
+        return cls(review, drawn).plot(**drawing)
 
     @property
     def _n_panels(self) -> int:
         return len(self.paths) + bool(len(self.review.days))
 
-    def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
+    @property
+    def _grid(self) -> tuple[int, int]:
         columns = min(COLUMNS, self._n_panels)
-        rows = ceil(self._n_panels / columns)
-        if ax is not None:
-            return canvas.panels(ax, 1, self._n_panels, (0.0, 0.0))
-        panels = canvas.panels(None, rows, columns, (4.9 * columns, 0.5 + 2.7 * rows))
-        for spare in panels[self._n_panels :]:
-            spare.set_axis_off()
-        return panels[: self._n_panels]
+        return ceil(self._n_panels / columns), columns
+
+    @property
+    def _size(self) -> tuple[float, float]:
+        rows, columns = self._grid
+        return 4.9 * columns, 0.5 + 2.7 * rows
 
     def _draw(self, style: Style) -> list[Any]:
         lines: list[Any] = []
@@ -129,11 +93,9 @@ class ReviewDisplay(Display):
             lines += self._draw_curve(on, path, style)
         if len(self.review.days):
             lines += self._draw_days(self.axes_[-1], style)
-        labels = [WORDS[status] for status in Status]
-        mark = [line for line in lines if line.get_label() == "policy's own value"][:1]
-        canvas.legend_over(
-            self.figure_, [*lines[:3], *mark], [*labels, *(["policy's own value"] * len(mark))], 4
-        )
+        entries = [*lines[:3], *[line for line in lines if line.get_label() == OWN][:1]]
+        labels = [*(WORDS[status] for status in Status), OWN][: len(entries)]
+        canvas.legend_over(self.figure_, entries, labels, 4)
         return lines
 
     def _draw_curve(self, on: Axes, path: str, style: Style) -> list[Any]:
@@ -152,13 +114,11 @@ class ReviewDisplay(Display):
             look: Style = {"color": canvas.LABEL_INKS[status], "linewidth": 1.5, "baseline": None}
             look["linestyle"] = canvas.DASHES[status.value]
             lines.append(on.stairs(counts[:, status] / self.review.n, edges, **look | style))
-        lines.append(on.axvline(current, label="policy's own value", **canvas.CERTIFIED))
+        lines.append(on.axvline(current, label=OWN, **canvas.CERTIFIED))
         on.set_xlim(first, last)
         unit = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
-        on.set_xlabel(
-            canvas.literal_text(f"{path}{unit}, now {current:.6g}", canvas.LONGEST_TITLE),
-            fontsize=9,
-        )
+        label = f"{path}{unit}, now {current:.6g}"
+        on.set_xlabel(canvas.literal_text(label, canvas.LONGEST_TITLE))
         canvas.limit_ticks(on)
         canvas.shares_up(on, f"share of {self.review.n:,} requests")
         return lines
@@ -169,23 +129,20 @@ class ReviewDisplay(Display):
         at, base = np.arange(len(days)), np.zeros(len(days))
         bars = []
         for status in Status:
-            share: NDArray[np.float64] = days[status.name].to_numpy(np.float64) / days[
-                "n"
-            ].to_numpy(np.float64)
+            share = (days[status.name] / days["n"]).to_numpy(np.float64)
             look: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
+            look |= {"hatch": HATCHES[status], "edgecolor": "white"}
             bars.append(on.bar(at, share, bottom=base, **look | style))
             base += share
-        shown = np.unique(
-            np.linspace(0, len(days) - 1, min(len(days), MOST_DAYS)).round().astype(int)
-        )
+        few = MOST_DAYS // (1 + canvas.is_narrow(on))
+        shown = np.unique(np.linspace(0, len(days) - 1, min(len(days), few)).round().astype(int))
+        rows = days.iloc[shown]
         names = [
-            f"{days['day'].iloc[row] or 'no day'}\nn = {days['n'].iloc[row]:,}" for row in shown
+            f"{day or 'no day'}\nn = {n:,}" for day, n in zip(rows["day"], rows["n"], strict=True)
         ]
-        slanted = len(shown) > COLUMNS + 1
-        on.set_xticks(
-            shown, names, rotation=45 if slanted else 0, ha="right" if slanted else "center"
-        )
-        on.set_xlabel("day (UTC), n requests", fontsize=9)
+        slant: Style = {"rotation": 45, "ha": "right"} if len(shown) > COLUMNS + 1 else {}
+        on.set_xticks(shown, names, **slant)
+        on.set_xlabel("day (UTC), n requests")
         canvas.shares_up(on, "share of the day's requests")
         return bars
 
@@ -205,20 +162,10 @@ class ReviewDisplay(Display):
         joined = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
         return joined[["panel", *(name for name in joined if name != "panel")]]
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         rows = self.review.thresholds
         rows = rows[rows["path"].isin(self.paths)]
-        columns = {
-            "threshold": rows["path"].tolist(),
-            "now": rows["current"],
-            "next lower": rows["lower"],
-            "requests changed there": rows["lower_changed"].astype(int),
-            "next higher": rows["higher"],
-            "requests changed": rows["higher_changed"].astype(int),
-        }
-        more = sum(len(curve.low) > 1 for curve in self.review.curves.values()) - len(self.paths)
-        left_out = f"; {more} thresholds not drawn" if more > 0 else ""
-        return Shown(
-            f"{self.name or 'traffic'}: {self.review.n:,} requests by threshold and day{left_out}",
-            columns,
-        )
+        names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
+        drawn = f"{len(self.paths)} of {len(self.review.curves)}"
+        facts = [("requests", f"{self.review.n:,}"), ("thresholds drawn", drawn)]
+        return Summary(facts, spaced_rows(dict(rows[names])), title=self.name or "traffic")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, Shown
+from raglab.displays.display import Display, check, spaced_rows
 from raglab.displays.figures import confusion_matrix
 from raglab.values import Status
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,22 +19,6 @@ if TYPE_CHECKING:
     from raglab.displays.canvas import Axes, Style
 
 LABELS = {status.name: canvas.LABEL_INKS[status] for status in Status} | {None: canvas.SILVER}
-
-
-class ComparedTraces(Protocol):
-    """What `compare_traces` returns, as far as it is drawn."""
-
-    @property
-    def decisions(self) -> pd.DataFrame:
-        """Rows of `before`, `after`, `n`, `becomes_correct`, `becomes_incorrect`."""
-
-    @property
-    def signals(self) -> pd.DataFrame:
-        """Rows of thresholds: `path`, `unit`, and of both traces `threshold_…` and `passes_…`."""
-
-    @property
-    def scores(self) -> pd.DataFrame:
-        """Rows of `path`, `case_id`, `label`, `old`, `new`."""
 
 
 @dataclass(eq=False, repr=False)
@@ -48,18 +33,16 @@ class TraceComparisonDisplay(Display):
     SIZE = (11.0, 4.8)
     PANELS = (1, 2)
 
-    comparison: ComparedTraces
+    comparison: Any
     path: str
 
     @classmethod
     def from_comparison(
         cls,
-        comparison: ComparedTraces,
+        comparison: Any,  # noqa: ANN401 - of `compare_traces`
         *,
         path: str | None = None,
-        name: str | None = None,
-        ax: Axes | None = None,
-        **style: Any,  # noqa: ANN401 - of the points
+        **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of a comparison of two traces.
 
@@ -67,9 +50,7 @@ class TraceComparisonDisplay(Display):
           comparison: of `compare_traces`.
           path: of the threshold whose scores are drawn; where not given, the one that the most
             other questions meet.
-          name: drawn in the title.
-          ax: two axes, or one of a grid, whose place they take.
-          **style: of the points, in matplotlib's words.
+          **drawing: see `Display.plot`.
 
         Raises:
           ValueError: a path whose scores the comparison does not have.
@@ -82,14 +63,8 @@ class TraceComparisonDisplay(Display):
         if path is None and paths:
             moves = (rows["passes_new"] - rows["passes_old"]).abs().fillna(0.0)
             path = paths[int(np.argmax(moves))]
-        if path not in paths:
-            there = ", ".join(paths) or "none, since no threshold of the policy acts on both traces"
-            msg = (
-                f"path must be a threshold of the comparison's signals, got {path!r}; they are "
-                f"{there}."
-            )
-            raise ValueError(msg)
-        return cls(comparison, str(path), name=name).plot(ax, **style)
+        check(path in paths, f"path must be a threshold of the comparison, one of {paths}", path)
+        return cls(comparison, str(path)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         self._draw_flow(self.axes_[0])
@@ -98,25 +73,18 @@ class TraceComparisonDisplay(Display):
     def _draw_flow(self, on: Axes) -> None:
         """Cases by both decisions, and below their number how many become correct and incorrect."""
         rows = self.comparison.decisions
-        counts = {
-            name: rows[name].to_numpy().reshape(3, 3)
+        n, gained, lost = (
+            rows[name].to_numpy().reshape(3, 3)
             for name in ("n", "becomes_correct", "becomes_incorrect")
-        }
-        confusion_matrix(
-            counts["n"],
-            on,
-            title=canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE),
         )
-        share = counts["n"] / np.maximum(counts["n"].sum(axis=1, keepdims=True), 1)
-        for (row, column), gained in np.ndenumerate(counts["becomes_correct"]):
-            if gained or counts["becomes_incorrect"][row, column]:
-                text = f"+{gained} −{counts['becomes_incorrect'][row, column]} correct"
-                colour = "white" if share[row, column] > 0.55 else "black"
-                on.text(
-                    column, row + 0.32, text, ha="center", va="center", fontsize=8, color=colour
-                )
-        on.set_xlabel("decision on the new trace (cases, and % of the row)", fontsize=9)
-        on.set_ylabel("decision on the old trace (cases)", fontsize=9)
+        title = canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE)
+        confusion_matrix(n, on, title=title)
+        for place, text in enumerate(on.texts):
+            more, less = gained.flat[place], lost.flat[place]
+            if more or less:
+                text.set_text(f"{text.get_text()}\n+{more} −{less}")
+        along = "new decision (cases, % of the row; + become correct, − incorrect)"
+        on.set(xlabel=along, ylabel="old decision (cases)")
 
     def _draw_scores(self, on: Axes, style: Style) -> list[Any]:
         """Old against new scores of questions that both measure, by label, and both thresholds."""
@@ -124,45 +92,24 @@ class TraceComparisonDisplay(Display):
         signal: Any = self.comparison.signals.set_index("path").loc[self.path]
         drawn = rows.dropna(subset=["old", "new"])
         points = []
+        plain: Style = {"s": 12, "alpha": 0.55, "linewidths": 0, "rasterized": True}
         for label, ink in LABELS.items():
             of = drawn[drawn["label"].isna() if label is None else drawn["label"] == label]
             if len(of):
-                look: Style = {
-                    "s": 12,
-                    "alpha": 0.55,
-                    "color": ink,
-                    "linewidths": 0,
-                    "rasterized": True,
-                }
-                points.append(
-                    on.scatter(
-                        of["old"],
-                        of["new"],
-                        label=f"{label or 'not judged'} (n = {len(of)})",
-                        **look | style,
-                    )
-                )
+                look = plain | {"label": f"{label or 'not judged'} (n = {len(of)})", "color": ink}
+                look["marker"] = canvas.MARKERS[list(LABELS).index(label)]
+                points.append(on.scatter(of["old"], of["new"], **look | style))
         unit = f" ({signal['unit']})" if signal["unit"] else ""
         sides = (("old", on.axvline, on.set_xlabel, "-"), ("new", on.axhline, on.set_ylabel, "--"))
         for side, line, name_axis, dash in sides:
-            text = (
-                f"{side} threshold {signal[f'threshold_{side}']:.4g},"
-                f"\n{signal[f'passes_{side}']:.0%} meet it"
-            )
-            line(
-                signal[f"threshold_{side}"],
-                label=text,
-                color="black",
-                linewidth=1.3,
-                linestyle=dash,
-            )
-            name_axis(
-                canvas.literal_text(f"score on the {side} trace{unit}", canvas.LONGEST_TITLE),
-                fontsize=9,
-            )
+            at, passes = signal[f"threshold_{side}"], signal[f"passes_{side}"]
+            look = {"color": "black", "linewidth": 1.3, "linestyle": dash}
+            line(at, label=f"{side} threshold {at:.4g},\n{passes:.0%} meet it", **look)
+            text = f"score on the {side} trace{unit}"
+            name_axis(canvas.literal_text(text, canvas.LONGEST_TITLE))
         missing = f", {len(rows) - len(drawn)} without a score" if len(drawn) < len(rows) else ""
         title = f"{self.path}: {len(drawn):,} questions{missing}"
-        on.set_title(canvas.literal_text(title, canvas.LONGEST_TITLE), fontsize=10)
+        on.set_title(canvas.literal_text(title, canvas.LONGEST_TITLE))
         canvas.tidy(on)
         canvas.limit_ticks(on)
         canvas.legend_beside(on)
@@ -185,18 +132,9 @@ class TraceComparisonDisplay(Display):
         joined = pd.concat(frames, ignore_index=True)
         return joined[["panel", *(name for name in joined if name != "panel")]]
 
-    def _shown(self) -> Shown:
+    def _summary(self) -> Summary:
         rows = self.comparison.decisions
         rows = rows[rows["n"] > 0]
-        columns = {
-            "old decision": rows["before"].tolist(),
-            "new decision": rows["after"].tolist(),
-            "cases": rows["n"].tolist(),
-            "become correct": rows["becomes_correct"].tolist(),
-            "become incorrect": rows["becomes_incorrect"].tolist(),
-        }
-        n = int(rows["n"].sum())
-        return Shown(
-            f"{self.name or 'upgrade'}: decisions on {n:,} questions, and scores of {self.path}",
-            columns,
-        )
+        facts = [("questions", f"{rows['n'].sum():,}"), ("scores", self.path)]
+        names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
+        return Summary(facts, spaced_rows(dict(rows[names])), title=self.name or "upgrade")
