@@ -16,13 +16,11 @@ from raglab.words.canonical import percent
 
 def need_line(name: str, need: DataNeed) -> str:
     """What a target needs, how many cases there are, and the best target they certify."""
-    n_zero, n_one, n_two = need.needed
-    what = f"{metrics.RATE_TABLE[name].share_of} cases"
-    best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
+    most = " / ".join(map(str, need.needed))
+    best = percent(need.best) if need.answered else "nothing"
     return (
-        f"{name} ≤ {percent(need.alpha)} needs {n_zero} {what} without an error, {n_one} with "
-        f"one, {n_two} with two; "
-        f"there are {need.answered} with {need.wrong}: {best}."
+        f"{name} ≤ {percent(need.alpha)} needs {most} {metrics.RATE_TABLE[name].share_of} cases "
+        f"with 0 / 1 / 2 errors; these {need.answered} with {need.wrong} certify {best}."
     )
 
 
@@ -39,20 +37,8 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
         return line
     more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
     questions = ceil(more * n_cases / need.answered)
-    line += (
-        f" So at least {more:,} more are missing, and that without a further error: about "
-        f"{questions:,} more labelled "
-        f"questions, since {need.answered:,} of {n_cases:,} count here; where the cases have "
-        "splits, new ones go to "
-        "split certify."
-    )
-    if need.wrong > need.alpha * need.answered:
-        share = percent(need.wrong / need.answered)
-        line += (
-            f" The {share} seen are above the target, so more labels alone will hardly do: fewer "
-            "errors must."
-        )
-    return line
+    line += f" Missing: {more:,} without a further error, about {questions:,} labelled questions."
+    return f"{line} Their rate is above it." if need.wrong > need.alpha * need.answered else line
 
 
 def label_needs(
@@ -76,21 +62,20 @@ def label_need_line(name: str, alpha: float, need: LabelNeed, labels: Sequence[i
     """Labelled questions that a target needs in a mix, and those there are."""
 
     def counts(of: Sequence[int]) -> str:
-        by_label = (f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=False))
-        return ", ".join(by_label) or "no number of labelled questions"
+        return ", ".join(f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=False))
 
     return (
-        f"{name} ≤ {alpha:g} needs {counts(need.best)} if all are right, in this mix; "
-        f"{counts(need.as_seen)} at the rates seen; there are {counts(labels)}."
+        f"In this mix {name} ≤ {alpha:g} needs {counts(need.best)} if all are right, "
+        f"{counts(need.as_seen) or 'endlessly many'} at the rates seen; got {counts(labels)}."
     )
 
 
 def data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:
     """What each target needs and has, but the cost."""
-    rates = (promise for promise in promises if promise.name != COST)
     return {
         promise.name: tests.data_need(promise.alpha, promise.n, int(promise.k), delta)
-        for promise in rates
+        for promise in promises
+        if promise.name != COST
     }
 
 
@@ -123,12 +108,9 @@ def missing_cases(
     missing = {}
     for name, alpha in targets.items():
         limit = float(alpha) / most if name == COST else float(alpha)
-        # Of both tests the one that passes sooner: a loss with grades has another one than an
-        # error.
-        p = min(
-            float(binomial_p(0, n_cases, limit)),
-            float(tests.hoeffding_bentkus(0.0, n_cases, limit)),
-        )
+        # of both tests the one that passes sooner: graded losses have another than errors
+        every = binomial_p(0, n_cases, limit), tests.hoeffding_bentkus(0.0, n_cases, limit)
+        p = float(min(every))
         if p * n_tests > delta:
             missing[name] = max(1, tests.cases_needed(limit, delta / n_tests) - n_cases)
     return missing
@@ -142,13 +124,9 @@ def missing_sentence(
     n_tests: int = 1,
 ) -> str:
     """What the targets of `missing_cases` need, what there is, and how many more that is."""
-    level = f"delta {delta:g}" + (
-        f" over {n_tests:,} candidates tested at once" if n_tests > 1 else ""
-    )
-    needs = "; ".join(
-        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost, "
-        f"at {level}, got "
-        f"{n_cases:,}: at least {more:,} more labelled cases are missing"
+    needs = ", ".join(
+        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost"
         for name, more in missing.items()
     )
-    return f"{needs}; no candidate was tested and no look was taken"
+    at_once = f" for {n_tests:,} tests at once" if n_tests > 1 else ""
+    return f"{needs}, at delta {delta:g}{at_once}, got {n_cases:,}; no look was taken"

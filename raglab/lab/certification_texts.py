@@ -1,21 +1,29 @@
-"""What a certification says (shore): paragraphs on its needs and each signal (S6.4, S6.9).
+"""Words of certifications (shore): reason in one line, notes, lines of the command, signals.
 
-They say what it would need and what each signal could carry.
+A note stands where a reader would decide otherwise without it (S6.3, S6.4, S6.9, S6.10).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import certify, metrics
-from raglab.certify import Certificate, Promise, cases_needed
+from raglab.certify import Certificate, cases_needed, certificate_facts
+from raglab.decision.answer_text import Basis
+from raglab.lab.answer_basis import missing_notes
+from raglab.lab.candidate_tests import SequenceResult
 from raglab.lab.certification_needs import need_line
-from raglab.lab.certified_losses import COST, EVEN
-from raglab.replaying.breakpoints import threshold_at
+from raglab.lab.certification_settings import CertificationSettings
+from raglab.lab.certified_losses import COST, EVEN, RISK, Nearest, RateCounts, asking_note
+from raglab.lab.looks import Look
+from raglab.metrics.costs import SAME
+from raglab.metrics.mixes import FEW_UNITS
+from raglab.store.policies import Policy
 from raglab.words.canonical import decimals, percent
 
 if TYPE_CHECKING:
@@ -24,81 +32,192 @@ if TYPE_CHECKING:
     from raglab.lab.certification import Certification
 
 
+def look_text(look: Look, terms: CertificationSettings) -> str:
+    """Which look at the cases this is, what is spent on them, and whether a file remembers it."""
+    if look.number > 1:
+        known = "" if terms.looks else " that is known of"
+        text = f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g}"
+    elif terms.looks:
+        text = "first look on record"
+    else:
+        text = "further look, earlier ones unknown" if terms.again else "first look known of"
+    if terms.divisor == 1:
+        return text
+    return f"{text}; tested at {terms.level:.3g}, as one of {terms.divisor:,} chosen here"
+
+
+def certificate_reason(
+    tested: SequenceResult,
+    terms: CertificationSettings,
+    method: str,
+    look: Look,
+    basis: Basis,
+    *,
+    headline: str = "",
+    first: str = "",
+) -> str:
+    """What is promised or not, at which look and basis.
+
+    Args:
+      tested: promises with their bounds at the level of the test, where it failed.
+      terms: of the certification.
+      method: of the test.
+      look: at the cases.
+      basis: on which they are judged.
+      headline: cases that count otherwise, with their number.
+      first: thresholds of the first candidate tested, where it fails.
+    """
+    promises, n = tested.failed or tested.promises, len(tested.passed)
+    rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
+    rates += f" in traffic of {terms.traffic}" if terms.traffic else ""
+    cases = f"{look_text(look, terms)}; judged by {basis.described}"
+    cases += f"; {headline}" if headline else ""
+    if tested.certified:
+        together = ", together," if promises[1:] else ""
+        sure = f"{rates}{together} with confidence {1.0 - terms.delta:g}"
+        if look.number > 1:
+            all_looks = max(0.0, 1.0 - look.spent)
+            sure += f" for this look alone, {all_looks:g} for all {look.number} looks together"
+        return f"{sure}; {tested.binding} binds; {cases}"
+    promise = next(promise for promise in promises if promise.name == tested.binding)
+    bound = decimals(promise.bound, promise.alpha)
+    who = {
+        "single": "the policy",
+        "fixed_sequence": f"the first of {n} candidates{f' ({first})' if first else ''}",
+        "holm": f"the likeliest of {n} candidates, at level {terms.level / n:.3g},",
+    }
+    counts = f"{promise.k:g} of {promise.n}, upper bound {bound}" if promise.n else "0 of 0 cases"
+    return f"not certified: {rates}; {who[method]} fails on {tested.binding} ({counts}); {cases}"
+
+
+def threshold_text(before: Policy, after: Policy) -> str:
+    """Numbers in which a policy differs from another one, as a policy writes them."""
+    return _numbers({path: value for path, (value, _) in after.diff(before).items()})
+
+
+def _numbers(settings: Mapping[str, Any]) -> str:
+    """Settings that are numbers, as text."""
+    numbers = {
+        path: value
+        for path, value in settings.items()
+        if isinstance(value, Real) and not isinstance(value, bool)
+    }
+    return ", ".join(f"{path} {value:g}" for path, value in numbers.items())
+
+
+def direction_notes(counts: RateCounts, targets: Mapping[str, float], where: str) -> list[str]:
+    """In which direction of the mix the promises of one policy stay true, by the cases.
+
+    Args:
+      counts: of the policy, in the mix.
+      targets: that are promised; only those that move with the mix have a direction.
+      where: share of ok questions from which the direction is said, in words.
+    """
+    notes: list[str] = []
+    for place, (name, alpha) in enumerate(targets.items()):
+        test = counts.mixed(place)
+        if test is None:
+            continue
+        excess = test.loss[place] - alpha / counts.scale[place] * test.counted[place]
+        of_label = metrics.label_counts(test.weighed(place, 0) * excess)
+        shares = test.corners.mean(axis=0)
+        lead = float(of_label.sum() * shares[0] - of_label[0])  # above 0: others lose more
+        if abs(lead) > SAME:
+            safe, unsafe = ("more", "fewer") if lead > 0.0 else ("fewer", "more")
+            notes.append(
+                f"By these cases {name} stays true with {safe} ok questions in traffic than "
+                f"{where}, and may break with {unsafe}."
+            )
+    return notes
+
+
+def few_labels_note(counts: RateCounts) -> list[str]:
+    """Labels of which a mix has few cases."""
+    if counts.mix is None:
+        return []
+    labels = metrics.label_counts(counts.mix.cells[0, 0])
+    shares = counts.mix.corners.max(axis=0)
+    few = [
+        f"{int(n)} {name}"
+        for name, n, share in zip(metrics.LABELS, labels, shares, strict=True)
+        if share and n < FEW_UNITS
+    ]
+    return [f"The mix rests on few cases: {', '.join(few)}."] if few else []
+
+
+def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:
+    """Candidates not certifiable for missing recorded answers, and the chosen one's gaps (S6.3).
+
+    Args:
+      chosen: place of the chosen candidate, -1 for none.
+    """
+    pairs = enumerate(zip(tried, counts.missing_answers, strict=True))
+    missing = {
+        policy.policy_id: shortfall
+        for place, (policy, shortfall) in pairs
+        if place == chosen or not shortfall.is_compared
+    }
+    return missing_notes(missing, "the cases certified on")
+
+
+def certificate_notes(
+    certificate: Certificate, near: Nearest, targets: Mapping[str, float], *, unsplit: bool
+) -> tuple[str, ...]:
+    """What makes a certificate worth less than it looks, and where none is, what is in reach.
+
+    Args:
+      near: target that the pilot hints at.
+      targets: that were tested.
+      unsplit: whether all cases of the trace were certified on.
+    """
+    is_certified, method = certificate.chosen is not None, certificate.method
+    further = "a further look" if certificate.looks else "a look"
+    notes = {
+        asking_note(certificate.over_ask, certificate.free): certificate.rests_on_asking,
+        "Always answering keeps every target too: no threshold is needed.": (
+            "always-answer" in certificate.free
+        ),
+        "Without split tune all candidates are tested at once (Holm); the cost of the chosen one "
+        "is of these very cases and flatters.": method == "holm" and is_certified,
+        "The candidates share the delta: certify_policy tests one at the whole of it, certify_best "
+        "needs splits tune and certify (raglab.split).": (
+            method == "holm" and not is_certified and certificate.candidates > 1
+        ),
+        "It holds only if nothing of the policy was tuned or fitted on these cases.": unsplit,
+        "raglab.certify_best (--best) tests the policy's family: a further look (again=True, "
+        "--again).": method == "single" and not is_certified,
+        # by the pilot alone: a hint, never a promise (rule S6.9)
+        f"By the pilot as many cases certify {RISK} {near.alpha:g} with probability "
+        f"{near.chance:.2f} (of the best candidate, so it flatters); testing it is {further}.": (
+            not is_certified and near.alpha > targets.get(RISK, np.inf)
+        ),
+    }
+    return tuple(text for text, applies in notes.items() if applies)
+
+
+def certification_facts(certification: Certification) -> list[tuple[str, ...]]:
+    """Facts of the certificate, with the settings in which the chosen candidate differs."""
+    certificate, table = certification.certificate, certification.table
+    if certification.policy is None:
+        return certificate_facts(certificate)
+    changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
+    chosen = [("chosen", str(certificate.chosen)), ("changed", _numbers(changed) or "nothing")]
+    return [*chosen, *certificate_facts(certificate)]
+
+
 def certificate_lines(certification: Certification) -> list[str]:
-    """Paragraphs that say what a certification gave and what it would need."""
-    certificate = certification.certificate
-    lead = "CERTIFIED" if certification.policy is not None else "NOT CERTIFIED"
-    lines = [
-        f"{lead}: {certificate.reason.removeprefix('not certified: ')}.",
-        _tested_line(certificate),
-    ]
-    if certification.policy is not None:
-        lines.append(_chosen_line(certification))
-    lines += [
-        _cost_line(promise, certificate.delta)
-        for promise in certificate.promises
-        if promise.name == COST and promise.n
-    ]
-    if certification.policy is not None:  # where none was certified, the notes begin with them
+    """Lines that say what a certification gave and what it would need."""
+    certificate, certified = certification.certificate, certification.policy is not None
+    reason = certificate.reason.removeprefix("not certified: ")
+    lines = [f"{'CERTIFIED' if certified else 'NOT CERTIFIED'}: {reason}."]
+    lines += [": ".join(row) for row in certification_facts(certification)]
+    for promise in certificate.promises:
+        shown = percent if promise.name != COST else decimals
+        bound = shown(promise.bound)
+        lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
+    if certified:  # where none was certified, the notes begin with them
         lines += [need_line(name, need) for name, need in certification.needs.items()]
     return lines + [f"note: {note}" for note in certification.notes]
-
-
-def _tested_line(certificate: Certificate) -> str:
-    """What was tested, on which cases, and what of delta that spent."""
-    if not certificate.looks:
-        return f"No candidate tested on {certificate.cases} cases; no look taken, no delta spent."
-    if certificate.method == "single":
-        parts = [f"The policy given, and no other, tested on {certificate.cases} cases"]
-    else:
-        parts = [
-            (
-                f"{certificate.method.replace('_', ' ')}: {certificate.tested} of "
-                f"{certificate.candidates} candidates"
-            ),
-            f" tested on {certificate.cases} cases",
-            f", ordered on {certificate.pilot} others" if certificate.pilot else "",
-            f"; {len(certificate.certified)} certified",
-            ", of which the cheapest is chosen" if len(certificate.certified) > 1 else "",
-        ]
-    parts.append(f"; delta {certificate.delta:g} spent, look {certificate.looks} on these cases.")
-    return "".join(parts)
-
-
-def _chosen_line(certification: Certification) -> str:
-    """What the chosen policy does on the cases, with the thresholds in which it differs."""
-    certificate, table = certification.certificate, certification.table
-    changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
-    # Numbers that can be swept; what else the policy changes is in the table.
-    changed_thresholds = {
-        path: value for path, value in changed.items() if threshold_at(path) and value is not None
-    }
-    values_text = ", ".join(f"{path} {value:g}" for path, value in changed_thresholds.items())
-    rates = ", ".join(
-        f"{promise.name} {promise.k:g}/{promise.n} (bound {_limit(promise)})"
-        for promise in certificate.promises
-    )
-    return (
-        f"The chosen policy{f' ({values_text})' if values_text else ''} answers "
-        f"{percent(certificate.coverage)} of "
-        f"them and asks back {percent(certificate.over_ask)} of the unambiguous: {rates}."
-    )
-
-
-def _limit(promise: Promise) -> str:
-    """Bound of a promise: a share, or a cost in its own units."""
-    return (
-        decimals(promise.bound, promise.alpha) if promise.name == COST else percent(promise.bound)
-    )
-
-
-def _cost_line(promise: Promise, delta: float) -> str:
-    """Observed cost of the cases and its bound, as a sentence."""
-    return (
-        f"{COST} ≤ {promise.alpha:g}: {promise.n} cases cost {promise.k:g} together, "
-        f"{decimals(promise.k / max(1, promise.n), promise.alpha)} each; these certify "
-        f"{decimals(promise.bound, promise.alpha)} with confidence {1.0 - delta:g}."
-    )
 
 
 NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
