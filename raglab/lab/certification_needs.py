@@ -32,13 +32,27 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
       need: of it.
       n_cases: labelled questions there are, whether they count in the rate or not.
     """
-    line = need_line(name, need)
-    if not need.answered or need.best <= need.alpha:
+    line, questions = need_line(name, need), missing_questions(need, n_cases)
+    if not questions:
         return line
-    more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
-    questions = ceil(more * n_cases / need.answered)
-    line += f" Missing: {more:,} without a further error, about {questions:,} labelled questions."
+    line += f" Missing: about {questions:,} labelled questions without a further error."
     return f"{line} Their rate is above it." if need.wrong > need.alpha * need.answered else line
+
+
+def missing_questions(need: DataNeed, n_cases: int) -> int:
+    """About how many labelled questions more a target needs, without a further error.
+
+    Args:
+      n_cases: labelled questions there are, whether they count in the rate or not.
+
+    Example: of 30 questions 9 count with 1 error; 38 are needed.
+      >>> missing_questions(tests.data_need(0.1, 9, 1), 30)
+      97
+    """
+    if not need.answered or need.best <= need.alpha:
+        return 0
+    more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
+    return ceil(more * n_cases / need.answered)
 
 
 def label_needs(
