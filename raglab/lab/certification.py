@@ -43,6 +43,7 @@ from raglab.lab.certification_needs import (
     label_needs,
     missing_cases,
     missing_sentence,
+    need_frame,
     need_note,
 )
 from raglab.lab.certification_settings import CertificationSettings, checked_settings
@@ -129,10 +130,7 @@ class Certification(Result):
     label_needs: Mapping[str, LabelNeed] = field(default_factory=dict)
 
     def _summary(self) -> Summary:
-        import pandas as pd
-
-        needs = pd.DataFrame(self.needs.values(), columns=list(DataNeed._fields))
-        needs.insert(0, "target", list(self.needs))
+        needs = need_frame(self.needs, self.certificate.cases + self.failed)
         return Summary(
             certification_facts(self),
             {"promises": self.certificate.table, "needs": needs, "candidates": self.table},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import TYPE_CHECKING
 
 from raglab import certify as tests
 from raglab import metrics
@@ -12,6 +13,9 @@ from raglab.lab.certified_losses import COST, RateCounts
 from raglab.metrics import binomial_p
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.words.canonical import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def need_line(name: str, need: DataNeed) -> str:
@@ -53,6 +57,20 @@ def missing_questions(need: DataNeed, n_cases: int) -> int:
         return 0
     more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
     return ceil(more * n_cases / need.answered)
+
+
+def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
+    """What targets need and have, a row each: `DataNeed` and the questions that are missing.
+
+    Args:
+      needs: by target.
+      n_cases: labelled questions there are.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
+    frame["missing_questions"] = [missing_questions(need, n_cases) for need in needs.values()]
+    return frame.rename_axis("target").reset_index()
 
 
 def label_needs(

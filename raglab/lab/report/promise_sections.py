@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from raglab import metrics
-from raglab.certify import DataNeed, data_need
+from raglab.certify import data_need
 from raglab.displays.tables import (
     DASH,
     ReportTable,
     column_table,
     cut_text,
-    estimate_cells,
-    number_cell,
+    frame_table,
     number_text,
-    percent_cells,
-    share_cell,
 )
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification_cases import SPLITS
-from raglab.lab.certification_needs import missing_questions
+from raglab.lab.certification_needs import need_frame
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.decision_fitting import tells_apart
@@ -34,12 +31,12 @@ from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
-from raglab.words.canonical import decimals, percent
-from raglab.words.html_display import Cell, Mark
+from raglab.words.canonical import percent
+from raglab.words.html_display import Mark
 
 MOST_ROWS = 20  # of the table of groups
-NUMBER: Mark = "number"
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
+HEADS = {"name": "target", "alpha": "at most", "bound": "upper bound"}
 RETESTS = {
     "upheld": "Re-test upheld: every target is certified again here.",
     "open": "Re-test open: these cases certify not every target again, and break none.",
@@ -98,6 +95,8 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
 
 
 def _certificate_blocks(judged: ReportData) -> list[Block]:
+    import pandas as pd
+
     certificate = own_certificate(judged)
     if certificate is None:
         return _requirement_blocks(judged)
@@ -122,8 +121,12 @@ def _certificate_blocks(judged: ReportData) -> list[Block]:
         notes.append(Text(note, warning=True))
     retest, texts = _retest_blocks(judged, certificate)
     sure = _confidence(float(certificate["delta"]))
-    table = _promises(certificate["promises"], retest, sure, judged.place)
-    return [table, *notes, *texts, facts]
+    caption = f"Promises as they were certified, with bounds at {sure} confidence."
+    promises = pd.DataFrame(certificate["promises"]).rename(columns=HEADS)
+    blocks: list[Block] = [frame_table(caption, promises)]
+    if retest is not None:
+        blocks.append(frame_table(f"Re-test on {judged.place}.", retest.table))
+    return [*blocks, *notes, *texts, facts]
 
 
 def _group_blocks(judged: ReportData) -> list[Block]:
@@ -143,19 +146,9 @@ def _group_blocks(judged: ReportData) -> list[Block]:
     attribute = model.groups.attribute
     frame = group_rates(judged.replayed, policy, attribute, targets=targets, arm=judged.arm)
     frame = frame.sort_values("cases", ascending=False, kind="stable")
-    shown = frame.head(MOST_ROWS)
-    columns = {
-        attribute: [cut_text(name or "not stated") for name in shown["group"]],
-        "cases": shown["cases"],
-        "rate": shown["rate"],
-        "observed": [share_cell(k, n) for k, n in shown[["k", "n"]].to_numpy().tolist()],
-        "needs without an error": shown["needed"],
-    }
-    caption = (
-        f"Rates by {attribute} on {judged.place}, {len(shown)} of {len(frame)} rows, and cases "
-        f"that a promise for a group alone needs. {COMMON}"
-    )
-    return [column_table(caption, columns)]
+    shown = frame.head(MOST_ROWS).drop(columns="need")
+    caption = f"Rates by {attribute} on {judged.place}, {len(shown)} of {len(frame)} rows. {COMMON}"
+    return [frame_table(caption, shown)]
 
 
 def _retest_blocks(
@@ -187,50 +180,6 @@ def _targets(judged: ReportData) -> Mapping[str, float]:
     return {promise.name: promise.alpha for promise in judged.failed.certificate.promises}
 
 
-def _promises(
-    promises: Sequence[Mapping[str, Any]],
-    retest: Retest | None,
-    sure: str,
-    page: str,
-    *,
-    is_kept: bool = True,
-) -> ReportTable:
-    """A row a promise, or a target that was tested in vain: as certified, and as re-tested."""
-    shown = [decimals if promise["name"] == COST else percent for promise in promises]
-
-    def rates(rows: Sequence[Mapping[Any, Any]]) -> list[Cell]:
-        cells = zip(shown, rows, strict=True)
-        return [
-            Cell(
-                text(row["k"] / row["n"] if row["n"] else np.nan),
-                f"{row['k']:g}/{row['n']}",
-                NUMBER,
-            )
-            for text, row in cells
-        ]
-
-    def bounds(rows: Sequence[Mapping[Any, Any]], name: str) -> list[Cell]:
-        return [number_cell(text(row[name])) for text, row in zip(shown, rows, strict=True)]
-
-    columns: dict[str, Any] = {
-        "promise" if is_kept else "target": [
-            _target(promise["name"], promise["alpha"]) for promise in promises
-        ],
-        "when certified" if is_kept else "when tested": rates(promises),
-        f"upper bound, {sure}": bounds(promises, "bound"),
-    }
-    if retest is not None:
-        again = retest.table.to_dict("records")
-        columns |= {
-            f"on {page}": rates(again),
-            "lower bound, together": bounds(again, "lower_bound"),
-            f"upper bound there, {sure}": bounds(again, "upper_bound"),
-            "re-test": [Cell(row["verdict"], mark=MARKS.get(row["verdict"], "")) for row in again],
-        }
-    caption = "Promises" if is_kept else "Targets that were tested"
-    return column_table(f"{caption}; bounds are one-sided, of rates exact.", columns)
-
-
 def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
     signals, targets, failed = judged.signals, _targets(judged), judged.failed
@@ -238,11 +187,11 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     if failed is not None:
         blocks.append(Text(f"{cut_text(judged.subject)} is {judged.refusal}."))
         if failed.certificate.looks:  # else too few cases for any policy: nothing was counted
-            promises = [promise._asdict() for promise in failed.certificate.promises]
-            sure = _confidence(failed.certificate.delta)
-            blocks.append(_promises(promises, None, sure, "", is_kept=False))
-            n_cases = failed.certificate.cases + failed.failed
-            blocks.append(_need_table(failed.needs, n_cases, "The cases certified on."))
+            needs = need_frame(failed.needs, failed.certificate.cases + failed.failed)
+            blocks.append(
+                frame_table("What was tested.", failed.certificate.table.rename(columns=HEADS))
+            )
+            blocks.append(frame_table("What its targets need, on the cases certified on.", needs))
     elif judged.in_sample:  # counts of these cases would promise what they cannot
         blocks.append(Text("A certificate takes cases that nothing was tuned on."))
     elif judged.mix == metrics.SAMPLE:
@@ -254,27 +203,12 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
             name: data_need(alpha, *rate_counts(judged, name)[::-1], DELTA)
             for name, alpha in (stated or usual).items()
         }
-        where = f"{judged.place}, {bound_confidence()} confidence."
+        where = f"what a certificate needs, on {judged.place} at {bound_confidence()} confidence."
         lead = "" if stated else "No target is stated; a usual one: "
-        blocks.append(_need_table(needs, len(signals.right), f"{lead}{where}"))
+        blocks.append(frame_table(f"{lead}{where}", need_frame(needs, len(signals.right))))
     best = best_signal_sentences(signals, judged.place, judged.n_certify)
     wanted = targets.get("hallucination_rate")
     return [*blocks, *map(Text, best), _diagnosis(signals, wanted, judged.place)]
-
-
-def _need_table(needs: Mapping[str, DataNeed], n_cases: int, where: str) -> ReportTable:
-    """Cases that targets need, and there are; labelled questions missing at their share."""
-    columns: dict[str, Any] = {
-        "target": [_target(name, need.alpha) for name, need in needs.items()],
-        "needs with 0 / 1 / 2 errors": [
-            f"{' / '.join(map(str, need.needed))} {metrics.RATE_TABLE[name].share_of}"
-            for name, need in needs.items()
-        ],
-        "errors": [number_cell(f"{need.wrong}/{need.answered}") for need in needs.values()],
-        "these certify": percent_cells(need.best for need in needs.values()),
-        "more questions": [missing_questions(need, n_cases) for need in needs.values()],
-    }
-    return column_table(f"What a certificate needs. {where}", columns)
 
 
 def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> ReportTable:
@@ -283,30 +217,12 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> Repo
     frame = diagnosis(signals.right, signals.score, alpha, DELTA)
     constant = [name for name, score in signals.score.items() if not tells_apart(score)]
     frame.loc[frame["signal"].isin(constant), "AUROC"] = np.nan
-    columns = {
-        "signal": frame["signal"],
-        "AUROC": estimate_cells(frame, "AUROC", "AUROC_"),
-        "smallest usable coverage": percent_cells(frame["coverage"]),
-        "risk there": [_risk_cell(row) for row in frame.to_dict("records")],
-        "lowest risk": percent_cells(frame["lowest_risk"]),
-        "chance": percent_cells(frame["chance"]),
-        "verdict": frame["verdict"],
-    }
     beyond = f"; {100 * wanted:g} % is beyond so few cases" if wanted and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry on {place}, at a risk of {100 * alpha:g} %{beyond}. "
         "Chance that its best threshold is certified: chosen here, so it flatters."
     )
-    return column_table(caption, columns)
-
-
-def _risk_cell(row: Mapping[Any, Any]) -> Cell:
-    """Risk at the smallest usable coverage of a signal; a dash where it has none."""
-    return (
-        number_cell(DASH)
-        if np.isnan(row["coverage"])
-        else share_cell(int(row["wrong"]), int(row["answered"]))
-    )
+    return frame_table(caption, frame)
 
 
 def _alpha(n: int, wanted: float | None) -> float:

@@ -6,7 +6,6 @@ Their list and order are `page.SECTIONS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,8 +20,8 @@ from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.learned_cases import IN_SAMPLE, Learned
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.trace_view import TraceView
-from raglab.displays import figures
-from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
+from raglab.displays import canvas, figures
+from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.displays.gates import ReliabilityDisplay
 from raglab.displays.tables import (
     DASH,
@@ -34,7 +33,6 @@ from raglab.displays.tables import (
     frame_table,
     number_cell,
     percent_cells,
-    rate_cells,
     share_cell,
 )
 from raglab.gating.expected_cost import CLASSES
@@ -60,7 +58,6 @@ from raglab.lab.report.verdicts import (
     RATIO,
     USUAL_TARGETS,
     AnswerSignals,
-    confidence_histograms,
     confusion_counts,
     curves,
     decided_by_label,
@@ -78,7 +75,7 @@ from raglab.lab.traffic_review import Review
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.metrics.crossings import Crossing
 from raglab.metrics.mixes import Mix
-from raglab.policy_parts.sections import EXPECTED_COST, ModelSection
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.values import NONE, Status
 from raglab.words.html_display import Cell
@@ -99,8 +96,8 @@ class ReportData(NamedTuple):
     cases each policy learned, where its own record says so. n_certify: answerable cases of split
     certify; None where none is known. failed: certification of the subject that certified nothing;
     None where none is known. mix: shares of the labels in traffic that rates and costs are of.
-    crossing, mix_costs: of the subject, see `TuneResult`; None where these cases cannot tell. Others:
-    see `write_report`.
+    crossing, mix_costs: of the subject, see `TuneResult`; None where these cases cannot tell.
+    Others: see `write_report`.
     """
 
     trace: TraceView
@@ -253,7 +250,7 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
     target = judged.targets.get("hallucination_rate")
     drawn = figures.draw_risk_coverage(by_signal, points, target=target)
     shown = picture("risk_coverage", caption, drawn, judged.note)
-    return [shown, _usual_risks(judged.signals), *_areas(judged)]
+    return [shown, _usual_risks(judged.signals), *areas(judged)]
 
 
 def _usual_risks(signals: AnswerSignals) -> ReportTable:
@@ -286,64 +283,39 @@ def sweeps(judged: ReportData) -> list[Block]:
     ]
     caption = (
         f"Exact rates of {judged.subject} over one threshold, the others as they are "
-        f"(n = {len(judged.trace):,} cases); vertical: values of the policies, dashed: targets."
+        f"(n = {len(judged.trace):,} cases); vertical: values of the policies."
     )
     # A panel left out without a word would look like an error.
     caption += f" Without effect: {', '.join(idle)}." if idle else ""
+    caption += " Dashed: targets." if set(judged.targets) & set(canvas.RATE_INKS) else ""
     if not panels:
         return [Text(caption)]
     drawn = figures.threshold_panels(panels, judged.targets)
     return [picture("thresholds", caption, drawn, judged.note)]
 
 
-def confusions(judged: ReportData) -> list[Block]:
-    """Label × decision of incumbent and tuned, as figure and tables."""
-    counts = {name: confusion_counts(decisions) for name, decisions in judged.decisions.items()}
-    caption = f"{judged.note} Cases by label and decision.".strip()
-    drawn = figures.confusion_matrices(counts)
-    blocks: list[Block] = [picture("label_by_decision", caption, drawn, judged.note)]
-    for name, table in counts.items():
-        columns: dict[str, Any] = {"label": Status.__members__}
-        for status, cases in zip(Status, table.T, strict=True):
-            pairs = zip(cases.tolist(), table.sum(axis=1).tolist(), strict=True)
-            columns[f"decided {status.name}"] = [share_cell(k, n) for k, n in pairs]
-        note = judged.note if name in judged.in_sample else ""
-        blocks.append(column_table(f"{note} Policy {cut_text(name)}.".strip(), columns))
-    return blocks
-
-
 def stages_section(judged: ReportData) -> list[Block]:
-    """What decided, by label, for incumbent and tuned."""
+    """Label against decision, and what decided by label, for incumbent and tuned."""
+    counts = {name: confusion_counts(decisions) for name, decisions in judged.decisions.items()}
+    drawn = figures.confusion_matrices(counts)
     by_policy = {name: decided_by_label(decisions) for name, decisions in judged.decisions.items()}
     none = np.zeros(len(Status), dtype=np.int64)
     pairs = sorted(
-        {pair for counts in by_policy.values() for pair in counts},
+        {pair for of_policy in by_policy.values() for pair in of_policy},
         key=lambda at: (chain_place(at[0]), *at),
     )
     columns: dict[str, Any] = {
         "decided by": [name for name, _ in pairs],
         "decision": [status.name for _, status in pairs],
     }
-    for name, counts in by_policy.items():
+    for name, of_policy in by_policy.items():
         for label in Status:
-            cases = [int(counts.get(pair, none)[label]) for pair in pairs]
+            cases = [int(of_policy.get(pair, none)[label]) for pair in pairs]
             columns[f"{cut_text(name)}: label {label.name}"] = cases
-    return [column_table("Cases by what decided, in the order of the chain.", columns)]
-
-
-def histogram_section(judged: ReportData) -> list[Block]:
-    """Confidence by label with the taus."""
-    by_value: dict[tuple[str, float], list[str]] = {}
-    paths = ("tau_default", "tau_explicit") if judged.signals.explicit else ("tau_default",)
-    for path, name in product(paths, judged.names):
-        policy = judged.policies[name]
-        if policy.confidence.enabled and not judged.by_cost(name):
-            tau = float(policy.value(f"confidence.{path}"))
-            by_value.setdefault((path, tau), []).append(name)
-    taus = {f"{path} ({', '.join(names)})": value for (path, value), names in by_value.items()}
-    caption = "Confidence by label, in bins of 4 points, with the taus below which is refused."
-    drawn = figures.confidence_by_label(confidence_histograms(judged.signals), FINE_EDGES, taus)
-    return [picture("confidence_by_label", caption, drawn)]
+    return [
+        picture("label_by_decision", "Cases by label and decision.", drawn, judged.note),
+        column_table("Cases by what decided, in the order of the chain.", columns),
+    ]
 
 
 def boundary_section(judged: ReportData) -> list[Block]:
@@ -357,23 +329,10 @@ def boundary_section(judged: ReportData) -> list[Block]:
     if not policy.confidence.enabled:
         return [Text(f"The confidence gate of {subject} is off.")]
     shown = DecisionBoundaryDisplay.from_trace(judged.trace, policy, judged.arm, name=subject)
-    n, _, answered, right = zone_counts(shown.boundary)
-    zones = list(shown.boundary.zones)
-    shares = {
-        "labelled ok": (n[:, :2].sum(axis=1), n.sum(axis=1)),
-        "answered": (answered.sum(axis=1), n.sum(axis=1)),
-    }
-    shares |= {
-        f"{name}: decided rightly": (right[:, group], n[:, group])
-        for group, name in enumerate(GROUPS)
-    }
-    columns: dict[str, Any] = {"confidence": [shown.zone(zone) for zone in zones]}
-    for title, (k, of) in shares.items():
-        columns[title] = [share_cell(int(k[zone]), int(of[zone])) for zone in zones]
     caption = f"Confidence gate of {subject}, whatever gate decides. {shown.says}"
     return [
         picture("decision_boundary", caption, shown.ax_, judged.note),
-        column_table("Cases by zone.", columns),
+        frame_table("Cases by zone and label, those decided rightly with interval.", shown.frame()),
     ]
 
 
@@ -424,7 +383,6 @@ def ranking_section(judged: ReportData) -> list[Block]:
 
 FOLDS, LEAST = 5, 10  # of the cross-fitting; right and wrong cases that it needs
 SEED = 0  # of folds and resamples, so that the page is the same bytes twice
-MOST_GROUPS = 20  # of a model, that a table shows
 MEASURES = {
     "ECE": "ece",
     "smooth ECE": "smooth_ece",
@@ -465,8 +423,6 @@ def reliability_section(judged: ReportData) -> list[Block]:
         judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = isotonic.cross_fitted
         judgements["isotonic on the cases it was fitted to (flatters)"] = isotonic.in_sample
     # All that is drawn is shown in numbers too, for readers who cannot see the figure.
-    frame = as_it_is.frame()
-    columns = {f"mean {shown}": frame["score"].tolist(), "right if answered": rate_cells(frame)}
     caption = (
         f"{shown} against the share that would be answered rightly, in bins of 0.1 that hold their "
         f"upper edge (n = {len(judged.trace):,} cases)."
@@ -478,7 +434,7 @@ def reliability_section(judged: ReportData) -> list[Block]:
     return [
         picture("reliability", caption, as_it_is.ax_, judged.note),
         _judgement_table(judgements),
-        column_table("The same in numbers.", columns),
+        frame_table("The same in numbers.", as_it_is.frame()),
     ]
 
 
@@ -490,7 +446,7 @@ def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
     return column_table(caption, columns)
 
 
-def _areas(judged: ReportData) -> list[Block]:
+def areas(judged: ReportData) -> list[Block]:
     """How well each signal ranks right above wrong.
 
     AUROC and AURC with intervals, against the best.
@@ -568,57 +524,27 @@ def candidates_section(judged: ReportData) -> list[Block]:
     if study is None:
         return []
     # By the cross-fitted cost, on which the selection rests (rule S6.8).
-    ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
-    columns: dict[str, Any] = {
-        "candidate": [
-            _candidate_cell(str(name), study, row["competes"]) for name, row in ordered.iterrows()
-        ],
-        "in sample": [_cost_cell(cost) for cost in ordered["in_sample"]],
-        "cross-fitted": [_cost_cell(cost) for cost in ordered["cross_validated"]],
-        "gain": [
-            _gain_cell(row, is_incumbent=name == study.incumbent)
-            for name, row in ordered.iterrows()
-        ],
-        **({"judged": [_cost_cell(cost) for cost in ordered["report"]]} if study.unseen else {}),
-        "over-ask": percent_cells(ordered["over_ask"]),
-        "coverage": percent_cells(ordered["coverage"]),
-    }
+    costs = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
+    hidden = [] if study.unseen else ["report"]
     # Without targets there is nothing to meet, and a column of yes would claim it.
-    if judged.targets:
-        columns["meets targets"] = ordered["meets_targets"].astype(bool).tolist()
+    hidden += [] if judged.targets else ["meets_targets"]
+    roles = {study.incumbent: "incumbent", study.selected: "selected"}
+    frame = costs.drop(columns=[*hidden, "policy_id"], errors="ignore")
+    frame.insert(
+        0, "candidate", [Cell(cut_text(name), roles.get(name, "")) for name in frame.index]
+    )
     # The figure has error bars, since the smallest cost alone is no reason to select (rule S6.8).
     drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     figure_caption = (
-        f"Expected cost a case; {cut_text(study.selected)} was selected by the cross-fitted one. "
+        f"Expected cost a case; {cut_text(study.selected)} was selected, cross-validated. "
         f"Bars: standard error of the gain over {cut_text(study.incumbent)}, the policy to beat."
     )
-    caption = "Costs a case, gains with standard error; over-ask and coverage are cross-fitted."
+    caption = "Costs a case; all but in_sample and report are cross-validated. A dash: in sample."
     return [
         *map(Text, judged.notes[:1]),
         picture("candidates", figure_caption, drawn),
-        column_table(caption, columns),
+        frame_table(caption, frame),
     ]
-
-
-def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> Cell:
-    """Name of a candidate and what it is."""
-    role = "" if competes else "does not compete"
-    role = "incumbent" if name == study.incumbent else role
-    return Cell(cut_text(name), "selected" if name == study.selected else role)
-
-
-def _cost_cell(cost: float) -> Cell:
-    """Expected cost; what was not cross-fitted has none that compares."""
-    return Cell(IN_SAMPLE) if np.isnan(cost) else number_cell(f"{cost:.3f}")
-
-
-def _gain_cell(row: Any, *, is_incumbent: bool) -> Cell:  # noqa: ANN401 - row of a frame
-    """What a candidate saves a case over the incumbent, with its standard error."""
-    if is_incumbent or np.isnan(row["gain"]):
-        return number_cell(DASH)
-    return number_cell(
-        f"{row['gain']:+.3f}", "" if np.isnan(row["std_error"]) else f"± {row['std_error']:.3f}"
-    )
 
 
 def model_section(judged: ReportData) -> list[Block]:
@@ -631,16 +557,14 @@ def model_section(judged: ReportData) -> list[Block]:
         model.parts.items(), key=lambda pair: (min(pair[1].weights) - max(pair[1].weights), pair[0])
     )
     active = [(known.signal(name), part) for name, part in parts if any(part.weights)]
-    bias = Cell("bias", "where every signal is at its centre")
     columns: dict[str, Any] = {
-        "signal": [*(Cell(signal.name, signal.meaning) for signal, _ in active), bias]
+        "signal": [*(Cell(signal.name, signal.meaning) for signal, _ in active), "bias"]
     }
     for place, words in enumerate(CLASS_WORDS.values()):
         weights = [part.weights[place] for _, part in active]
         columns[words] = [_weight(weight) for weight in (*weights, model.bias[place])]
     columns["centre"] = [*(part.center for _, part in active), DASH]
     columns["scale"] = [*(part.scale for _, part in active), DASH]
-    columns["unit"] = [*(signal.unit.name for signal, _ in active), DASH]
     caption = (
         "Logit of each class a scale above the centre. By the probabilities and the costs below "
         "the cheapest decides; a question back holds what is expected with probability "
@@ -653,24 +577,8 @@ def model_section(judged: ReportData) -> list[Block]:
     cost_caption = f"Costs by label and outcome; wrong answers times {section.ratio:g}."
     return [
         column_table(caption, columns),
-        *_group_biases(model),
         column_table(cost_caption, by_outcome),
     ]
-
-
-def _group_biases(model: ModelSection) -> list[Block]:
-    """Biases of the groups of a model, those that move most first (rule S2.20)."""
-    if model.groups is None:
-        return []
-    rows = sorted(
-        model.groups.bias.items(), key=lambda pair: (min(pair[1]) - max(pair[1]), pair[0])
-    )
-    shown = rows[:MOST_GROUPS]
-    columns: dict[str, Any] = {model.groups.attribute: [cut_text(name) for name, _ in shown]}
-    for place, words in enumerate(CLASS_WORDS.values()):
-        columns[words] = [_weight(bias[place]) for _, bias in shown]
-    caption = f"Logits that a group adds, {len(shown)} of {len(rows)}, those that move most first."
-    return [column_table(caption, columns)]
 
 
 def _weight(value: float) -> Cell:
