@@ -220,6 +220,19 @@ def certificate_lines(certification: Certification) -> list[str]:
     return lines + [f"note: {note}" for note in certification.notes]
 
 
+DIAGNOSIS = [
+    "signal",
+    "AUROC",
+    "AUROC_low",
+    "AUROC_high",
+    "coverage",
+    "wrong",
+    "answered",
+    "risk",
+    "lowest_risk",
+    "chance",
+    "verdict",
+]
 NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
 
 
@@ -253,54 +266,31 @@ def diagnosis(
     needed, rows = cases_needed(alpha, delta), []
     # of a signal without any error
     best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)
-    rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
+    n_rarer, rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
     for name, score in scores.items():
+        row: dict[str, Any] = {"signal": name, "verdict": NOT_MEASURED}
+        rows.append(row)
         if np.isnan(score).all():
-            rows.append({"signal": name, "verdict": NOT_MEASURED})
             continue
-        area = metrics.auroc(right, score)
         low, high = metrics.auroc_interval(right, score)
+        row |= {"AUROC": metrics.auroc(right, score), "AUROC_low": float(low)}
+        row["AUROC_high"] = float(high)
         curve = metrics.risk_coverage(right, score)
         # With fewer answered cases even no error at all certifies nothing, so those coverages are
-        # left out.
-        usable = np.flatnonzero(np.round(curve.n * size) >= needed)
-        row: dict[str, Any] = {
-            "signal": name,
-            "AUROC": area,
-            "AUROC_low": float(low),
-            "AUROC_high": float(high),
-        }
-        # A signal that never answers as many has no such numbers, and its verdict says so.
-        if len(usable):
-            at = int(usable[0])
-            row |= {
-                "coverage": float(curve.x[at]),
-                "wrong": int(curve.k[at]),
-                "answered": int(curve.n[at]),
-            }
-            row |= {"risk": float(curve.y[at]), "lowest_risk": float(curve.y[usable].min())}
-            chances = certify.certification_chance(
-                curve.k[usable], curve.n[usable], curve.n[usable] * size, alpha, delta
-            )
-            row |= {"chance": float(chances.max()), "free_risk": float(curve.y[-1])}
+        # left out; the verdict of a signal without any says so.
+        usable = np.round(curve.n * size) >= needed
+        k, n, risks = curve.k[usable], curve.n[usable], curve.y[usable]
+        if len(k):
+            chances = certify.certification_chance(k, n, n * size, alpha, delta)
+            row |= {"coverage": float(curve.x[usable][0]), "wrong": int(k[0])}
+            row |= {"answered": int(n[0]), "risk": float(risks[0])}
+            row |= {"lowest_risk": float(risks.min()), "chance": float(chances.max())}
+            row["free_risk"] = float(curve.y[-1])
         row["verdict"] = _signal_verdict(row, alpha, needed)
         if row["verdict"] == NO_SEPARATION and not best_low > 0.5:
-            row["verdict"] = f"too few cases to tell: {rarer[0]} {rarer[1]}"
-        rows.append(row)
+            row["verdict"] = f"too few cases to tell: {n_rarer} {rarer}"
     # Stated in full: where no signal answers enough, the table still has every column.
-    columns = [
-        "signal",
-        "AUROC",
-        "AUROC_low",
-        "AUROC_high",
-        "coverage",
-        "wrong",
-        "answered",
-        "risk",
-        "lowest_risk",
-        "chance",
-    ]
-    frame = pd.DataFrame(rows, columns=[*columns, "verdict"])
+    frame = pd.DataFrame(rows, columns=DIAGNOSIS)
     return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -79,20 +79,6 @@ class RateCounts(NamedTuple):
         """Losses by cell of a target that moves with a stated mix; None of any other."""
         return self.mix if self.mix is not None and self.mix.moved[place] else None
 
-    def with_rows(self, places: NDArray[np.int64], rows: RateCounts) -> RateCounts:
-        """The same, with the decisions of some policies counted otherwise.
-
-        Which answers they lack stays.
-
-        Args:
-          places: of these policies, [M].
-          rows: their counts, [M].
-        """
-        columns = {name: getattr(self, name).copy() for name in OF_POLICY if name != "missing"}
-        for name, column in columns.items():
-            column[places] = getattr(rows, name)
-        return self._replace(**columns)
-
     def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
         """p-value that a policy breaks a target, [N, T].
 
@@ -418,15 +404,15 @@ def pilot_counts(
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
     pilot_hash = trace_hash(pilot)
-    losses, every, cross_fitted = split.losses, split.counted.cells.copy(), set[int]()
+    every, cross_fitted = split.counted.cells.copy(), set[int]()
     for places in _fitted_groups(offered, pilot_hash):
         try:
             cells = held_out_cells(pilot, [offered[place] for place in places], arm)
         except ValueError:  # too few cases of a kind for a fit without a fold
             continue
         cross_fitted.update(places)
-        losses = losses.with_rows(np.array(places), counted_losses(cells, names, costs))
         every[places] = cells
+    losses = tally_losses(split.counted._replace(cells=every), names, costs)
     if mix is not None:
         corners = mix.vertices(metrics.label_counts(every[0]))
         losses = in_mix(losses, every, None, names, costs, corners, level)
