@@ -896,7 +896,7 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
     trace, these, study = decided_by_cost
     trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5], "hallucination_rate": [0.5, 0.2]})
     plain = written(tmp_path, trace, these, study=study, trials=trials)
-    text = re.sub(r"base64,[^\"]+", "", plain)
+    text = re.sub(r"base64,[^\"]+|<wbr>", "", plain)
     assert "<h3>Targets</h3>" not in plain
     for word in (
         "not met",
@@ -906,7 +906,7 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
         "Nearest reachable",
         "dashed",
         "Dashed",
-        "meets targets",
+        "meets_targets",
     ):
         assert word not in text, word
     assert "risk ≤ 5\u00a0%" in text  # the table of usual risks needs no target
@@ -917,7 +917,7 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
     assert "over_ask_rate ≤ 20\u00a0%" in wanted
     assert "hallucination_rate ≤ 1\u00a0%" not in wanted
     assert "Nearest reachable" not in wanted  # that is of false refusals against hallucinations
-    assert "meets targets" in wanted
+    assert "meets_<wbr>targets" in wanted
     with pytest.raises(ValueError, match="a target must be one of"):
         written(tmp_path, trace, these, targets={"x": 0.1})
 
@@ -1440,12 +1440,14 @@ def test_signals_are_ranked_with_intervals() -> None:
     here = judged(wide_trace(200, "report", seed=5))
     (table,) = parts.areas(here)
     areas = {
-        name: metrics.aurc(here.signals.right, score) for name, score in here.signals.score.items()
+        name: metrics.aurc(here.signals.right, score)
+        for name, score in here.signals.score.items()
+        if len(np.unique(score)) > 1
     }
     assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
     first = table.rows[0]
     assert first[1].text == f"{min(areas.values()):.3f}"
-    assert first[2].text == "+0.000"
+    assert first[2].text in {"+0.000", "–"}
     low, high = map(float, first[1].small.split(" to "))
     assert low <= min(areas.values()) <= high
 

@@ -37,6 +37,7 @@ from raglab.words.html_display import Mark
 MOST_ROWS = 20  # of the table of groups
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
 HEADS = {"name": "target", "alpha": "at most", "bound": "upper bound"}
+NEEDS = "needed: cases with 0, 1 and 2 errors; best: what these cases certify."
 RETESTS = {
     "upheld": "Re-test upheld: every target is certified again here.",
     "open": "Re-test open: these cases certify not every target again, and break none.",
@@ -191,7 +192,7 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
             blocks.append(
                 frame_table("What was tested.", failed.certificate.table.rename(columns=HEADS))
             )
-            blocks.append(frame_table("What its targets need, on the cases certified on.", needs))
+            blocks.append(frame_table(f"On the cases certified on. {NEEDS}", needs))
     elif judged.in_sample:  # counts of these cases would promise what they cannot
         blocks.append(Text("A certificate takes cases that nothing was tuned on."))
     elif judged.mix == metrics.SAMPLE:
@@ -203,8 +204,8 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
             name: data_need(alpha, *rate_counts(judged, name)[::-1], DELTA)
             for name, alpha in (stated or usual).items()
         }
-        where = f"what a certificate needs, on {judged.place} at {bound_confidence()} confidence."
-        lead = "" if stated else "No target is stated; a usual one: "
+        lead = "" if stated else "No target is stated, a usual one is shown. "
+        where = f"On {judged.place} at {bound_confidence()} confidence. {NEEDS}"
         blocks.append(frame_table(f"{lead}{where}", need_frame(needs, len(signals.right))))
     best = best_signal_sentences(signals, judged.place, judged.n_certify)
     wanted = targets.get("hallucination_rate")

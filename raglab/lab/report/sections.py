@@ -441,7 +441,9 @@ def reliability_section(judged: ReportData) -> list[Block]:
 def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
     columns: dict[str, Any] = {"probability": judgements.keys()}
     for title, path in MEASURES.items():
-        columns[title] = [float(attrgetter(path)(judged)) for judged in judgements.values()]
+        columns[title] = [
+            round(float(attrgetter(path)(judged)), 3) for judged in judgements.values()
+        ]
     caption = "Errors of the probabilities (Brier = MCB − DSC + UNC); lower is better, but for DSC."
     return column_table(caption, columns)
 
@@ -539,7 +541,7 @@ def candidates_section(judged: ReportData) -> list[Block]:
         f"Expected cost a case; {cut_text(study.selected)} was selected, cross-validated. "
         f"Bars: standard error of the gain over {cut_text(study.incumbent)}, the policy to beat."
     )
-    caption = "Costs a case; all but in_sample and report are cross-validated. A dash: in sample."
+    caption = "Costs a case; all but in_sample and report are cross-validated, where they can be."
     return [
         *map(Text, judged.notes[:1]),
         picture("candidates", figure_caption, drawn),
