@@ -194,8 +194,7 @@ def test_the_data_need_line_stands_beside(found: Certification) -> None:
     assert (need.answered, need.wrong, need.best) == (promise.n, promise.k, promise.bound)
     told = "\n".join(certificate_lines(found))
     assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9")
-    assert "needs 15 / 25 / 34 answered cases" in told
-    assert f"these {promise.n} with {promise.k}" in told
+    assert f"hallucination_rate: {promise.k} of {promise.n}, upper bound" in told
 
 
 def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs() -> None:
@@ -974,7 +973,7 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
         ),
         (
             certified.replace("certificate", {"delta": 0.1}),
-            "got one without promises, cases_hash, policy_id",
+            "got one without policy_id, promises, cases_hash",
         ),
     ]
     for policy, rule in cases:

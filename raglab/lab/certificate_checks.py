@@ -89,10 +89,9 @@ def certificate_defect(policy: Policy) -> str:
     try:
         _CertificateRows.model_validate(dict(rows))
     except ValidationError as error:
-        errors = error.errors()
-        missing = [str(fault["loc"][0]) for fault in errors if fault["type"] == "missing"]
-        name = str(errors[0]["loc"][0])
-        wrong = f"{name} {rows.get(name)!r:.60}"
+        names = [str(fault["loc"][0]) for fault in error.errors()]
+        missing = [name for name in names if name not in rows]
+        wrong = f"{names[0]} {rows.get(names[0])!r:.60}"
         defect = f"one without {', '.join(missing)}" if missing else wrong
     if not defect and rows["policy_id"] != own:
         defect = f"that of {rows['policy_id']} in {own}"

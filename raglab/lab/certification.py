@@ -392,7 +392,7 @@ def _certification(
         cells, level = held.counted.cells, terms.level / order.n_tests
         counts = in_mix(counts, cells, units, names, terms.costs, corners, level)
     tested = sequence_test(counts, order, targets, terms.level)
-    first = threshold_text(offered[0], tried[0]) if is_family else ""
+    first = (threshold_text(offered[0], tried[0]) or "the policy given") if is_family else ""
     made = (cases, offered, order, terms, tried, held, counts, tested, look, hypotheses)
     test = CandidateTest(*made, corners, first)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
@@ -480,8 +480,8 @@ def _notes(
     is_alone = cases.held_out_hash == cases.trace_hash
     is_dropped = bool(test.first) and order.pilot is not None and 0 not in order.places
     return [
-        *([f"By its pilot the policy given is not tested; first: {test.first}."] * is_dropped),
         *certificate_notes(certificate, near, test.terms.targets, unsplit=is_alone),
+        *([f"By its pilot the policy given is not tested; first: {test.first}."] * is_dropped),
         *mix_notes,
         *missing_candidates(test.tried, test.counts, test.tested.chosen),
         *unmeasured_note(cases.held_out, test.offered[0]),

@@ -17,7 +17,6 @@ from raglab.certify import Certificate, cases_needed, certificate_facts
 from raglab.decision.answer_text import Basis
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidate_tests import SequenceResult
-from raglab.lab.certification_needs import need_line
 from raglab.lab.certification_settings import CertificationSettings
 from raglab.lab.certified_losses import COST, EVEN, RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
@@ -206,17 +205,15 @@ def certification_facts(certification: Certification) -> list[tuple[str, ...]]:
 
 
 def certificate_lines(certification: Certification) -> list[str]:
-    """Lines that say what a certification gave and what it would need."""
-    certificate, certified = certification.certificate, certification.policy is not None
-    reason = certificate.reason.removeprefix("not certified: ")
-    lines = [f"{'CERTIFIED' if certified else 'NOT CERTIFIED'}: {reason}."]
+    """Lines that say what a certification gave; where it failed, the notes say what is missing."""
+    certificate = certification.certificate
+    lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
+    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
     lines += [": ".join(row) for row in certification_facts(certification)]
     for promise in certificate.promises:
         shown = percent if promise.name != COST else decimals
         bound = shown(promise.bound)
         lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
-    if certified:  # where none was certified, the notes begin with them
-        lines += [need_line(name, need) for name, need in certification.needs.items()]
     return lines + [f"note: {note}" for note in certification.notes]
 
 
