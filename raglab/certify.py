@@ -526,7 +526,11 @@ class Certificate(Result):
 
 
 def certificate_facts(certificate: Certificate) -> list[tuple[str, ...]]:
-    """Facts of a certificate as rows of a name and values: tests, cases, looks, what it does."""
+    """Facts of a certificate as rows of a name and values: tests, cases, looks, what it does.
+
+    Args:
+      certificate: of an array or of policies.
+    """
     targets = (f"{promise.name} at most {promise.alpha:g}" for promise in certificate.promises)
     recorded = "on record" if certificate.looks_recorded else "known of"
     counted = f"{certificate.undecided} undecided, {certificate.missing_answers} missing"

@@ -24,9 +24,14 @@ from raglab.certify import cases_needed, certification_chance, certify, hoeffdin
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.lab.certificate_checks import certificate_defect, check_policy, retrieve_trace
-from raglab.lab.certification import Certification, certify_best, certify_policy
+from raglab.lab.certification import (
+    Certification,
+    certificate_lines,
+    certify_best,
+    certify_policy,
+)
 from raglab.lab.certification_needs import need_note
-from raglab.lab.certification_texts import certificate_lines, diagnosis
+from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
 from raglab.lab.gate_fitting import case_signals
 from raglab.lab.looks import recorded_looks

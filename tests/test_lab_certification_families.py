@@ -16,9 +16,8 @@ from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import certify_best, certify_policy
+from raglab.lab.certification import certificate_lines, certify_best, certify_policy
 from raglab.lab.certification_families import PATHS, declared_family, grid
-from raglab.lab.certification_texts import certificate_lines
 from raglab.lab.certified_losses import (
     RISK,
     certified_tally,

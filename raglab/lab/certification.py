@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
-from raglab.certify import Certificate, DataNeed, Promise
+from raglab.certify import Certificate, DataNeed, Promise, certificate_facts
 from raglab.decision.learned_cases import with_learned_cases
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import headline_sentence, trace_status_only
@@ -50,10 +50,10 @@ from raglab.lab.certification_settings import CertificationSettings, checked_set
 from raglab.lab.certification_texts import (
     certificate_notes,
     certificate_reason,
-    certification_facts,
     direction_notes,
     few_labels_note,
     missing_candidates,
+    number_texts,
     threshold_text,
 )
 from raglab.lab.certified_losses import (
@@ -84,7 +84,7 @@ from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION, refuse
-from raglab.words.canonical import digest, percent
+from raglab.words.canonical import decimals, digest, percent
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -129,14 +129,40 @@ class Certification(Result):
     failed: int = 0
     label_needs: Mapping[str, LabelNeed] = field(default_factory=dict)
 
+    @property
+    def facts(self) -> list[tuple[str, ...]]:
+        """Facts of the certificate, with the settings in which the chosen candidate differs."""
+        certificate, table = self.certificate, self.table
+        if self.policy is None:
+            return certificate_facts(certificate)
+        changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
+        chosen = [
+            ("chosen", str(certificate.chosen)),
+            ("changed", number_texts(changed) or "nothing"),
+        ]
+        return [*chosen, *certificate_facts(certificate)]
+
     def _summary(self) -> Summary:
         needs = need_frame(self.needs, self.certificate.cases + self.failed)
         return Summary(
-            certification_facts(self),
+            self.facts,
             {"promises": self.certificate.table, "needs": needs, "candidates": self.table},
             (self.certificate.reason, *self.notes),
             "Certified" if self.policy is not None else "Not certified",
         )
+
+
+def certificate_lines(certification: Certification) -> list[str]:
+    """Lines that say what a certification gave; where it failed, the notes say what is missing."""
+    certificate = certification.certificate
+    lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
+    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
+    lines += [": ".join(row) for row in certification.facts]
+    for promise in certificate.promises:
+        shown = percent if promise.name != COST else decimals
+        bound = shown(promise.bound)
+        lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
+    return lines + [f"note: {note}" for note in certification.notes]
 
 
 @answered_traces("trace")
@@ -393,8 +419,8 @@ def _certification(
         counts = in_mix(counts, cells, units, names, terms.costs, corners, level)
     tested = sequence_test(counts, order, targets, terms.level)
     first = (threshold_text(offered[0], tried[0]) or "the policy given") if is_family else ""
-    made = (cases, offered, order, terms, tried, held, counts, tested, look, hypotheses)
-    test = CandidateTest(*made, corners, first)
+    facts = (cases, offered, order, terms, tried, held, counts, tested, look, hypotheses)
+    test = CandidateTest(*facts, corners, first)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
     alone = int((np.bincount(cases.questions, trace_status_only(held_out)) > 0).sum())

@@ -1,4 +1,4 @@
-"""Words of certifications (shore): reason in one line, notes, lines of the command, signals.
+"""Words of certifications (shore): reason in one line, notes, what signals could carry.
 
 A note stands where a reader would decide otherwise without it (S6.3, S6.4, S6.9, S6.10).
 """
@@ -13,22 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import certify, metrics
-from raglab.certify import Certificate, cases_needed, certificate_facts
+from raglab.certify import Certificate, cases_needed
 from raglab.decision.answer_text import Basis
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidate_tests import SequenceResult
 from raglab.lab.certification_settings import CertificationSettings
-from raglab.lab.certified_losses import COST, EVEN, RISK, Nearest, RateCounts, asking_note
+from raglab.lab.certified_losses import EVEN, RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
 from raglab.metrics.costs import SAME
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
-from raglab.words.canonical import decimals, percent
+from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from raglab.lab.certification import Certification
 
 
 def look_text(look: Look, terms: CertificationSettings) -> str:
@@ -91,10 +89,10 @@ def certificate_reason(
 
 def threshold_text(before: Policy, after: Policy) -> str:
     """Numbers in which a policy differs from another one, as a policy writes them."""
-    return _numbers({path: value for path, (value, _) in after.diff(before).items()})
+    return number_texts({path: value for path, (value, _) in after.diff(before).items()})
 
 
-def _numbers(settings: Mapping[str, Any]) -> str:
+def number_texts(settings: Mapping[str, Any]) -> str:
     """Settings that are numbers, as text."""
     numbers = {
         path: value
@@ -192,29 +190,6 @@ def certificate_notes(
         ),
     }
     return tuple(text for text, applies in notes.items() if applies)
-
-
-def certification_facts(certification: Certification) -> list[tuple[str, ...]]:
-    """Facts of the certificate, with the settings in which the chosen candidate differs."""
-    certificate, table = certification.certificate, certification.table
-    if certification.policy is None:
-        return certificate_facts(certificate)
-    changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
-    chosen = [("chosen", str(certificate.chosen)), ("changed", _numbers(changed) or "nothing")]
-    return [*chosen, *certificate_facts(certificate)]
-
-
-def certificate_lines(certification: Certification) -> list[str]:
-    """Lines that say what a certification gave; where it failed, the notes say what is missing."""
-    certificate = certification.certificate
-    lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
-    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
-    lines += [": ".join(row) for row in certification_facts(certification)]
-    for promise in certificate.promises:
-        shown = percent if promise.name != COST else decimals
-        bound = shown(promise.bound)
-        lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
-    return lines + [f"note: {note}" for note in certification.notes]
 
 
 DIAGNOSIS = [

@@ -188,11 +188,11 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     if failed is not None:
         blocks.append(Text(f"{cut_text(judged.subject)} is {judged.refusal}."))
         if failed.certificate.looks:  # else too few cases for any policy: nothing was counted
-            needs = need_frame(failed.needs, failed.certificate.cases + failed.failed)
+            lacks = need_frame(failed.needs, failed.certificate.cases + failed.failed)
             blocks.append(
                 frame_table("What was tested.", failed.certificate.table.rename(columns=HEADS))
             )
-            blocks.append(frame_table(f"On the cases certified on. {NEEDS}", needs))
+            blocks.append(frame_table(f"On the cases certified on. {NEEDS}", lacks))
     elif judged.in_sample:  # counts of these cases would promise what they cannot
         blocks.append(Text("A certificate takes cases that nothing was tuned on."))
     elif judged.mix == metrics.SAMPLE:

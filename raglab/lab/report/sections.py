@@ -210,7 +210,7 @@ def verdict(judged: ReportData) -> list[Block]:
     """
     if not judged.targets:
         return []
-    row: dict[str, Any] = judged.table.loc[judged.subject].to_dict()
+    row: dict[Any, Any] = judged.table.loc[judged.subject].to_dict()
     over_ask = judged.targets.get("over_ask_rate", judged.max_over_ask)
     limits: dict[str, Any] = {"min_coverage": judged.min_coverage, "max_over_ask": over_ask}
     reach = reachable(judged.signals, judged.table, judged.trials, judged.targets, **limits)
