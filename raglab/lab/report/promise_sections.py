@@ -217,7 +217,7 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> Repo
     alpha = _alpha(len(signals.right), wanted)
     frame = diagnosis(signals.right, signals.score, alpha, DELTA)
     constant = [name for name, score in signals.score.items() if not tells_apart(score)]
-    frame.loc[frame["signal"].isin(constant), "AUROC"] = np.nan
+    frame.loc[frame["signal"].isin(constant), ["AUROC", "AUROC_low", "AUROC_high"]] = np.nan
     beyond = f"; {100 * wanted:g} % is beyond so few cases" if wanted and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry on {place}, at a risk of {100 * alpha:g} %{beyond}. "
