@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -589,20 +588,6 @@ def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
     constant = [CONSTANT in row for row in section.split("<tr>")[2:]]  # behind the head
     assert constant == sorted(constant), "what is the same in every case comes last"
     assert 0 < sum(constant) < len(constant)
-
-
-def test_a_constant_signal_has_no_area() -> None:
-    """One that ranks worse than a coin has; what tells no cases apart is counted."""
-    right = np.arange(12) % 2 == 0
-    signals = SimpleNamespace(
-        right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)}
-    )
-    here: Any = SimpleNamespace(signals=signals)
-    signals.score["nowhere"] = np.full(12, np.nan)
-    (table,) = parts.areas(here)
-    assert [cells[0].text for cells in table.rows] == ["backwards"]
-    assert table.head[-1] == "AURC minus that of backwards"
-    assert "2 signals" in table.caption
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -1435,29 +1420,12 @@ def test_in_sample_calibration_never_stands_alone() -> None:
     assert len(few[1].rows) == 1
 
 
-def test_signals_are_ranked_with_intervals() -> None:
-    """AURC of the primitive, lowest first, with interval; its own difference is none."""
-    here = judged(wide_trace(200, "report", seed=5))
-    (table,) = parts.areas(here)
-    areas = {
-        name: metrics.aurc(here.signals.right, score)
-        for name, score in here.signals.score.items()
-        if len(np.unique(score)) > 1
-    }
-    assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
-    first = table.rows[0]
-    assert first[1].text == f"{min(areas.values()):.3f}"
-    assert first[2].text in {"+0.000", "–"}
-    low, high = map(float, first[1].small.split(" to "))
-    assert low <= min(areas.values()) <= high
-
-
 def test_the_fused_gate_has_its_line() -> None:
     """A policy with a fused model shows its curve and its row beside the single signals."""
     trace = wide_trace(200, "report", seed=5)
     fused = fit_fused_gate(trace, Policy.load()).policy
     here = whole(trace, fused)
-    picture, _, table = parts.risk_coverage_section(here)
+    picture, table = parts.risk_coverage_section(here)
     assert "not fitted on" in picture.caption
     assert "fused gate" in {row[0].text for row in table.rows}
     said = replay.decide(trace, always_answer(fused))

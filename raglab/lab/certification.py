@@ -51,7 +51,6 @@ from raglab.lab.certification_texts import (
     certificate_notes,
     certificate_reason,
     direction_notes,
-    few_labels_note,
     missing_candidates,
     number_texts,
     threshold_text,
@@ -79,7 +78,7 @@ from raglab.lab.looks import (
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mix_tests import LabelNeed
-from raglab.metrics.mixes import SAMPLE, Mix
+from raglab.metrics.mixes import FEW_UNITS, SAMPLE, Mix
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
@@ -315,7 +314,12 @@ def certify_best(
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
     else:
-        listed = distinct_candidates(_listed(candidates, paths), cases)
+        every = [*(candidates.values() if isinstance(candidates, Mapping) else candidates)]
+        if not every:
+            refuse("candidates must hold at least one policy", "none", "give one for its family")
+        if paths is not None:
+            refuse("paths must vary one policy", f"a list of {len(every)}", "leave them out")
+        listed = distinct_candidates(every, cases)
         start = listed[0]
     passes_once = bool(listed) or cases.pilot is None
     with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
@@ -334,18 +338,6 @@ def certify_best(
     notes = _depth_note(trace, listed)
     measured = replayed if cases.pilot is None else None
     return _certification(cases, offered, order, terms, notes, measured, is_family=not listed)
-
-
-def _listed(
-    candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence[str] | None
-) -> list[Policy]:
-    """Policies of a list or of a mapping of names."""
-    listed = list(candidates.values() if isinstance(candidates, Mapping) else candidates)
-    if not listed:
-        refuse("candidates must hold at least one policy", "none", "give one for its family")
-    if paths is not None:
-        refuse("paths must vary one policy", f"a list of {len(listed)}", "leave them out")
-    return listed
 
 
 def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
@@ -567,7 +559,13 @@ def _mix_facts(
         label_need_line(name, terms.targets[name], need, labels.tolist())
         for name, need in needs.items()
     ]
-    return needs, [*lines, *notes, *few_labels_note(counts)]
+    # labels of which the mix has few cases
+    of_label = metrics.label_counts(counts.mix.cells[0, 0]).astype(int).tolist()
+    most = zip(metrics.LABELS, of_label, counts.mix.corners.max(axis=0), strict=True)
+    few = [f"{n} {name}" for name, n, share in most if share and n < FEW_UNITS]
+    if few:
+        notes.append(f"The mix rests on few cases: {', '.join(few)}.")
+    return needs, [*lines, *notes]
 
 
 def _untested(

@@ -21,26 +21,11 @@ from raglab.lab.certification_settings import CertificationSettings
 from raglab.lab.certified_losses import EVEN, RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
 from raglab.metrics.costs import SAME
-from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
 from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def look_text(look: Look, terms: CertificationSettings) -> str:
-    """Which look at the cases this is, what is spent on them, and whether a file remembers it."""
-    if look.number > 1:
-        known = "" if terms.looks else " that is known of"
-        text = f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g}"
-    elif terms.looks:
-        text = "first look on record"
-    else:
-        text = "further look, earlier ones unknown" if terms.again else "first look known of"
-    if terms.divisor == 1:
-        return text
-    return f"{text}; tested at {terms.level:.3g}, as one of {terms.divisor:,} chosen here"
 
 
 def certificate_reason(
@@ -67,8 +52,15 @@ def certificate_reason(
     promises, n = tested.failed or tested.promises, len(tested.passed)
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
     rates += f" in traffic of {terms.traffic}" if terms.traffic else ""
-    cases = f"{look_text(look, terms)}; judged by {basis.described}"
-    cases += f"; {headline}" if headline else ""
+    # which look at the cases this is, what is spent on them, and whether a file remembers it
+    known = "" if terms.looks else " that is known of"
+    first_look = "further look, earlier ones unknown" if terms.again else "first look known of"
+    shown = "first look on record" if terms.looks else first_look
+    if look.number > 1:
+        shown = f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g}"
+    if terms.divisor > 1:
+        shown += f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} chosen here"
+    cases = "; ".join(filter(None, (shown, f"judged by {basis.described}", headline)))
     if tested.certified:
         together = ", together," if promises[1:] else ""
         sure = f"{rates}{together} with confidence {1.0 - terms.delta:g}"
@@ -126,20 +118,6 @@ def direction_notes(counts: RateCounts, targets: Mapping[str, float], where: str
                 f"{where}, and may break with {unsafe}."
             )
     return notes
-
-
-def few_labels_note(counts: RateCounts) -> list[str]:
-    """Labels of which a mix has few cases."""
-    if counts.mix is None:
-        return []
-    labels = metrics.label_counts(counts.mix.cells[0, 0])
-    shares = counts.mix.corners.max(axis=0)
-    few = [
-        f"{int(n)} {name}"
-        for name, n, share in zip(metrics.LABELS, labels, shares, strict=True)
-        if share and n < FEW_UNITS
-    ]
-    return [f"The mix rests on few cases: {', '.join(few)}."] if few else []
 
 
 def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:

@@ -28,7 +28,6 @@ from raglab.displays.tables import (
     ReportTable,
     column_table,
     cut_text,
-    estimate_cell,
     estimate_cells,
     frame_table,
     number_cell,
@@ -38,7 +37,6 @@ from raglab.displays.tables import (
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.comparison import StudyOutcome
-from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.report.blocks import (
     Block,
     Text,
@@ -249,8 +247,7 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
     )
     target = judged.targets.get("hallucination_rate")
     drawn = figures.draw_risk_coverage(by_signal, points, target=target)
-    shown = picture("risk_coverage", caption, drawn, judged.note)
-    return [shown, _usual_risks(judged.signals), *areas(judged)]
+    return [picture("risk_coverage", caption, drawn, judged.note), _usual_risks(judged.signals)]
 
 
 def _usual_risks(signals: AnswerSignals) -> ReportTable:
@@ -446,35 +443,6 @@ def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
         ]
     caption = "Errors of the probabilities (Brier = MCB − DSC + UNC); lower is better, but for DSC."
     return column_table(caption, columns)
-
-
-def areas(judged: ReportData) -> list[Block]:
-    """How well each signal ranks right above wrong.
-
-    AUROC and AURC with intervals, against the best.
-    """
-    right, score = judged.signals.right, judged.signals.score
-    # what is the same in every case ranks nothing
-    areas = {name: metrics.aurc(right, score[name]) for name in score if tells_apart(score[name])}
-    ordered = sorted(areas, key=lambda name: areas[name])
-    if not ordered:
-        return []
-    # a second signal that is never wrong has an AURC of 0
-    perfect, none = np.stack([right, np.ones_like(right)]), np.zeros(len(right))
-    own, excess = [], []
-    for name in ordered:
-        rng, again = np.random.default_rng(SEED), np.random.default_rng(SEED)
-        alone = metrics.aurc_difference(perfect, score[name], none, rng=rng)
-        own.append(estimate_cell(areas[name], alone.low, alone.high))
-        more = metrics.aurc_difference(right, score[name], score[ordered[0]], rng=again)
-        excess.append(estimate_cell(more.value, more.low, more.high, sign="+"))
-    columns = {"signal": ordered, "AURC": own, f"AURC minus that of {ordered[0]}": excess}
-    caption = (
-        f"Mean risk over all coverages, lowest first, with 95 % bootstrap intervals (n = "
-        f"{len(right):,} cases; {len(score) - len(ordered)} signals that tell no cases apart are "
-        "left out)."
-    )
-    return [column_table(caption, columns)]
 
 
 def worth_section(judged: ReportData) -> list[Block]:
