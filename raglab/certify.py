@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log, log1p
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +24,11 @@ from raglab.arguments.plain_arrays import check_present, float_array, within_ran
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
 from raglab.values import Floats, Ints, refuse
 from raglab.words.canonical import decimals
-from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display, short
+from raglab.words.html_display import Cell, Fold, Mark, short
+from raglab.words.results import Result, Summary, cell
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer
 
@@ -362,8 +365,8 @@ class Promise(NamedTuple):
     bound: float
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Result):
     """Outcome of a certification.
 
     Where nothing could be certified, `chosen` is None and `reason` explains it.
@@ -431,71 +434,25 @@ class Certificate:
     mix: Mapping[str, Any] | None = None
     mix_corners: tuple[tuple[float, ...], ...] = ()
 
-    def __repr__(self) -> str:
-        promises = ", ".join(f"{promise.name} <= {promise.alpha:g}" for promise in self.promises)
-        text = (
-            f"{self.chosen} of {self.tested} tested"
-            if self.chosen is not None
-            else f"none: {self.binding} binds"
-        )
-        text = f"{short(promises, 120)} at confidence {1.0 - self.delta:g}: {text}"
-        return visible(f"Certificate({text}; {self.cases:,} cases)")
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what is promised, and what was seen of it."""
-        return display(
-            "Certificate" if self.chosen is not None else "No certificate", *self.display_parts()
-        )
-
-    def display_parts(self) -> tuple[list[tuple[Cell | str, ...]], list[Fold]]:
-        """Facts and folds of its display."""
+    def _summary(self) -> Summary:
         is_certified = self.chosen is not None
-        promises = [
-            (
-                promise.name,
-                f"{promise.alpha:g}",
-                f"{decimals(promise.k)} of {promise.n:,}",
-                Cell(
-                    "none" if promise.n == 0 else f"{promise.bound:.4f}",
-                    mark="good" if is_certified else "",
-                ),
-            )
-            for promise in self.promises
-        ]
-        facts: list[tuple[Cell | str, ...]] = [
-            (
-                "chosen",
-                Cell(
-                    str(self.chosen) if is_certified else "none",
-                    mark="good" if is_certified else "bad",
-                ),
-            ),
-            ("reason", self.reason),
-            ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
-            ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
-            *([("basis", self.basis)] if self.basis is not None else []),
-            *(
-                [
-                    (
-                        "counted as wrong",
-                        f"{self.undecided} undecided, {self.missing_answers} missing",
-                    )
-                ]
-                if self.undecided is not None
-                else []
-            ),
-            ("cases", f"{self.cases:,}, {self._looks_text}"),
-            ("tested", f"{self.tested:,} of {self.candidates:,}, {len(self.certified):,} passed"),
-        ]
-        head = ("rate", "at most", "seen", "upper bound")
-        return facts, [Fold("promises", promises, None, head, open=True)]
+        mark: Mark = "good" if is_certified else "bad"
+        chosen = Cell(short(str(self.chosen)) if is_certified else "none", mark=mark)
+        promises = [tuple(map(cell, promise)) for promise in self.promises]
+        fold = Fold("promises", promises, None, Promise._fields, open=True)
+        return Summary(
+            [("chosen", chosen), *certificate_facts(self)],
+            {"promises": fold},
+            (self.reason,),
+            "Certificate" if is_certified else "No certificate",
+        )
 
     @property
-    def _looks_text(self) -> str:
-        if not self.looks:
-            return "no look taken"
-        times = f"looked at {self.looks} time{'' if self.looks == 1 else 's'}"
-        return f"{times} {'on record' if self.looks_recorded else 'that is known of'}"
+    def table(self) -> pd.DataFrame:
+        """Promises, a row each."""
+        import pandas as pd
+
+        return pd.DataFrame(self.promises, columns=list(Promise._fields))
 
     @property
     def rests_on_asking(self) -> bool:
@@ -566,6 +523,33 @@ class Certificate:
                 else {"undecided": self.undecided, "missing_answers": self.missing_answers}
             ),
         }
+
+
+def certificate_facts(certificate: Certificate) -> list[tuple[str, ...]]:
+    """Facts of a certificate as rows of a name and values: tests, cases, looks, what it does.
+
+    Args:
+      certificate: of an array or of policies.
+    """
+    targets = (f"{promise.name} at most {promise.alpha:g}" for promise in certificate.promises)
+    recorded = "on record" if certificate.looks_recorded else "known of"
+    counted = f"{certificate.undecided} undecided, {certificate.missing_answers} missing"
+    rows = {
+        "targets": ", ".join(targets),
+        "binding": certificate.binding,
+        "confidence": f"{1.0 - certificate.delta:g}",
+        "method": certificate.method,
+        "tested": f"{certificate.tested:,} of {certificate.candidates:,}",
+        "passed": f"{len(certificate.certified):,}",
+        "cases": f"{certificate.cases:,}",
+        "pilot": f"{certificate.pilot:,}" if certificate.pilot else "",
+        "looks": f"{certificate.looks} {recorded}",
+        "coverage": f"{certificate.coverage:.3f}",
+        "over-ask": f"{certificate.over_ask:.3f}",
+        "basis": certificate.basis,
+        "counted as wrong": "" if certificate.undecided is None else counted,
+    }
+    return [(name, value) for name, value in rows.items() if value]
 
 
 def certify(

@@ -405,8 +405,7 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """Test on split certify whether a policy keeps its targets, with a finite-sample guarantee."""
-    from raglab.lab.certification import certify_best, certify_policy
-    from raglab.lab.certification_texts import certificate_lines
+    from raglab.lab.certification import certificate_lines, certify_best, certify_policy
 
     targets, costs, files = parse_targets(target), parse_costs(cost), policy or []
     # Before the cases are looked at: a look counts, even where its policy could not be written.

@@ -70,16 +70,8 @@ def candidate_order(
     size, alphas = cases.n_questions / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(counts.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
-    return TestOrder(
-        "fixed_sequence",
-        places,
-        counts.losses,
-        len(pilot),
-        hashed,
-        size,
-        counts.free_rate,
-        counts.notes,
-    )
+    measured = (counts.losses, len(pilot), hashed, size, counts.free_rate, counts.notes)
+    return TestOrder("fixed_sequence", places, *measured)
 
 
 class SequenceResult(NamedTuple):
@@ -123,54 +115,44 @@ def sequence_test(
     chosen = int(
         min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1)
     )
-    # Where none passed, a reader is told of the one that came nearest: the first in a sequence,
-    # else the least p.
+    # Where none passed, the one that came nearest is shown: the first in a sequence, else the
+    # least p.
     shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
-    promises = _promises(counts, shown, targets, delta)
+    row, n_candidates = counts.subset(np.array([shown])), len(passed)
+    promises = _promises(row, targets, delta)
     # Holm's first test of n candidates is at delta / n, so where none passed that is the level that
     # stopped it.
-    failed = promises if in_sequence else _promises(counts, shown, targets, delta / len(passed))
+    failed = promises if in_sequence else _promises(row, targets, delta / n_candidates)
     # What stopped it binds: in a sequence the first that failed, of all at once the nearest where
-    # none passed.
-    n_candidates = len(passed)
+    # none passed; else the target with the least room.
     stopped = int(passed.sum()) if in_sequence else n_candidates
     fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
-    binding = _binding(promises, p[fails_at] if fails_at < n_candidates else None)
+    room = [promise.bound / promise.alpha if promise.n else np.inf for promise in promises]
+    binding = promises[int(np.argmax(p[fails_at] if fails_at < n_candidates else room))]
     return SequenceResult(
         p=p,
         passed=passed,
         chosen=chosen,
         promises=promises,
-        binding=binding,
+        binding=binding.name,
         n_tested=min(stopped + 1, n_candidates),
         failed=() if chosen >= 0 else failed,
         shown=shown,
     )
 
 
-def _promises(
-    counts: RateCounts, row: int, targets: Mapping[str, float], delta: float
-) -> tuple[Promise, ...]:
+def _promises(row: RateCounts, targets: Mapping[str, float], delta: float) -> tuple[Promise, ...]:
     """Targets with what one candidate does, and their bounds at confidence 1 − delta."""
     return tuple(
         Promise(
             name=name,
             alpha=float(alpha),
-            k=counts.total(row, place),
-            n=int(counts.n[row, place]),
-            bound=counts.bound(row, place, delta, alpha),
+            k=row.total(0, place),
+            n=int(row.n[0, place]),
+            bound=float(row.bounds(place, delta, alpha)[0]),
         )
         for place, (name, alpha) in enumerate(targets.items())
     )
-
-
-def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
-    """Target that stopped the sequence, or the one with the least room."""
-    if p is not None:
-        return promises[int(np.argmax(p))].name
-    return max(
-        promises, key=lambda promise: promise.bound / promise.alpha if promise.n else np.inf
-    ).name
 
 
 def candidate_table(
@@ -185,37 +167,35 @@ def candidate_table(
     """A row a candidate in the order of the tests."""
     import pandas as pd
 
-    own, pilot = start.manifest, order.pilot_tried
-    bounds = [counts.bounds(t, delta, alpha) for t, alpha in enumerate(targets.values())]
-    rows = []
-    for place, policy in enumerate(tried):
-        # A manifest leaves out what was added since the first version and stands at its default.
-        now = policy.manifest
-        changed = {
-            path: policy.value(path)
-            for path in dict.fromkeys((*now, *own))
-            if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+    pilot, rows = order.pilot_tried, range(len(tried))
+    columns: dict[str, Any] = {
+        "policy_id": [policy.policy_id for policy in tried],
+        "tested": np.arange(len(tried)) < tested.n_tested,
+        "certified": tested.passed,
+    }
+    for place, (name, alpha) in enumerate(targets.items()):
+        columns |= {
+            f"{name}_k": [counts.total(row, place) for row in rows],
+            f"{name}_n": counts.n[:, place],
+            f"{name}_bound": counts.bounds(place, delta, alpha),
+            f"{name}_p": tested.p[:, place],
         }
-        row: dict[str, Any] = {
-            "policy_id": policy.policy_id,
-            "tested": place < tested.n_tested,
-            "certified": bool(tested.passed[place]),
-        }
-        for t, name in enumerate(targets):
-            k, n = counts.total(place, t), int(counts.n[place, t])
-            row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": float(bounds[t][place])}
-            row |= {f"{name}_p": float(tested.p[place, t])}
-            if pilot is not None:
-                row |= {
-                    f"pilot_{name}_k": pilot.total(place, t),
-                    f"pilot_{name}_n": int(pilot.n[place, t]),
-                }
-        row |= {"cost": float(counts.cost[place])} | (
-            {} if pilot is None else {"pilot_cost": float(pilot.cost[place])}
-        )
-        beside = {
-            "coverage": float(counts.coverage[place]),
-            "over_ask_rate": float(counts.over_ask[place]),
-        }
-        rows.append(row | beside | {"changed": changed})
-    return pd.DataFrame(rows)
+        if pilot is not None:
+            lost = [pilot.total(row, place) for row in rows]
+            columns |= {f"pilot_{name}_k": lost, f"pilot_{name}_n": pilot.n[:, place]}
+    columns["cost"] = counts.cost
+    if pilot is not None:
+        columns["pilot_cost"] = pilot.cost
+    columns |= {"coverage": counts.coverage, "over_ask_rate": counts.over_ask}
+    return pd.DataFrame(columns | {"changed": [_changed(start, policy) for policy in tried]})
+
+
+def _changed(start: Policy, policy: Policy) -> dict[str, Any]:
+    """Settings in which a candidate differs, with its values."""
+    # A manifest leaves out what was added since the first version and stands at its default.
+    own, now = start.manifest, policy.manifest
+    return {
+        path: policy.value(path)
+        for path in dict.fromkeys((*now, *own))
+        if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+    }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from math import inf
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
@@ -24,7 +24,6 @@ from raglab.lab.certified_losses import (
     asking_note,
     certified_tally,
     in_mix,
-    lower_bound,
     question_losses,
     tally_losses,
     unit_cells,
@@ -37,14 +36,42 @@ from raglab.store.case_labels import counted_questions
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import SCHEMA_VERSION
+from raglab.values import SCHEMA_VERSION, refuse
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WHOLE = ("promises", "delta", "cases_hash", "policy_id")  # without which it promises nothing
-# what those of older raglabs do not all state
-STATED = ("basis", "pilot_hash", "looks", "spent", "looks_recorded")
+Share = Annotated[float, Field(gt=0.0, lt=0.5)]
+Count = Annotated[int, Field(gt=0, lt=10**9)]
+
+
+class _Promise(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+    name: Literal[(*OBJECTIVES, COST)]  # type: ignore[valid-type]
+    alpha: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+
+
+class _CertificateRows(BaseModel):
+    """What a certificate states that is read; without any of the required it promises nothing."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    policy_id: str
+    promises: Annotated[Sequence[_Promise], Field(min_length=1)]
+    delta: Share
+    cases_hash: Annotated[str, Field(min_length=1)]
+    basis: str
+    pilot_hash: str | None
+    looks: Count
+    spent: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    looks_recorded: bool
+    budget: Share = 0.1
+    hypotheses: Count = 1
+    candidates: Count = 1
+    retrieval: Mapping[str, Any] = {}
+    mix: Mapping[str, Any] = {}
+
+
 CERTIFY_AGAIN = "certify the policy as it is now (raglab.certify_policy, or `raglab certify`)"
 
 
@@ -58,56 +85,20 @@ def certificate_defect(policy: Policy) -> str:
     rows = policy.certificate
     if rows is None:
         return ""
-    missing = [name for name in WHOLE if name not in rows]
-    known = (*OBJECTIVES, COST)
-    stated = [] if missing or not isinstance(rows["promises"], Sequence) else rows["promises"]
-    promises = [promise if isinstance(promise, Mapping) else {} for promise in stated]
-    if not promises or any(promise.get("name") not in known for promise in promises):
-        value = (
-            f"one without {', '.join(missing)}"
-            if missing
-            else "promises of none, or of what is no rate"
-        )
-        return f"a certificate must be whole, got {value}; {CERTIFY_AGAIN}."
-    if rows["policy_id"] != policy.policy_id:
-        value = f"that of {rows['policy_id']} in {policy.policy_id}"
-        return f"a certificate must be that of its policy, got {value}; {CERTIFY_AGAIN}."
-    if wrong := _wrong_value(rows, promises):
-        return f"a certificate must be as raglab wrote it, got {wrong}; {CERTIFY_AGAIN}."
-    unstated = [name for name in STATED if name not in rows]
-    if unstated:
-        rule = "a certificate must state its basis, the splits it used and how often (rule S6.10)"
-        return f"{rule}, got one of an older raglab without {', '.join(unstated)}; {CERTIFY_AGAIN}."
-    return ""
-
-
-def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]]) -> str:
-    """First value of a certificate that is of another kind or out of range, as text.
-
-    Empty where all are right.
-    """
-
-    def is_number(value: object, low: float, high: float) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and low < value < high
-
-    delta = rows["delta"]
-    checks: dict[str, bool] = {
-        "delta": is_number(delta, 0.0, 0.5),
-        "cases_hash": isinstance(rows["cases_hash"], str) and bool(rows["cases_hash"]),
-        "promises": all(is_number(promise.get("alpha"), 0.0, inf) for promise in promises),
-        "budget": "budget" not in rows or is_number(rows["budget"], 0.0, 0.5),
-        "spent": "spent" not in rows or is_number(rows["spent"], 0.0, inf),
-        "retrieval": isinstance(rows.get("retrieval", {}), Mapping),
-        "mix": isinstance(rows.get("mix", {}), Mapping)
-        and ("mix" in rows) == ("mix_corners" in rows),
-        "mix_corners": stated_corners(rows) is not None or "mix" not in rows,
-    } | {
-        name: name not in rows or (isinstance(rows[name], int) and is_number(rows[name], 0, 10**9))
-        for name in ("looks", "hypotheses", "candidates")
-    }
-    return next(
-        (f"{name} {rows.get(name)!r:.60}" for name, is_right in checks.items() if not is_right), ""
-    )
+    own, defect = policy.policy_id, ""
+    try:
+        _CertificateRows.model_validate(dict(rows))
+    except ValidationError as error:
+        names = [str(fault["loc"][0]) for fault in error.errors()]
+        missing = [name for name in names if name not in rows]
+        wrong = f"{names[0]} {rows.get(names[0])!r:.60}"
+        defect = f"one without {', '.join(missing)}" if missing else wrong
+    if not defect and rows["policy_id"] != own:
+        defect = f"that of {rows['policy_id']} in {own}"
+    if not defect and ("mix" in rows) != (stated_corners(rows) is not None):
+        defect = f"mix {rows.get('mix')!r:.60} at {rows.get('mix_corners')!r:.60}"
+    rule = "a certificate must be whole, of its policy, and as raglab wrote it"
+    return f"{rule}, got {defect}; {CERTIFY_AGAIN}." if defect else ""
 
 
 def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
@@ -138,8 +129,7 @@ def stated_certificate(policy: Policy) -> Mapping[str, Any]:
         raglab.
     """
     if policy.certificate is None:
-        msg = f"a policy must hold a certificate to be checked, got none; {CERTIFY_AGAIN}."
-        raise ValueError(msg)
+        refuse("a policy must hold a certificate to be checked", "none", CERTIFY_AGAIN)
     if defect := certificate_defect(policy):
         raise ValueError(defect)
     return policy.certificate
@@ -149,15 +139,19 @@ OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before 
 Verdict = Literal["upheld", "open", "broken"]
 
 
-class Retest(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Retest(Result):
     """What new cases say of a certificate.
 
-    verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of
-    some rate lies above its target, `open` where the cases are too few to say either. Either is
-    wrong with probability delta at most: all targets must be certified, so each may spend it whole;
-    one is enough to break, so they share it. table: a row a target. notes: what a reader must know.
-    coverage, over_ask: shares answered, and of the unambiguous asked back. basis: on which the new
-    cases are judged (rule S6.3).
+    Attributes:
+      verdict: `upheld` where every target is certified again, `broken` where the exact lower bound
+        of some rate lies above its target, `open` where the cases are too few to say either. Either
+        is wrong with probability delta at most: all targets must be certified, so each may spend it
+        whole; one is enough to break, so they share it.
+      table: a row a target.
+      notes: what a reader must know.
+      coverage, over_ask: shares answered, and of the unambiguous asked back.
+      basis: on which the new cases are judged (rule S6.3).
     """
 
     verdict: Verdict
@@ -167,15 +161,10 @@ class Retest(NamedTuple):
     over_ask: float
     basis: str = SOURCES
 
-    def frame(self) -> pd.DataFrame:
-        """The promises, a row a target."""
-        return self.table.copy()
-
-    def __repr__(self) -> str:
-        return (
-            f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, "
-            f"basis {self.basis})"
-        )
+    def _summary(self) -> Summary:
+        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
+        facts += [("coverage", f"{self.coverage:.3f}"), ("over-ask", f"{self.over_ask:.3f}")]
+        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
 
 
 @answered_traces("trace")
@@ -212,12 +201,8 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
         corners=stated_corners(certificate),
     )
     mix, notes = stated_mix(certificate), check_notes(certificate, trace, policy_retest.basis)
-    inside = (
-        [f"Tested in the certificate's mix, {mix}: rates at its middle, bounds at its worst."]
-        if mix is not None
-        else []
-    )
-    return policy_retest._replace(notes=(*policy_retest.notes, *doubt, *inside, *notes))
+    inside = () if mix is None else (f"Tested in the certificate's mix, {mix}.",)
+    return replace(policy_retest, notes=(*policy_retest.notes, *doubt, *inside, *notes))
 
 
 def check_new_cases(
@@ -233,8 +218,7 @@ def check_new_cases(
         they are judged on another basis.
     """
     if not len(trace):
-        msg = "a check needs at least one case, got none."
-        raise ValueError(msg)
+        refuse("a check needs at least one case", "none", "check the split")
     by_split = trace_queries(trace)
     (learned,) = learned_cases([policy], by_split)
     check_unlearned(learned)
@@ -243,8 +227,7 @@ def check_new_cases(
     )
     if certified.k and not again:
         value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
-        msg = f"a check must see new cases, got {value}; give others, or say again=True (--again)."
-        raise ValueError(msg)
+        refuse("a check must see new cases", value, "give others, or again=True (--again)")
     check_basis(certificate["basis"], trace_basis(trace))
     return (learned.doubt,) if learned.doubt else ()
 
@@ -297,21 +280,19 @@ def retest(
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
         k, n = counts.total(0, place), int(counts.n[0, place])
-        high = counts.bound(0, place, delta, alpha)
-        low = lower_bound(at_best, place, delta / len(targets), alpha)
+        high = float(counts.bounds(place, delta, alpha)[0])
+        low = float(at_best.bounds(place, delta / len(targets), alpha, lower=True)[0])
         mix = counts.mixed(place)
         rate = mix.rate(place, 0) * float(counts.scale[place]) if mix else k / n if n else np.nan
         verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
         rows.append((name, alpha, k, n, rate, low, high, verdict_here))
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
     table = pd.DataFrame(rows, columns=columns)
-    verdicts = set(table["verdict"])
-    verdict: Verdict = (
-        "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
-    )
+    # the worst of the targets
+    verdict: Verdict = min(table["verdict"], key=("broken", "open", "upheld").index)
     over_ask = float(counts.over_ask[0])
     open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
-    undecided = f"{open_cells:,} answers are undecided and count as wrong." if open_cells else ""
+    undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
     optional_notes = (headline_note(trace), asking_note(over_ask, ()), undecided)
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
@@ -344,49 +325,34 @@ def retrieve_trace(
     from raglab.live.trace_building import build_trace
 
     certificate = stated_certificate(policy) if stated is None else stated
-    own = dict(certificate.get("retrieval", {}))
-    settings = {
-        name: own[name]
-        for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
-        if name in own
-    }
-    arms = (str(certificate.get("arm", "hybrid")),)
+    own = certificate.get("retrieval", {})
+    names = ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
     selected_cases = [
         case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}
     ]
-    documents = load_corpus(corpus, encoder=encoder, follow_links=follow_links)
     return build_trace(
-        documents,
+        load_corpus(corpus, encoder=encoder, follow_links=follow_links),
         selected_cases,
         policy=policy,
-        arms=arms,
+        arms=(str(certificate.get("arm", "hybrid")),),
         encoder=encoder,
         reranker=reranker,
-        **settings,
+        **{name: own[name] for name in names if name in own},
     )
 
 
 def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
     """What new cases differ in from those that a certificate was made on."""
-    differences = "; ".join(
-        retrieval_differences(certificate, dict(trace.meta.get("parameters", {})))
-    )
-    notes = []
-    if certificate["basis"] != basis:
-        notes.append(
-            f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule "
-            "S6.3)."
-        )
-    if differences:
-        notes.append(
-            f"Retrieved otherwise than the certified cases: {differences}. The promise is not "
-            "about these hits."
-        )
+    parameters = dict(trace.meta.get("parameters", {}))
+    differences = "; ".join(retrieval_differences(certificate, parameters))
     made_on = certificate.get("schema_version", OLD_SCHEMA)
-    if made_on != SCHEMA_VERSION:
-        notes.append(
-            f"The certificate is of a trace of schema version {made_on}, this one has "
-            f"{SCHEMA_VERSION}: the certified "
-            "cases were measured by another raglab. Build their trace again and certify on it."
-        )
-    return tuple(notes)
+    notes = {
+        f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
+            certificate["basis"] != basis
+        ),
+        f"The promise is not about these hits: {differences}.": bool(differences),
+        f"Certified on a trace of schema {made_on}, this has {SCHEMA_VERSION}: certify again.": (
+            made_on != SCHEMA_VERSION
+        ),
+    }
+    return tuple(text for text, applies in notes.items() if applies)

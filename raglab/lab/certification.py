@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
-from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.learned_cases import (
-    with_learned_cases,
-)
+from raglab.certify import Certificate, DataNeed, Promise, certificate_facts
+from raglab.decision.learned_cases import with_learned_cases
 from raglab.decision.refusal_warnings import refusal_text
-from raglab.decision.scoring import headline_note, headline_sentence, trace_status_only
+from raglab.decision.scoring import headline_sentence, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count, held_trace
 from raglab.lab.candidate_tests import (
     SequenceResult,
@@ -45,22 +43,18 @@ from raglab.lab.certification_needs import (
     label_needs,
     missing_cases,
     missing_sentence,
-    need_line,
+    need_frame,
     need_note,
 )
-from raglab.lab.certification_notes import (
-    JudgedCases,
+from raglab.lab.certification_settings import CertificationSettings, checked_settings
+from raglab.lab.certification_texts import (
     certificate_notes,
     certificate_reason,
     direction_notes,
-    few_labels_note,
-    look_confidence,
-    look_sentence,
     missing_candidates,
+    number_texts,
     threshold_text,
-    untested_note,
 )
-from raglab.lab.certification_settings import CertificationSettings, checked_settings
 from raglab.lab.certified_losses import (
     COST,
     Nearest,
@@ -84,31 +78,43 @@ from raglab.lab.looks import (
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mix_tests import LabelNeed
-from raglab.metrics.mixes import SAMPLE, Mix
+from raglab.metrics.mixes import FEW_UNITS, SAMPLE, Mix
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import SCHEMA_VERSION
-from raglab.words.canonical import digest, percent
-from raglab.words.html_display import Fold, display
+from raglab.values import SCHEMA_VERSION, refuse
+from raglab.words.canonical import decimals, digest, percent
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Certification(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Certification(Result):
     """Result of a certification.
 
-    certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where
-    none was certified. table: a row a candidate in the order of the tests, with what was seen on
-    both splits. needs: target -> what it needs and what the chosen candidate, or the first one
-    tested, has; empty where none was tested. nearest: lowest hallucination target that is likely to
-    be certified on as many cases, by the pilot alone, beside the other targets, and that
-    always-answer does not reach; NaN for none. notes: what a reader must know. chance: of the
-    nearest target, by the best candidate. status_only: cases certified on that are scored by status
-    alone. failed: cases left out, since a call failed; they count as answers that lack (S6.10).
-    label_needs: in a stated mix, target -> labelled questions that certify it, by label; of targets
-    within one label see needs.
+    The columns of `frame()`: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of
+    `<target>_n` cases, `<target>_bound` (upper bound of this candidate alone, at confidence
+    1 − delta) and `<target>_p` (p-value of its test); `cost`, `coverage` and `over_ask_rate`;
+    `changed` settings. `_bound` and `_p` are not corrected for the number of candidates. So where
+    all candidates are tested at once (Holm), a bound may lie under its target although `certified`
+    is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
+
+    Attributes:
+      certificate: see `Certificate`.
+      policy: the chosen one with its certificate inside, None where none was certified.
+      table: a row a candidate in the order of the tests.
+      needs: target -> what it needs and what the chosen candidate, or the first one tested, has;
+        empty where none was tested.
+      nearest: lowest hallucination target that is likely to be certified on as many cases, by the
+        pilot alone, beside the other targets, and that always-answer does not reach; NaN for none.
+      notes: what a reader must know.
+      chance: of the nearest target, by the best candidate.
+      status_only: cases certified on that are scored by status alone.
+      failed: cases left out, since a call failed; they count as answers that lack (S6.10).
+      label_needs: in a stated mix, target -> labelled questions that certify it, by label; of
+        targets within one label see needs.
     """
 
     certificate: Certificate
@@ -120,39 +126,42 @@ class Certification(NamedTuple):
     chance: float = float("nan")
     status_only: int = 0
     failed: int = 0
-    label_needs: Mapping[str, LabelNeed] = {}
+    label_needs: Mapping[str, LabelNeed] = field(default_factory=dict)
 
-    def frame(self) -> pd.DataFrame:
-        """Tests of the candidates, a row a candidate in the order of the tests.
+    @property
+    def facts(self) -> list[tuple[str, ...]]:
+        """Facts of the certificate, with the settings in which the chosen candidate differs."""
+        certificate, table = self.certificate, self.table
+        if self.policy is None:
+            return certificate_facts(certificate)
+        changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
+        chosen = [
+            ("chosen", str(certificate.chosen)),
+            ("changed", number_texts(changed) or "nothing"),
+        ]
+        return [*chosen, *certificate_facts(certificate)]
 
-        Columns: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of `<target>_n`
-        cases, `<target>_bound` (upper bound of this candidate alone, at confidence 1 − delta) and
-        `<target>_p` (p-value of its test); `cost`, `coverage` and `over_ask_rate`; `changed`
-        settings. `_bound` and `_p` are not corrected for the number of candidates. So where all
-        candidates are tested at once (Holm), a bound may lie under its target although `certified`
-        is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
-        """
-        return self.table.copy()
-
-    def __repr__(self) -> str:
-        alone = headline_sentence(self.status_only, self.certificate.cases, self.failed)
-        n = self.certificate.candidates
-        tested = (
-            f"{self.certificate.tested:,} of {n:,} candidates tested"
-            if n > 1
-            else "1 candidate tested"
+    def _summary(self) -> Summary:
+        needs = need_frame(self.needs, self.certificate.cases + self.failed)
+        return Summary(
+            self.facts,
+            {"promises": self.certificate.table, "needs": needs, "candidates": self.table},
+            (self.certificate.reason, *self.notes),
+            "Certified" if self.policy is not None else "Not certified",
         )
-        return f"Certification({self.certificate!r}, {tested}{f'; {alone}' if alone else ''})"
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: the certificate, what it needs and what a reader must know."""
-        facts, folds = self.certificate.display_parts()
-        needs = [(name, need_line(name, need)) for name, need in self.needs.items()]
-        notes = [(f"{place + 1}", note) for place, note in enumerate(self.notes)]
-        more = [Fold("what each target needs", needs), Fold("notes", notes, open=True)]
-        return display(
-            "Certified" if self.policy is not None else "Not certified", facts, [*folds, *more]
-        )
+
+def certificate_lines(certification: Certification) -> list[str]:
+    """Lines that say what a certification gave; where it failed, the notes say what is missing."""
+    certificate = certification.certificate
+    lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
+    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
+    lines += [": ".join(row) for row in certification.facts]
+    for promise in certificate.promises:
+        shown = percent if promise.name != COST else decimals
+        bound = shown(promise.bound)
+        lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
+    return lines + [f"note: {note}" for note in certification.notes]
 
 
 @answered_traces("trace")
@@ -222,18 +231,14 @@ def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSetting
     """
     costs, arm = terms.costs, terms.arm
     if costs is not None and COST not in terms.targets:
-        names = ", ".join(terms.targets)
-        msg = (
-            f"costs must be those of a target {COST}, got the targets {names}; add {COST}, in "
-            "units of cost, or leave "
-            "costs= out: a rate needs none (certify_best takes them to choose)."
-        )
-        raise ValueError(msg)
+        rule = f"costs must be those of a target {COST}"
+        refuse(rule, f"the targets {', '.join(terms.targets)}", f"add {COST}, or leave costs= out")
     cases = certify_splits(trace)
     offered = distinct_candidates([policy], cases)
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
-    notes = (*_depth_note(trace, offered), *_warn_of_refusals(learned_on, policy, arm))
-    return _certification(cases, offered, TestOrder("single", np.arange(1), None), terms, notes)
+    _warn_of_refusals(learned_on, policy, arm)
+    notes, order = _depth_note(trace, offered), TestOrder("single", np.arange(1), None)
+    return _certification(cases, offered, order, terms, notes)
 
 
 @answered_traces("trace")
@@ -309,7 +314,12 @@ def certify_best(
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
     else:
-        listed = distinct_candidates(_listed(candidates, paths), cases)
+        every = [*(candidates.values() if isinstance(candidates, Mapping) else candidates)]
+        if not every:
+            refuse("candidates must hold at least one policy", "none", "give one for its family")
+        if paths is not None:
+            refuse("paths must vary one policy", f"a list of {len(every)}", "leave them out")
+        listed = distinct_candidates(every, cases)
         start = listed[0]
     passes_once = bool(listed) or cases.pilot is None
     with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
@@ -323,49 +333,43 @@ def certify_best(
     )
     if missing and terms.mix is None:
         return _untested(cases, offered, order, terms, missing)
-    notes = _depth_note(trace, listed) if listed else _warn_of_refusals(replayed, start, arm)
+    if not listed:
+        _warn_of_refusals(replayed, start, arm)
+    notes = _depth_note(trace, listed)
     measured = replayed if cases.pilot is None else None
     return _certification(cases, offered, order, terms, notes, measured, is_family=not listed)
-
-
-def _listed(
-    candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence[str] | None
-) -> list[Policy]:
-    """Policies of a list or of a mapping of names."""
-    listed = list(candidates.values() if isinstance(candidates, Mapping) else candidates)
-    if not listed:
-        msg = (
-            "candidates must hold at least one policy, got none; give one alone for its declared "
-            "family."
-        )
-        raise ValueError(msg)
-    if paths is not None:
-        msg = (
-            f"paths must vary one policy, got a list of {len(listed)}; leave them out, or give "
-            "one policy alone."
-        )
-        raise ValueError(msg)
-    return listed
 
 
 def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
     """Note on policies that refine deeper live than the trace measured, so not all was tested."""
     deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in offered)
-    if not deeper:
-        return ()
-    which = (
-        "The policy refines"
-        if len(offered) == 1
-        else f"{deeper:,} of {len(offered):,} policies refine"
+    note = (
+        f"{deeper:,} of {len(offered):,} policies refine deeper than the trace, where the test "
+        "stops: build it deeper, or lower refine.max_depth."
     )
-    remedy = "build the trace deeper, or certify with refine.max_depth as low"
-    return (
-        (
-            f"{which} further (refine.max_depth) than the trace was measured; the test stops "
-            "there: "
-            f"{remedy}."
-        ),
-    )
+    return (note,) if deeper else ()
+
+
+class CandidateTest(NamedTuple):
+    """Candidates tested at a look that is taken.
+
+    tried: in the order of the tests. held: their decisions on the cases. counts: their losses.
+    first: thresholds of the first of a policy's family. corners: of a stated mix, [V, 3]. labels:
+    see `_mix_facts`.
+    """
+
+    cases: CertifyCases
+    offered: Sequence[Policy]
+    order: TestOrder
+    terms: CertificationSettings
+    tried: Sequence[Policy]
+    held: SplitCounts
+    counts: RateCounts
+    tested: SequenceResult
+    look: Look
+    hypotheses: int
+    corners: NDArray[np.float64] | None
+    first: str
 
 
 def _certification(
@@ -406,66 +410,102 @@ def _certification(
         cells, level = held.counted.cells, terms.level / order.n_tests
         counts = in_mix(counts, cells, units, names, terms.costs, corners, level)
     tested = sequence_test(counts, order, targets, terms.level)
-    # Of the pilot alone, since a hint from these cases would be a second test.
-    near = _nearest(order, targets, terms.level)
+    first = (threshold_text(offered[0], tried[0]) or "the policy given") if is_family else ""
+    facts = (cases, offered, order, terms, tried, held, counts, tested, look, hypotheses)
+    test = CandidateTest(*facts, corners, first)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone = np.bincount(cases.questions, trace_status_only(held_out)) > 0
-    first, untested = (
-        _first_tested(offered, tried, order, terms, cases.n_questions) if is_family else ("", ())
+    alone = int((np.bincount(cases.questions, trace_status_only(held_out)) > 0).sum())
+    certificate = _certificate(test, headline_sentence(alone, cases.n_questions, failed))
+    policy = None
+    if tested.certified:
+        # The policy carries what a check needs to repeat the test on the same terms, with a code of
+        # each case it used (rule S6.10).
+        rows = certificate.rows | _check_facts(held_out, key, arm_name, terms)
+        chosen = tried[tested.chosen].replace("certificate", rows)
+        policy = with_learned_cases(chosen, cases.queries)
+    needs = data_needs(
+        [each for place, each in enumerate(tested.promises) if counts.mixed(place) is None],
+        terms.level,
     )
-    judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)
-    needs = _needs(tested, counts, terms.level)
-    of_needs = [need_note(name, need, cases.n_questions + failed) for name, need in needs.items()]
+    n_cases = cases.n_questions + failed
+    lacks = () if policy else [need_note(name, need, n_cases) for name, need in needs.items()]
     of_labels, mix_notes = _mix_facts(held, counts, tested, terms)
-    certificate = Certificate(
+    # Of the pilot alone, since a hint from these cases would be a second test.
+    near = _nearest(order, terms)
+    return Certification(
+        certificate=certificate,
+        policy=policy,
+        table=candidate_table(offered[0], tried, counts, tested, order, targets, terms.level),
+        needs=needs,
+        nearest=near.alpha,
+        notes=(*lacks, *_notes(test, certificate, near, mix_notes), *notes),
+        chance=near.chance,
+        status_only=alone,
+        failed=failed,
+        label_needs=of_labels,
+    )
+
+
+def _certificate(test: CandidateTest, headline: str) -> Certificate:
+    """Certificate of the chosen candidate, or of why there is none.
+
+    Args:
+      headline: cases that count otherwise, with their number.
+    """
+    terms, order, counts, tested = test.terms, test.order, test.counts, test.tested
+    at, n, corners = tested.chosen, len(test.offered), test.corners
+    facts: dict[str, Any] = {"chosen": None, "coverage": 0.0}
+    if tested.certified:
+        free = free_policies(test.held, terms.targets, terms.costs, terms.level, corners)
+        facts = {"chosen": test.tried[at].policy_id, "free": free}
+        facts |= {"coverage": float(counts.coverage[at]), "over_ask": float(counts.over_ask[at])}
+    if counts.basis.text:  # answers that count as wrong
+        facts["undecided"] = int(counts.undecided[at])
+        facts["missing_answers"] = int(counts.missing[at, 0])
+    passed = zip(test.tried, tested.passed, strict=True)
+    method = "single" if n == 1 else order.method
+    judged = (tested, terms, method, test.look, counts.basis)
+    return Certificate(
+        **facts,
+        certified=tuple(policy.policy_id for policy, keeps in passed if keeps),
         promises=tested.promises,
         binding=tested.binding,
         delta=terms.delta,
         method=order.method,
         tested=tested.n_tested,
-        candidates=len(offered),
-        cases=cases.n_questions,
-        reason=_reason(tested, judged._replace(failed=failed), terms.delta, order.method),
+        candidates=n,
+        cases=test.cases.n_questions,
+        reason=certificate_reason(*judged, headline=headline, first=test.first),
         pilot=order.pilot_cases,
-        cases_hash=cases.held_out_hash,
-        looks=look.number,
-        spent=look.spent,
-        **_facts(held, counts, tried, tested, terms, corners),
+        cases_hash=test.cases.held_out_hash,
+        looks=test.look.number,
+        spent=test.look.spent,
+        mix=None if terms.traffic is None else terms.traffic.rows,
+        mix_corners=() if corners is None else tuple(map(tuple, corners.tolist())),
         basis=str(counts.basis),
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
-        hypotheses=hypotheses,
+        hypotheses=test.hypotheses,
     )
-    # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
-    facts = certificate.rows | _check_facts(held_out, key, arm_name, terms)
-    return Certification(
-        certificate=certificate,
-        policy=_certified_policy(tried[tested.chosen], facts, cases) if tested.certified else None,
-        table=candidate_table(offered[0], tried, counts, tested, order, targets, terms.level),
-        needs=needs,
-        nearest=near.alpha,
-        notes=(
-            *(() if tested.certified else (*untested, *of_needs)),
-            *filter(None, [headline_note(held_out, alone)]),
-            *certificate_notes(
-                certificate,
-                near,
-                order.free_rate,
-                targets,
-                unsplit=cases.held_out_hash == cases.trace_hash,
-            ),
-            *mix_notes,
-            *(untested if tested.certified else ()),
-            *missing_candidates(tried, counts, tested.chosen),
-            *_doubts(cases, offered, order),
-            *notes,
-        ),
-        chance=near.chance,
-        status_only=int(alone.sum()),
-        failed=failed,
-        label_needs=of_labels,
-    )
+
+
+def _notes(
+    test: CandidateTest, certificate: Certificate, near: Nearest, mix_notes: Sequence[str]
+) -> list[str]:
+    """Notes on a certificate: what makes it worth less, and what was not measured."""
+    cases, order = test.cases, test.order
+    is_alone = cases.held_out_hash == cases.trace_hash
+    is_dropped = bool(test.first) and order.pilot is not None and 0 not in order.places
+    return [
+        *certificate_notes(certificate, near, test.terms.targets, unsplit=is_alone),
+        *([f"By its pilot the policy given is not tested; first: {test.first}."] * is_dropped),
+        *mix_notes,
+        *missing_candidates(test.tried, test.counts, test.tested.chosen),
+        *unmeasured_note(cases.held_out, test.offered[0]),
+        *order.notes,
+        *doubt_notes(test.offered, cases),
+    ]
 
 
 def _labels_in_mix(
@@ -519,114 +559,13 @@ def _mix_facts(
         label_need_line(name, terms.targets[name], need, labels.tolist())
         for name, need in needs.items()
     ]
-    return needs, [*lines, *notes, *few_labels_note(counts.mix)]
-
-
-def _needs(tested: SequenceResult, counts: RateCounts, level: float) -> dict[str, DataNeed]:
-    """Cases that targets need, of those that no mix weighs."""
-    promises = [each for at, each in enumerate(tested.promises) if counts.mixed(at) is None]
-    return data_needs(promises, level)
-
-
-def _reason(tested: SequenceResult, judged: JudgedCases, delta: float, method: TestMethod) -> str:
-    return certificate_reason(
-        tested.failed or tested.promises,
-        tested.binding,
-        delta,
-        method,
-        judged,
-        certified=tested.certified,
-    )
-
-
-def _facts(
-    held: SplitCounts,
-    counts: RateCounts,
-    tried: Sequence[Policy],
-    tested: SequenceResult,
-    terms: CertificationSettings,
-    corners: NDArray[np.float64] | None,
-) -> dict[str, Any]:
-    """What a certificate says of the mix and of the chosen candidate, where one is certified."""
-    at = tested.chosen
-    facts = {
-        "chosen": None,
-        "certified": _passed_ids(tried, tested),
-        "coverage": 0.0,
-        "mix": None if terms.traffic is None else terms.traffic.rows,
-        "mix_corners": () if corners is None else tuple(map(tuple, corners.tolist())),
-        **_counted_as_wrong(counts, at),
-    }
-    if not tested.certified:
-        return facts
-    return facts | {
-        "chosen": tried[at].policy_id,
-        "coverage": float(counts.coverage[at]),
-        "over_ask": float(counts.over_ask[at]),
-        "free": free_policies(held, terms.targets, terms.costs, terms.level, corners),
-    }
-
-
-def _passed_ids(tried: Sequence[Policy], tested: SequenceResult) -> tuple[str, ...]:
-    """Ids of the candidates that passed."""
-    pairs = zip(tried, tested.passed, strict=True)
-    return tuple(policy.policy_id for policy, passed in pairs if passed)
-
-
-def _doubts(cases: CertifyCases, offered: Sequence[Policy], order: TestOrder) -> list[str]:
-    """Notes on what was not measured, on the order, and on cases that may not be new."""
-    unmeasured = unmeasured_note(cases.held_out, offered[0])
-    return [*unmeasured, *order.notes, *doubt_notes(offered, cases)]
-
-
-def _counted_as_wrong(counts: RateCounts, place: int) -> dict[str, Any]:
-    """Undecided and missing answers of the chosen candidate, where answers are judged."""
-    if not counts.basis.text:
-        return {}
-    missing = int(counts.missing[place, 0])
-    return {"undecided": int(counts.undecided[place]), "missing_answers": missing}
-
-
-def _judged_cases(
-    counts: RateCounts,
-    alone: NDArray[np.bool_],
-    look: Look,
-    terms: CertificationSettings,
-    n_tried: int,
-    n_offered: int,
-    first: str,
-) -> JudgedCases:
-    """What the reason of a certificate says of the cases, and of this look at them."""
-    sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
-    if terms.divisor > 1:
-        sentence += (
-            f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may "
-            "have chosen"
-        )
-    traffic = "" if terms.traffic is None else f" in traffic of {terms.traffic}"
-    return JudgedCases(
-        counts.basis, alone, sentence, n_tried, n_offered, first, look_confidence(look), mix=traffic
-    )
-
-
-def _first_tested(
-    offered: Sequence[Policy],
-    tried: Sequence[Policy],
-    order: TestOrder,
-    terms: CertificationSettings,
-    n_cases: int,
-) -> tuple[str, tuple[str, ...]]:
-    """Which candidate of a policy's family is tested first, and a note if it is not the policy."""
-    start = offered[0]
-    if tried[0].policy_id == start.policy_id:
-        return "the policy given", ()
-    text = threshold_text(start, tried[0])
-    if order.pilot is None or 0 in order.places:
-        return text, ()
-    note = untested_note(
-        order.pilot, terms.targets, terms.level, size=order.size, n_cases=n_cases, tested=text
-    )
-    return text, (note,)
+    # labels of which the mix has few cases
+    of_label = metrics.label_counts(counts.mix.cells[0, 0]).astype(int).tolist()
+    most = zip(metrics.LABELS, of_label, counts.mix.corners.max(axis=0), strict=True)
+    few = [f"{n} {name}" for name, n, share in most if share and n < FEW_UNITS]
+    if few:
+        notes.append(f"The mix rests on few cases: {', '.join(few)}.")
+    return needs, [*lines, *notes]
 
 
 def _untested(
@@ -651,7 +590,7 @@ def _untested(
         coverage=0.0,
         # Nothing was counted: a share of no case, with no bound.
         promises=tuple(
-            Promise(name, float(alpha), 0, 0, float("nan")) for name, alpha in targets.items()
+            Promise(name, float(alpha), 0, 0, np.nan) for name, alpha in targets.items()
         ),
         binding=max(missing, key=lambda name: missing[name]),
         delta=terms.delta,
@@ -666,25 +605,16 @@ def _untested(
         spent=0.0,
         pilot_hash=order.pilot_hash,
     )
-    near = _nearest(order, targets, terms.level)
-    table = {
-        "policy_id": [offered[place].policy_id for place in order.places],
-        "tested": False,
-        "certified": False,
-    }
+    near = _nearest(order, terms)
+    ids = [offered[place].policy_id for place in order.places]
     return Certification(
         certificate=certificate,
         policy=None,
-        table=pd.DataFrame(table),
+        table=pd.DataFrame({"policy_id": ids, "tested": False, "certified": False}),
         needs={},
         nearest=near.alpha,
         notes=(
-            (
-                f"At least {max(missing.values()):,} more labelled questions are missing; where "
-                "the cases have splits, "
-                "new ones go to split certify."
-            ),
-            *certificate_notes(certificate, near, order.free_rate, targets, unsplit=False),
+            *certificate_notes(certificate, near, targets, unsplit=False),
             *order.notes,
             *doubt_notes(offered, cases),
         ),
@@ -700,9 +630,8 @@ def _noted_look(
     key_at: Callable[[float, int], str],
 ) -> tuple[Look, str, int, CertificationSettings]:
     """This look, its key, policies these cases may have chosen with it, settings at its level."""
-    queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
-    known = known_certificate(offered, cases.held_out_hash, queries)
-    with held_looks(terms.looks, cases.held_out_hash, queries) as held:
+    known = known_certificate(offered, cases.held_out_hash, cases.queries)
+    with held_looks(terms.looks, cases.held_out_hash, cases.queries) as held:
         if terms.reuse is None:
             key = key_at(terms.delta, 1)
             look = record_look(known, held.before, key, terms.delta, again=terms.again)
@@ -718,15 +647,6 @@ def _noted_look(
             )
         held.note(key, terms.delta, hypotheses)
     return look, key, hypotheses, terms
-
-
-def _certified_policy(policy: Policy, facts: Mapping[str, Any], cases: CertifyCases) -> Policy:
-    """Policy with its certificate and a code of each case it used, by which a check counts them.
-
-    Those cases are the ones it was certified on.
-    """
-    queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
-    return with_learned_cases(policy.replace("certificate", facts), queries)
 
 
 def pilot_trace(
@@ -760,26 +680,20 @@ def _check_facts(
     return facts if terms.budget is None else facts | {"budget": terms.budget}
 
 
-def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:
+def _nearest(order: TestOrder, terms: CertificationSettings) -> Nearest:
     """Target to hint at, by what the candidates did on the pilot."""
     if order.pilot is None:
-        return Nearest(float("nan"), float("nan"))
-    return nearest_target(order.pilot, targets, delta, size=order.size, free_rate=order.free_rate)
+        return Nearest(np.nan, np.nan)
+    return nearest_target(
+        order.pilot, terms.targets, terms.level, size=order.size, free_rate=order.free_rate
+    )
 
 
-def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:
-    """Warn, and return a note, if gates refuse nearly all answerable cases of a trace (S2.19).
-
-    The trace has one part.
-    """
-    if len(trace.parts) > 1:  # it would take one more pass over their files
-        return ()
-    text = refusal_text(decide_policies(trace, [policy], arm)[0])
-    if not text:
-        return ()
-    refused = f"The policy to be certified: {text}"
-    warn_user(refused)
-    return (refused,)
+def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> None:
+    """Warn if gates refuse nearly all answerable cases of a trace of one part (rule S2.19)."""
+    # of several it would take one more pass over their files
+    if len(trace.parts) == 1 and (text := refusal_text(decide_policies(trace, [policy], arm)[0])):
+        warn_user(f"The policy to be certified: {text}")
 
 
 def certification_key(

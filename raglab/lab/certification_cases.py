@@ -22,14 +22,10 @@ from raglab.replay import cases_by_shard
 from raglab.store.case_labels import check_split_names, counted_questions
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
+from raglab.values import refuse
 
 SPLITS = ("tune", "certify")
-REPORT = "report"
-TEST_REMEDY = (
-    ", or load them again: a column of train and test is read as tune and report, and "
-    ".replace({'test': 'certify'}) on "
-    "it certifies on test"
-)
+TEST_REMEDY = "label one certify, or .replace({'test': 'certify'}) before loading"
 
 
 class CertifyCases(NamedTuple):
@@ -50,6 +46,11 @@ class CertifyCases(NamedTuple):
     tested: tuple[str | None, ...] = (None,)
 
     @property
+    def queries(self) -> list[str]:
+        """Questions of the cases to certify on."""
+        return list(chain.from_iterable(self.by_split[name] for name in self.tested))
+
+    @property
     def n_questions(self) -> int:
         """Distinct questions to certify on, the n of the certificate."""
         return int(self.questions.max()) + 1
@@ -63,16 +64,9 @@ def _checked_questions(trace: TraceView) -> NDArray[np.int64]:
     cases = list(chain.from_iterable(cases_by_shard(trace)))
     drawn = {case.extra.get(PROBABILITY) for case in cases}
     if len(drawn) > 1:
-        known = [float(value) for value in drawn if value is not None]
-        some = ", and cases that nobody drew" if None in drawn else ""
-        msg = (
-            "cases to certify on must be drawn with one probability, got inclusion probabilities "
-            "from "
-            f"{min(known):.3g} to {max(known):.3g}{some}; label a sample that is drawn evenly, "
-            "and read this one by "
-            "`raglab.review`, which weighs it."
-        )
-        raise ValueError(msg)
+        rule = "cases to certify on must be drawn with one inclusion probability"
+        shown = ", ".join(sorted(map(str, drawn))[:4])
+        refuse(rule, f"{len(drawn)}: {shown}", "draw evenly, or weigh them by raglab.review")
     return counted_questions(cases)
 
 
@@ -94,17 +88,9 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         return CertifyCases(learned_on, tested, of_tested, of_all, by_split, questions, (held_out,))
     if by_split.keys() - {None}:
         split_names = ", ".join(sorted(map(str, by_split)))
-        # Where the names came from is not kept: loaders read train and test as tune and report
-        # (rule S6.5).
-        remedy = TEST_REMEDY if REPORT in by_split else ""
-        msg = (
-            f"cases must have a split certify to certify on, got {split_names}; label one "
-            f"so{remedy}."
-        )
-        raise ValueError(msg)
+        refuse("cases must have a split certify to certify on", split_names, TEST_REMEDY)
     if not len(trace):
-        msg = "a certificate needs at least one case, got none."
-        raise ValueError(msg)
+        refuse("a certificate needs at least one case", "none", "check the split")
     return CertifyCases(None, trace, of_all, of_all, by_split, _checked_questions(trace))
 
 
@@ -128,12 +114,7 @@ def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> li
 
 def doubt_notes(offered: Sequence[Policy], cases: CertifyCases) -> tuple[str, ...]:
     """Notes on candidates that may have learned from a part of the cases to certify on."""
-    doubts = [
-        learned.doubt
-        for learned in learned_cases(offered, cases.by_split, cases.tested)
-        if learned.doubt
-    ]
-    if not doubts:
-        return ()
-    of = "" if len(offered) == 1 else f"Of {len(doubts):,} of {len(offered):,} candidates: "
-    return (f"{of}{doubts[0]}",)
+    rows = learned_cases(offered, cases.by_split, cases.tested)
+    doubts = [learned.doubt for learned in rows if learned.doubt]
+    lead = f"Of {len(doubts):,} of {len(offered):,} candidates: " if len(offered) > 1 else ""
+    return tuple(f"{lead}{doubt}" for doubt in doubts[:1])

@@ -21,6 +21,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_part, part_evidence
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.store.policies import Policy
+from raglab.values import refuse
 
 PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MOST = 2_000  # candidates on the grid of a policy
@@ -47,9 +48,7 @@ def grid(
 
     Source: rules S6.4, S6.9.
     """
-    used = list(
-        dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths)
-    )
+    used = [*dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths)]
     _check_paths(used, policy)
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
@@ -86,7 +85,7 @@ def _observed_values(
 
     The same however the cases are cut.
     """
-    parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
+    parts = each_part(observed_values, trace, policy, arm, paths, what="thresholds")
     return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
 
 
@@ -125,53 +124,27 @@ def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...
         for end in ("min", "max")
         if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
     )
-    gate_names = (
-        gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn"
-    )
-    if bounds and not any(
-        policy.value(f"{name}.enabled") for name in gate_names if name not in off
-    ):
+    chain = (gate for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
+    on = [gate for gate in chain if gate.name not in off and policy.value(f"{gate.name}.enabled")]
+    if bounds and not on:
         return bounds
-    active_paths = tuple(path for path in PATHS if path.partition(".")[0] not in off)
-    return (
-        tuple(
-            path
-            for path in active_paths
-            if policy.fused_model is not None or path != "fused.min_fused"
-        )
-        or bounds
-    )
+    idle = () if policy.fused_model is not None else ("fused.min_fused",)
+    active = (path for path in PATHS if path.partition(".")[0] not in off and path not in idle)
+    return tuple(active) or bounds
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
-    unknown = [path for path in paths if threshold_at(path) is None]
-    if unknown:
-        named = ", ".join(
-            (
-                *(path for path, swept in SWEPT.items() if not swept.signal),
-                "signals.<name>.min or max",
-            )
-        )
-        msg = f"paths must be among {named}, got {unknown[0]!r}."
-        raise ValueError(msg)
-    by_cost = policy.decision.rule == EXPECTED_COST
-    acting = (
-        (DECISION, f"{SIGNALS}.")
-        if by_cost
-        else tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
-    )
-    idle = [path for path in paths if not path.startswith(acting)]
-    if idle:
-        instead = (
-            f"vary {DECISION}ratio"
-            if by_cost
-            else "fit a decision by expected cost first (raglab.fit_decision)"
-        )
-        msg = (
-            f"paths must be thresholds that act under rule {policy.decision.rule}, got "
-            f"{idle[0]!r}; {instead}."
-        )
-        raise ValueError(msg)
+    """Refuse paths of no threshold, or of one that does not act under the policy's rule."""
+    signal_bounds, rule = f"{SIGNALS}.", policy.decision.rule
+    by_cost = rule == EXPECTED_COST
+    for path in paths:
+        if threshold_at(path) is None:
+            remedy = f"name {', '.join(PATHS)} or {signal_bounds}<name>.min"
+            refuse("paths must be among thresholds", repr(path), remedy)
+        acts = path.startswith((DECISION, signal_bounds) if by_cost else DECISION) == by_cost
+        if not acts:
+            remedy = f"vary {DECISION}ratio" if by_cost else "fit a decision (raglab.fit_decision)"
+            refuse(f"paths must be thresholds that act under rule {rule}", repr(path), remedy)
 
 
 def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
@@ -191,5 +164,5 @@ def _candidate_levels(known: NDArray[np.float64], own: float | None, size: int) 
     if not len(known):
         return [own]
     picked = np.quantile(known, np.linspace(0.0, 1.0, size - 1), method="inverted_cdf").tolist()
-    values_tried = {*picked, *([] if own is None else [own])}
-    return sorted(map(int, values_tried) if isinstance(own, int) else values_tried)
+    tried = {*picked} if own is None else {*picked, own}
+    return sorted(map(int, tried) if isinstance(own, int) else tried)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import TYPE_CHECKING
 
 from raglab import certify as tests
 from raglab import metrics
@@ -13,16 +14,17 @@ from raglab.metrics import binomial_p
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.words.canonical import percent
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def need_line(name: str, need: DataNeed) -> str:
     """What a target needs, how many cases there are, and the best target they certify."""
-    n_zero, n_one, n_two = need.needed
-    what = f"{metrics.RATE_TABLE[name].share_of} cases"
-    best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
+    most = " / ".join(map(str, need.needed))
+    best = percent(need.best) if need.answered else "nothing"
     return (
-        f"{name} ≤ {percent(need.alpha)} needs {n_zero} {what} without an error, {n_one} with "
-        f"one, {n_two} with two; "
-        f"there are {need.answered} with {need.wrong}: {best}."
+        f"{name} ≤ {percent(need.alpha)} needs {most} {metrics.RATE_TABLE[name].share_of} cases "
+        f"with 0 / 1 / 2 errors; these {need.answered} with {need.wrong} certify {best}."
     )
 
 
@@ -34,25 +36,41 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
       need: of it.
       n_cases: labelled questions there are, whether they count in the rate or not.
     """
-    line = need_line(name, need)
-    if not need.answered or need.best <= need.alpha:
+    line, questions = need_line(name, need), missing_questions(need, n_cases)
+    if not questions:
         return line
+    line += f" Missing: about {questions:,} labelled questions without a further error."
+    return f"{line} Their rate is above it." if need.wrong > need.alpha * need.answered else line
+
+
+def missing_questions(need: DataNeed, n_cases: int) -> int:
+    """About how many labelled questions more a target needs, without a further error.
+
+    Args:
+      n_cases: labelled questions there are, whether they count in the rate or not.
+
+    Example: of 30 questions 9 count with 1 error; 38 are needed.
+      >>> missing_questions(tests.data_need(0.1, 9, 1), 30)
+      97
+    """
+    if not need.answered or need.best <= need.alpha:
+        return 0
     more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
-    questions = ceil(more * n_cases / need.answered)
-    line += (
-        f" So at least {more:,} more are missing, and that without a further error: about "
-        f"{questions:,} more labelled "
-        f"questions, since {need.answered:,} of {n_cases:,} count here; where the cases have "
-        "splits, new ones go to "
-        "split certify."
-    )
-    if need.wrong > need.alpha * need.answered:
-        share = percent(need.wrong / need.answered)
-        line += (
-            f" The {share} seen are above the target, so more labels alone will hardly do: fewer "
-            "errors must."
-        )
-    return line
+    return ceil(more * n_cases / need.answered)
+
+
+def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
+    """What targets need and have, a row each: `DataNeed` and the questions that are missing.
+
+    Args:
+      needs: by target.
+      n_cases: labelled questions there are.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
+    frame["missing_questions"] = [missing_questions(need, n_cases) for need in needs.values()]
+    return frame.rename_axis("target").reset_index()
 
 
 def label_needs(
@@ -76,21 +94,20 @@ def label_need_line(name: str, alpha: float, need: LabelNeed, labels: Sequence[i
     """Labelled questions that a target needs in a mix, and those there are."""
 
     def counts(of: Sequence[int]) -> str:
-        by_label = (f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=False))
-        return ", ".join(by_label) or "no number of labelled questions"
+        return ", ".join(f"{n:,} {label}" for label, n in zip(metrics.LABELS, of, strict=False))
 
     return (
-        f"{name} ≤ {alpha:g} needs {counts(need.best)} if all are right, in this mix; "
-        f"{counts(need.as_seen)} at the rates seen; there are {counts(labels)}."
+        f"In this mix {name} ≤ {alpha:g} needs {counts(need.best)} if all are right, "
+        f"{counts(need.as_seen) or 'endlessly many'} at the rates seen; got {counts(labels)}."
     )
 
 
 def data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:
     """What each target needs and has, but the cost."""
-    rates = (promise for promise in promises if promise.name != COST)
     return {
         promise.name: tests.data_need(promise.alpha, promise.n, int(promise.k), delta)
-        for promise in rates
+        for promise in promises
+        if promise.name != COST
     }
 
 
@@ -123,12 +140,9 @@ def missing_cases(
     missing = {}
     for name, alpha in targets.items():
         limit = float(alpha) / most if name == COST else float(alpha)
-        # Of both tests the one that passes sooner: a loss with grades has another one than an
-        # error.
-        p = min(
-            float(binomial_p(0, n_cases, limit)),
-            float(tests.hoeffding_bentkus(0.0, n_cases, limit)),
-        )
+        # of both tests the one that passes sooner: graded losses have another than errors
+        every = binomial_p(0, n_cases, limit), tests.hoeffding_bentkus(0.0, n_cases, limit)
+        p = float(min(every))
         if p * n_tests > delta:
             missing[name] = max(1, tests.cases_needed(limit, delta / n_tests) - n_cases)
     return missing
@@ -142,13 +156,9 @@ def missing_sentence(
     n_tests: int = 1,
 ) -> str:
     """What the targets of `missing_cases` need, what there is, and how many more that is."""
-    level = f"delta {delta:g}" + (
-        f" over {n_tests:,} candidates tested at once" if n_tests > 1 else ""
-    )
-    needs = "; ".join(
-        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost, "
-        f"at {level}, got "
-        f"{n_cases:,}: at least {more:,} more labelled cases are missing"
+    needs = ", ".join(
+        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost"
         for name, more in missing.items()
     )
-    return f"{needs}; no candidate was tested and no look was taken"
+    at_once = f" for {n_tests:,} tests at once" if n_tests > 1 else ""
+    return f"{needs}, at delta {delta:g}{at_once}, got {n_cases:,}; no look was taken"

@@ -14,6 +14,9 @@ from raglab import metrics
 from raglab.lab.certified_losses import COST
 from raglab.lab.looks import Reuse
 from raglab.metrics.mixes import SAMPLE, Mix, TrafficMix, checked_mix
+from raglab.values import refuse
+
+EXAMPLE = "targets={'hallucination_rate': 0.1}"
 
 
 class CertificationSettings(NamedTuple):
@@ -64,11 +67,10 @@ class CertificationSettings(NamedTuple):
         """
         whole, spent = self.delta / self.divisor, self.traffic.delta if self.traffic else 0.0
         if spent >= whole:
-            msg = (
-                f"delta must be above the error of the mix, got {whole:.3g} and {spent:.3g}; "
-                "estimate the mix at a smaller delta."
+            value = f"{whole:.3g} and {spent:.3g}"
+            refuse(
+                "delta must be above the error of the mix", value, "estimate it at a smaller one"
             )
-            raise ValueError(msg)
         return whole - spent
 
 
@@ -82,52 +84,29 @@ def checked_settings(
     looks: str | Path | None,
     mix: Mix = SAMPLE,
 ) -> CertificationSettings:
-    """Check the settings of a certification."""
-    _check_targets({} if targets is None else targets, costs)
+    """Check the settings of a certification.
+
+    Raises:
+      TypeError: targets that map no names to numbers.
+      ValueError: no target, one of another name or out of its range, a wrong delta or mix.
+    """
+    stated = {} if targets is None else targets
+    items = stated.items() if isinstance(stated, Mapping) else [("", stated)]
+    for _, alpha in items:
+        if not isinstance(alpha, Real) or isinstance(alpha, bool) or stated is alpha:
+            msg = f"targets must map names of rates to numbers, got {alpha!r:.80}; write {EXAMPLE}."
+            raise TypeError(msg)
+    if not stated:
+        refuse("targets must name at least one rate", "none", f"write {EXAMPLE}")
+    most = {COST: float(metrics.cost_matrix(costs).max())} | dict.fromkeys(metrics.OBJECTIVES, 1.0)
+    for name, alpha in items:
+        if name not in most:
+            listed = ", ".join(most)
+            refuse("targets must be rates of errors or a cost", repr(name), f"name one of {listed}")
+        if not 0.0 < alpha < most[name]:
+            refuse(f"the target of {name} must be in (0, {most[name]:g})", alpha, "0.1 is 10 %")
     metrics.check_delta(delta)
-    terms = CertificationSettings(
-        dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks)
-    )._replace(mix=checked_mix(mix))
+    file = None if looks is None else Path(looks)
+    terms = CertificationSettings(dict(items), costs, delta, arm, again, file, mix=checked_mix(mix))
     _ = terms.level  # which a mix may leave nothing of
     return terms
-
-
-def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) -> None:
-    example = "targets={'hallucination_rate': 0.1}"
-    is_mapping = isinstance(targets, Mapping)
-    wrong = (
-        [
-            alpha
-            for alpha in targets.values()
-            if not isinstance(alpha, Real) or isinstance(alpha, bool)
-        ]
-        if is_mapping
-        else [targets]
-    )
-    if wrong:
-        msg = f"targets must map names of rates to numbers, got {wrong[0]!r:.80}; write {example}."
-        raise TypeError(msg)
-    if not targets:
-        msg = (
-            "targets must name at least one rate, got none; state what is to be promised, such "
-            f"as {example}."
-        )
-        raise ValueError(msg)
-    allowed, most = metrics.OBJECTIVES, float(metrics.cost_matrix(costs).max())
-    for name, alpha in targets.items():
-        if name not in allowed and name != COST:
-            msg = (
-                f"targets must be rates of errors, one of {', '.join(allowed)}, or {COST}, got "
-                f"{name!r}."
-            )
-            raise ValueError(msg)
-        if name == COST:
-            if not 0.0 < alpha < most:
-                msg = (
-                    f"the target of {COST} must be in (0, {most:g}), got {alpha}; {most:g} is the "
-                    "highest cost."
-                )
-                raise ValueError(msg)
-        elif not 0.0 < alpha < 1.0:
-            msg = f"the target of {name} must be in (0, 1), got {alpha}; 0.1 is 10 %."
-            raise ValueError(msg)

@@ -11,25 +11,26 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
-from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
+from raglab.decision.learned_cases import IN_SAMPLE, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL, Tally
 from raglab.decision.trace_view import TraceView, failed_count
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.search_space import always_answer
-from raglab.metrics import binomial_p, clopper_pearson, upper_bound
+from raglab.metrics import binomial_p, clopper_pearson
 from raglab.metrics.mix_tests import MixTest
 from raglab.metrics.mixes import TrafficMix, weighed_by_mix
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard, join_columns, shard_cells, tally
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import percent
 
 COST, RISK = "expected_cost", "hallucination_rate"
 # fields of `RateCounts` with a row a policy
 OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing", "undecided")
+MODEL_PART = "model of the decision"  # of what a policy learned, see `learning_parts`
 LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
 EVEN = 0.5  # and from which on a signal is said to reach one
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
@@ -78,20 +79,6 @@ class RateCounts(NamedTuple):
         """Losses by cell of a target that moves with a stated mix; None of any other."""
         return self.mix if self.mix is not None and self.mix.moved[place] else None
 
-    def with_rows(self, places: NDArray[np.int64], rows: RateCounts) -> RateCounts:
-        """The same, with the decisions of some policies counted otherwise.
-
-        Which answers they lack stays.
-
-        Args:
-          places: of these policies, [M].
-          rows: their counts, [M].
-        """
-        columns = {name: getattr(self, name).copy() for name in OF_POLICY if name != "missing"}
-        for name, column in columns.items():
-            column[places] = getattr(rows, name)
-        return self._replace(**columns)
-
     def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
         """p-value that a policy breaks a target, [N, T].
 
@@ -112,29 +99,61 @@ class RateCounts(NamedTuple):
         out[~self.compared] = 1.0
         return out
 
-    def bound(self, row: int, place: int, delta: float, alpha: float) -> float:
-        """Upper bound of a target's rate or cost for one policy, in its own units."""
-        if self.mixed(place):
-            return float(self.subset(np.array([row])).bounds(place, delta, alpha)[0])
-        k, n = float(self.k[row, place]), int(self.n[row, place])
-        bound = (
-            certify.graded_bound(k, n, delta)
-            if self.graded[place]
-            else float(upper_bound(int(k), n, delta))
-        )
-        return bound * float(self.scale[place])
+    def bounds(
+        self, place: int, delta: float, alpha: float, *, lower: bool = False
+    ) -> NDArray[np.float64]:
+        """Upper or lower bounds of a target's rate or cost at confidence 1 − delta, [N].
 
-    def bounds(self, place: int, delta: float, alpha: float) -> NDArray[np.float64]:
-        """`bound` of all policies, [N]."""
-        scale = float(self.scale[place])
+        Args:
+          alpha: the target, in whose units the bounds are.
+        """
+        k, n, scale = self.k[:, place], self.n[:, place], float(self.scale[place])
         if mix := self.mixed(place):
-            return mix.bound(place, delta, alpha / scale) * scale
-        return np.array([self.bound(row, place, delta, alpha) for row in range(len(self.k))])
+            return mix.bound(place, delta, alpha / scale, lower=lower) * scale
+        if not self.graded[place]:
+            interval = clopper_pearson(k.astype(np.int64), n, 1.0 - 2.0 * delta)
+            return np.asarray(interval.low if lower else interval.high) * scale
+        # what is not lost is a loss in [0, 1] too
+        pairs = zip((n - k if lower else k).tolist(), n.tolist(), strict=True)
+        bounds = np.array([certify.graded_bound(total, size, delta) for total, size in pairs])
+        return (1.0 - bounds if lower else bounds) * scale
 
     def total(self, row: int, place: int) -> float | int:
         """Errors of one policy, or the sum of its costs."""
         value = float(self.k[row, place] * self.scale[place])
         return int(value) if value.is_integer() else value
+
+
+class Repeats(NamedTuple):
+    """Cases of questions that several cases ask.
+
+    cells: of every policy, by question, [N, R]. starts: where each question begins.
+    """
+
+    cells: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+def _repeats(
+    trace: TraceView,
+    policies: Sequence[PolicyData],
+    questions: NDArray[np.int64],
+    arm: str | None,
+) -> Repeats | None:
+    """Cells of cases whose question is asked again; None where each is asked once."""
+    order = np.argsort(questions, kind="stable")
+    order = order[(np.bincount(questions) > 1)[questions[order]]]
+    if not len(order):
+        return None
+    cells = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
+    starts = np.flatnonzero(np.diff(questions[order], prepend=-1))
+    return Repeats(cells[:, order], starts)
+
+
+def _cell_losses(names: Sequence[str], costs: metrics.Costs | None, cell: int) -> RateCounts:
+    """What one case of each cell loses and counts, [20]; `cell`: of the undecided."""
+    every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
+    return counted_losses(every, names, costs)
 
 
 def question_losses(
@@ -159,26 +178,17 @@ def question_losses(
 
     Source: rule S6.4.
     """
-    order, starts = _repeated(questions)
-    if not len(order):
+    repeats = _repeats(trace, policies, questions, arm)
+    if repeats is None:
         return losses
-    cells = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
-    # What one case of a cell loses and counts, of each target.
-    every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
-    of_cell = counted_losses(every, names, costs)
+    of_cell = _cell_losses(names, costs, cell)
     k, n = losses.k.copy(), losses.n.copy()
-    for row, of_policy in enumerate(cells[:, order]):
+    for row, of_policy in enumerate(repeats.cells):
         for total, by_cell in ((k, of_cell.k), (n, of_cell.n)):
             of_case = by_cell[of_policy]
-            total[row] += np.maximum.reduceat(of_case, starts).sum(axis=0) - of_case.sum(axis=0)
+            worst = np.maximum.reduceat(of_case, repeats.starts)
+            total[row] += worst.sum(axis=0) - of_case.sum(axis=0)
     return losses._replace(k=k, n=n)
-
-
-def _repeated(questions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cases of questions that several cases ask, by question, and where each question begins."""
-    order = np.argsort(questions, kind="stable")
-    order = order[(np.bincount(questions) > 1)[questions[order]]]
-    return order, np.flatnonzero(np.diff(questions[order], prepend=-1))
 
 
 def unit_cells(
@@ -211,26 +221,20 @@ def unit_cells(
     cells = counted.cells.copy()
     cells[:, UNEARNED_CELL] -= failed
     units = np.repeat(cells[:, None], len(names), axis=1)
-    every = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), cell)
-    of_cell = counted_losses(every, names, costs)
+    of_cell = _cell_losses(names, costs, cell)
     rank = 2.0 * of_cell.k + of_cell.n
     for label in range(len(metrics.LABELS)):
         of_label = np.where(metrics.LABEL_OF_CELL[:, None] == label, rank, -1.0)
         units[:, range(len(names)), of_label.argmax(axis=0)] += failed
-    order, starts = _repeated(questions)
-    if len(order):
+    if repeats := _repeats(trace, policies, questions, arm):
         ranked = np.argsort(rank, axis=0, kind="stable")
-        of_case = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
-        labels = metrics.LABEL_OF_CELL[of_case[0, order]]
-        least, most = (end.reduceat(labels, starts) for end in (np.minimum, np.maximum))
+        labels = metrics.LABEL_OF_CELL[repeats.cells[0]]
+        least, most = (end.reduceat(labels, repeats.starts) for end in (np.minimum, np.maximum))
         if several := int((least < most).sum()):
-            msg = (
-                f"under a mix each question must have one label, got several for {several:,} of "
-                f"{int(questions.max()) + 1:,}; correct them, or leave mix out."
-            )
-            raise ValueError(msg)
-        for row, of_policy in enumerate(of_case[:, order]):
-            worst = np.maximum.reduceat(np.argsort(ranked, axis=0)[of_policy], starts)
+            value = f"several for {several:,} of {int(questions.max()) + 1:,}"
+            refuse("under a mix each question must have one label", value, "leave mix out")
+        for row, of_policy in enumerate(repeats.cells):
+            worst = np.maximum.reduceat(np.argsort(ranked, axis=0)[of_policy], repeats.starts)
             for place, at in enumerate(worst.T):
                 units[row, place] += np.bincount(ranked[at, place], minlength=metrics.N_CELLS)
             units[row] -= np.bincount(of_policy, minlength=metrics.N_CELLS)
@@ -400,95 +404,38 @@ def pilot_counts(
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
     pilot_hash = trace_hash(pilot)
-    losses, every, in_sample = split.losses, split.counted.cells.copy(), 0
+    every, cross_fitted = split.counted.cells.copy(), set[int]()
     for places in _fitted_groups(offered, pilot_hash):
         try:
             cells = held_out_cells(pilot, [offered[place] for place in places], arm)
         except ValueError:  # too few cases of a kind for a fit without a fold
-            in_sample += len(places)
             continue
-        losses = losses.with_rows(np.array(places), counted_losses(cells, names, costs))
+        cross_fitted.update(places)
         every[places] = cells
+    losses = tally_losses(split.counted._replace(cells=every), names, costs)
     if mix is not None:
         corners = mix.vertices(metrics.label_counts(every[0]))
         losses = in_mix(losses, every, None, names, costs, corners, level)
-    fused = sum(policy.fused.enabled and policy.fused.fitted_on == pilot_hash for policy in offered)
-    notes = []
-    if in_sample:
-        notes.append(
-            _in_sample_note(
-                "the decision model", in_sample, len(offered), "too few cases to leave any out"
-            )
-        )
-    if fused:
-        notes.append(
-            _in_sample_note(
-                "the fused gate", fused, len(offered), "a policy does not hold how it is fitted"
-            )
-        )
     # What a policy keeps of its cases tells of others, whose pilot figures flatter as well.
-    learned = list(zip(offered, trace_learned(offered, pilot), strict=True))
-    partly = sum(
-        any(
-            part != "policy" and part_hash != pilot_hash
-            for part, part_hash in _parts_of(policy, row)
-        )
-        for policy, row in learned
+    in_sample = sum(
+        bool(set(learned.parts) - ({MODEL_PART} if place in cross_fitted else set()))
+        for place, learned in enumerate(trace_learned(offered, pilot))
     )
-    tuned = sum("policy" in row.parts for _, row in learned)
-    if partly:
-        notes.append(
-            _in_sample_note(
-                "a part", partly, len(offered), "it was fitted on a part of the pilot, or on more"
-            )
-        )
-    if tuned:
-        notes.append(
-            _in_sample_note("the policy", tuned, len(offered), "a study chose its values there")
-        )
-    return PilotCounts(losses, split.free_rate, tuple(notes))
-
-
-def _parts_of(policy: Policy, learned: Learned) -> list[tuple[str, str]]:
-    """Parts of a policy that learned from these cases, each with a hash of all it learned from."""
-    return [(name, of) for name, of in learning_parts(policy).items() if name in learned.parts]
+    note = (
+        f"Pilot figures of {in_sample:,} of {len(offered):,} candidates are {IN_SAMPLE}: order and "
+        "pilot cost flatter them, the test does not."
+    )
+    return PilotCounts(losses, split.free_rate, (note,) if in_sample else ())
 
 
 def _fitted_groups(offered: Sequence[Policy], cases: str) -> list[list[int]]:
     """Places of candidates that decide by a model fitted on these cases, by measures and model."""
-    groups: list[list[int]] = []
-    structures = [policy.structure for policy in offered]
+    groups: dict[Any, list[int]] = {}
     for place, policy in enumerate(offered):
         model = policy.decision.model
-        if policy.decision.rule != EXPECTED_COST or model is None or model.fitted_on != cases:
-            continue
-        group = next((of for of in groups if structures[of[0]] == structures[place]), None)
-        if group is None:
-            groups.append([place])
-        else:
-            group.append(place)
-    return groups
-
-
-def _in_sample_note(what: str, k: int, n: int, why: str) -> str:
-    """That pilot figures of some candidates are of the cases that a part of them was fitted on."""
-    return (
-        f"Of {k:,} of {n:,} candidates {what} was fitted on the pilot and is not cross-fitted "
-        f"there ({why}): their "
-        "place in the order and their pilot cost flatter. The test on the certified cases is as "
-        "valid."
-    )
-
-
-def lower_bound(counts: RateCounts, place: int, delta: float, alpha: float) -> float:
-    """Lower bound of a target's rate or cost for the first policy at confidence 1 − delta."""
-    k, n = float(counts.k[0, place]), int(counts.n[0, place])
-    scale = float(counts.scale[place])
-    if mix := counts.mixed(place):
-        return float(mix.bound(place, delta, alpha / scale, lower=True)[0]) * scale
-    if counts.graded[place]:  # what is not lost is a loss in [0, 1] too
-        return (1.0 - certify.graded_bound(n - k, n, delta)) * scale
-    return float(clopper_pearson(int(k), n, 1.0 - 2.0 * delta).low) * scale
+        if policy.decision.rule == EXPECTED_COST and model and model.fitted_on == cases:
+            groups.setdefault(policy.structure, []).append(place)
+    return list(groups.values())
 
 
 def pilot_order(
@@ -542,31 +489,22 @@ def nearest_target(
     # Candidates that lost alike are one: there are far fewer of them.
     alike = np.unique(np.concatenate([counts.k, counts.n], axis=1), axis=0)
     k, n = alike[:, : len(targets)], alike[:, len(targets) :]
-    scaled = {
-        name: float(alpha / counts.scale[place])
-        for place, (name, alpha) in enumerate(targets.items())
-    }
 
     def chance(place: int, alpha: float) -> NDArray[np.float64]:
         return certify.certification_chance(
             k[:, place], n[:, place], n[:, place] * size, alpha, delta
         )
 
+    likely = np.ones(len(k))
+    for place, (name, alpha) in enumerate(targets.items()):
+        if name != RISK:
+            likely = likely * chance(place, float(alpha / counts.scale[place]))
     at = list(targets).index(RISK)
-    joint_chance = np.prod(
-        [np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)],
-        axis=0,
-    )
-    low, high = 0, sum(alpha < free_rate for alpha in ALPHAS)
-    best = Nearest(float("nan"), float("nan"))
-    while low < high:  # a higher target is no less likely
-        middle = (low + high) // 2
-        likely = float((joint_chance * chance(at, ALPHAS[middle])).max(initial=0.0))
-        if likely >= LIKELY:
-            best, high = Nearest(ALPHAS[middle], likely), middle
-        else:
-            low = middle + 1
-    return best
+    for alpha in ALPHAS:
+        best = float((likely * chance(at, alpha)).max(initial=0.0)) if alpha < free_rate else 0.0
+        if best >= LIKELY:
+            return Nearest(alpha, best)
+    return none
 
 
 def free_policies(
@@ -601,15 +539,8 @@ def free_policies(
 
 
 def asking_note(over_ask: float, free: Sequence[str]) -> str:
-    """Warning that the targets are met only by asking back or refusing.
-
-    Empty where they are not.
-    """
+    """That the targets are met only by asking back or refusing; empty where they are not."""
     idle = [name for name in free if name != "always-answer"]
-    why = (
-        [f"{percent(over_ask)} of the unambiguous are asked back"]
-        if over_ask > MAX_OVER_ASK
-        else []
-    )
-    why += [f"{' and '.join(idle)} would keep every target too"] if idle else []
-    return f"It rests on asking back or refusing: {'; '.join(why)}." if why else ""
+    why = [f"{percent(over_ask)} of the unambiguous are asked"] if over_ask > MAX_OVER_ASK else []
+    why += [f"{' and '.join(idle)} keeps every target too"] if idle else []
+    return f"Rests on asking back or refusing: {'; '.join(why)}." if why else ""

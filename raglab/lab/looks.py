@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
@@ -28,13 +28,11 @@ from raglab.policy import PolicyData
 from raglab.store.files import (
     Append,
     JsonLine,
-    Where,
-    input_error,
     locked_lines,
     logged_lines,
-    shown_value,
 )
 from raglab.store.records import Faults, Fields, FilledText, read_record
+from raglab.values import refuse
 
 
 def trace_hash(trace: TraceView) -> str:
@@ -52,6 +50,12 @@ class LookRecord(NamedTuple):
     hypotheses: int = 0
 
 
+def _read_codes(codes: str) -> str:
+    """Codes of questions, which can be read."""
+    text_codes(codes)
+    return codes
+
+
 class _Look(Fields):
     """A certification in a file of looks, which may hold further facts."""
 
@@ -59,6 +63,9 @@ class _Look(Fields):
     key: FilledText
     delta: Annotated[float, Field(gt=0.0, le=1.0, description="put the line back")]
     hypotheses: Annotated[int, Field(ge=0, description="put the line back")] = 0
+    codes: (
+        Annotated[str, AfterValidator(_read_codes), Field(description="put the line back")] | None
+    ) = None
 
 
 def recorded_looks(
@@ -81,24 +88,13 @@ def recorded_looks(
         look = faults.checked(read_record(JsonLine(where, record), _Look, faults))
         of = str(record.get("cases_hash"))
         lines.append((of, look.key, LookRecord(look.delta, look.hypotheses)))
-        if "codes" in record:
-            sets[of] = _line_codes(record["codes"], where)
+        if look.codes is not None:
+            sets[of] = look.codes
     own = question_codes(queries)
     shared = {of for of, codes in sets.items() if is_repeated_set(own, codes)} | {cases_hash}
     if any(not sets[of].startswith(PLAIN) for of in sets.keys() - shared):
         warn_user(f"{path}: looks of raglab 0.1.0 know questions only as they were written.")
     return {key: record for of, key, record in lines if of in shared}
-
-
-def _line_codes(codes: object, where: Where) -> str:
-    """Codes of the questions in a line, which can be read."""
-    try:
-        text_codes(str(codes))
-    except ValueError as error:
-        raise input_error(
-            where, "codes must be in base 64", "put the line back", shown_value(codes)
-        ) from error
-    return str(codes)
 
 
 _OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
@@ -132,11 +128,8 @@ def record_look(
         return Look(at, sum(list(deltas.values())[:at]))
     if deltas and not again:
         rule = "cases must be certified on once: each further look adds its delta to the error"
-        msg = (
-            f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and "
-            "report the sum."
-        )
-        raise ValueError(msg)
+        remedy = "take new cases, or say again=True (--again) and report the sum"
+        refuse(rule, f"{len(deltas)} before", remedy)
     return Look(len(deltas) + 1, sum(deltas.values()) + delta)
 
 
@@ -238,20 +231,21 @@ def upgrade_look(
     return UpgradeLook(Look(number, spent), delta, divisor, hypotheses, key)
 
 
-class HeldLooks:
-    """Earlier looks at some cases while this block alone holds their file; `note` adds one."""
+class HeldLooks(NamedTuple):
+    """Earlier looks at some cases while this block alone holds their file; `note` adds one.
 
-    def __init__(
-        self, append: Append | None, before: Mapping[str, LookRecord], line: Mapping[str, Any]
-    ) -> None:
-        """Args: append: None without a file. line: what a line states of the cases."""
-        self.before, self._append, self._line = before, append, line
+    append: None without a file. line: what a line states of the cases.
+    """
+
+    before: Mapping[str, LookRecord]
+    append: Append | None = None
+    line: Mapping[str, Any] = {}
 
     def note(self, key: str, delta: float, hypotheses: int) -> None:
         """Note a look, where none of this key is noted."""
-        if self._append is not None and key not in self.before:
+        if self.append is not None and key not in self.before:
             more = {"hypotheses": hypotheses} if hypotheses else {}
-            self._append({**self._line, "key": key, "delta": delta, **more})
+            self.append({**self.line, "key": key, "delta": delta, **more})
 
 
 @contextmanager
@@ -264,7 +258,7 @@ def held_looks(
       InputError: the file is damaged or cannot be written: what cannot be counted is not looked at.
     """
     if path is None:
-        yield HeldLooks(None, {}, {})
+        yield HeldLooks({})
         return
     with locked_lines(path, _OPENING) as append:
         known = any(
@@ -272,6 +266,5 @@ def held_looks(
             for _, record in logged_lines(path)
         )
         codes = {} if known or not queries else {"codes": code_text(queries)}
-        yield HeldLooks(
-            append, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes}
-        )
+        before = recorded_looks(path, cases_hash, queries)
+        yield HeldLooks(before, append, {"cases_hash": cases_hash, **codes})

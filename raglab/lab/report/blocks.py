@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,17 +14,17 @@ from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.displays.canvas import png
 from raglab.displays.tables import (
-    DASH,
     ReportTable,
+    column_table,
     cut_text,
-    estimate_cell,
+    estimate_cells,
     number_cell,
     number_text,
     rate_cells,
     share_cell,
 )
-from raglab.lab.competition import BY_HAND
 from raglab.lab.report.verdicts import (
     BOUGHT,
     Reachable,
@@ -34,7 +35,7 @@ from raglab.lab.report.verdicts import (
 from raglab.policy import WHOLE, PolicyData
 from raglab.replaying.breakpoints import threshold_at
 from raglab.signals import BUILT_IN_SET, SignalSet
-from raglab.values import Case, Status
+from raglab.values import Status
 from raglab.words.canonical import decimals, percent
 from raglab.words.html_display import Cell
 
@@ -85,151 +86,102 @@ class ReportPart(NamedTuple):
     sections: Sequence[ReportSection]
 
 
+def blocks_of(parts: Sequence[ReportPart]) -> list[Block]:
+    """Blocks of all sections."""
+    return [block for part in parts for section in part.sections for block in section.blocks]
+
+
+def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401
+    """Axes or figure as a block.
+
+    Args:
+      note: see `canvas.png`.
+    """
+    data = png(drawn, note)
+    return Picture(name, caption, data, b64encode(data).decode("ascii"))
+
+
 def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTable:
-    """Policies × rates, those that are one and the same in one row.
+    """Policies × rates.
 
     Args:
       table: of `replay.sweep`, the policies' names as index.
       in_sample: policies that were fitted or chosen on these cases, whose rates do not compare.
     """
-    rows = []
-    for _, same in table.groupby("policy_id", sort=False):
-        name, row = " = ".join(map(str, same.index)), same.iloc[0]
-        cells = [rate_cells(same.iloc[:1], rate, f"{rate}_")[0] for rate in metrics.RATES]
-        paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
-        cost = estimate_cell(paid, low, high)
-        fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
-        rows.append([Cell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
-    caption = (
-        "Expected cost a case of every policy (without stated costs: the share of wrong "
-        "decisions), and its rates: "
-        "value, count of cases, exact 95 % interval. A dash is 0 of 0."
-    )
-    if BY_HAND in table.index:
-        caption += (
-            f" {BY_HAND} is the default policy with all its thresholds moved together, one step "
-            "at a time."
-        )
-    if in_sample:
-        caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
-    return ReportTable(caption, ["policy", "expected_cost (a case)", *metrics.RATES], rows)
+    names = [
+        Cell(cut_text(str(name)), f"{policy_id}; {IN_SAMPLE}" if name in in_sample else policy_id)
+        for name, policy_id in table["policy_id"].items()
+    ]
+    columns = {
+        "policy": names,
+        "expected_cost": estimate_cells(table, "expected_cost", "expected_cost_"),
+    }
+    columns |= {rate: rate_cells(table, rate, f"{rate}_") for rate in metrics.RATES}
+    caption = "Expected cost a case and rates, with counts and exact 95 % intervals."
+    return column_table(caption, columns)
 
 
 def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
-    """Verdict on every target."""
-    rows = [
-        [
-            Cell(
-                f"{verdict.name} {'≥' if _wanted_high(verdict) else '≤'} "
-                f"{100 * verdict.target:.3g} %"
-            ),
-            Cell(verdict.says, mark="good" if verdict.says == "met" else "bad"),
-            share_cell(verdict.k, verdict.n),
-        ]
-        for verdict in target_verdicts
-    ]
-    caption = (
-        "Targets, on the cases of this page, with coverage and over-ask. A target that refusing "
-        "everything or always "
-        "asking back would also keep is not called met."
-    )
-    return ReportTable(caption, ["target", "verdict", "observed (95 % interval)"], rows)
-
-
-def _wanted_high(verdict: TargetVerdict) -> bool:
-    return metrics.RATE_TABLE[verdict.name].better == "high"
+    """Verdict on every target, with coverage and over-ask."""
+    signs = {"high": "≥", "low": "≤"}
+    columns = {
+        "target": [
+            f"{verdict.name} {signs[metrics.RATE_TABLE[verdict.name].better]} "
+            f"{100 * verdict.target:.3g} %"
+            for verdict in target_verdicts
+        ],
+        "verdict": [
+            Cell(verdict.says, mark="good" if verdict.says == "met" else "bad")
+            for verdict in target_verdicts
+        ],
+        "observed": [share_cell(verdict.k, verdict.n) for verdict in target_verdicts],
+    }
+    return column_table("Targets on the cases of this page.", columns)
 
 
 def verdict_sentence(name: str, target_verdicts: Sequence[TargetVerdict]) -> str:
     """What the verdicts come to, in words, with coverage and over-ask."""
-    targets = [verdict for verdict in target_verdicts if verdict.is_target]
-    missed = [verdict for verdict in targets if verdict.says != "met"]
-    lead = f"{cut_text(name)} meets " + (
-        "every target" if not missed else f"{len(targets) - len(missed)} of {len(targets)} targets"
+    says = [verdict.says for verdict in target_verdicts if verdict.is_target]
+    beside = ", ".join(
+        f"{verdict.name} {percent(verdict.k / verdict.n if verdict.n else float('nan'))}"
+        for verdict in target_verdicts
+        if not verdict.is_target
     )
-    beside = _coverage_text(target_verdicts)
-    lead += f"; it {beside}." if beside else "."
-    if any(verdict.n == 0 for verdict in missed):
-        lead += " A rate over 0 cases meets nothing."
-    bought = [verdict.name for verdict in missed if verdict.says == BOUGHT]
-    if bought:
-        lead += (
-            f" {' and '.join(bought)} would be within its target, but only by asking back or "
-            "refusing."
-        )
-    return lead
-
-
-def _coverage_text(target_verdicts: Sequence[TargetVerdict]) -> str:
-    """Coverage and over-ask of a policy as text, without those that are targets."""
-    words = {
-        "coverage": "answers {} of the cases",
-        "over_ask_rate": "asks back in {} of the clear ones",
-    }
-    shown = (verdict for verdict in target_verdicts if not verdict.is_target)
-    return " and ".join(
-        words[verdict.name].format(percent(verdict.k / verdict.n if verdict.n else float("nan")))
-        for verdict in shown
-    )
+    bought = f", {says.count(BOUGHT)} only by asking back or refusing" if BOUGHT in says else ""
+    lead = f"{cut_text(name)} meets {says.count('met')} of {len(says)} targets{bought}"
+    return f"{lead} ({beside})." if beside else f"{lead}."
 
 
 def reach_sentence(reach: Reachable) -> str:
     """Whether all targets can be met together by what answers, and what it would cost else."""
-    if reach.best is not None:
-        keeper = reach.best
-        return (
-            f"All can be met together: {cut_text(keeper.name)} does so on its cases, at coverage "
-            f"{percent(keeper.coverage)} and over-ask {percent(keeper.over_ask)}."
-        )
-    if reach.bought is not None:
-        keeper = reach.bought
-        return (
-            "All together can be kept only by asking back or refusing. Nothing keeps them that "
-            "answers at least "
-            f"{percent(reach.min_coverage)} of the cases and asks back in at most "
-            f"{percent(reach.max_over_ask)} of the "
-            f"unambiguous. {cut_text(keeper.name)} does, at coverage {percent(keeper.coverage)} "
-            "and over-ask "
-            f"{percent(keeper.over_ask)}."
-        )
-    return "No threshold on one signal and no policy that was tried keeps all targets together."
+    keeper = reach.best or reach.bought
+    if keeper is None:
+        return "Nothing that was tried keeps all targets together."
+    how = "" if reach.best else " only by asking back or refusing"
+    return (
+        f"All targets together are kept{how}: {cut_text(keeper.name)}, coverage "
+        f"{percent(keeper.coverage)}, over-ask {percent(keeper.over_ask)}."
+    )
 
 
 def nearest_reach_table(
     pairs: Sequence[tuple[ThresholdRates, ThresholdRates]], targets: Mapping[str, float]
 ) -> ReportTable:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
-    rows = [
-        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)]
-        for first, second in pairs
-    ]
-    refusal, wrong = (
-        f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate")
-    )
-    head = [
-        "signal",
-        f"lowest hallucination_rate at false refusal ≤ {refusal}",
-        "there, false refusal",
-        "threshold",
-    ]
-    head += [
-        f"lowest false_refusal_rate at hallucination ≤ {wrong}",
-        "there, hallucination",
-        "threshold",
-    ]
-    caption = (
-        "Nearest reachable: answer at or above one threshold on one signal, refuse below it, "
-        "never ask back. Exact "
-        "over all thresholds, and chosen on these very cases."
-    )
-    return ReportTable(caption, head, rows)
-
-
-def _reach(reach: ThresholdRates, *, refusal: bool) -> list[Cell]:
-    rates = [share_cell(reach.wrong, reach.answered), share_cell(reach.refused, reach.n_ok)]
-    if not reach.answered:
-        return [Cell(DASH, "no threshold"), Cell(DASH), Cell(DASH)]
-    return [*(rates[::-1] if refusal else rates), number_cell(number_text(reach.threshold))]
+    columns: dict[str, Any] = {"signal": [first.signal for first, _ in pairs]}
+    for reaches, lowest, limited in (
+        ([first for first, _ in pairs], "hallucination_rate", "false_refusal_rate"),
+        ([second for _, second in pairs], "false_refusal_rate", "hallucination_rate"),
+    ):
+        rates = {
+            "hallucination_rate": [share_cell(reach.wrong, reach.answered) for reach in reaches],
+            "false_refusal_rate": [share_cell(reach.refused, reach.n_ok) for reach in reaches],
+        }
+        columns[f"lowest {lowest}"] = rates[lowest]
+        columns[f"{limited} ≤ {100 * targets[limited]:g} %"] = rates[limited]
+        columns[f"threshold of lowest {lowest}"] = [reach.threshold for reach in reaches]
+    caption = "Nearest by one threshold on one signal, chosen on these very cases."
+    return column_table(caption, columns)
 
 
 @cache
@@ -250,40 +202,39 @@ CHANCES = "; chances: "
 
 
 def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds and switches
-    """Value of one policy, told apart from that of the other."""
-    return (
-        decimals(value, counterpart)
-        if isinstance(value, float) and isinstance(counterpart, float)
-        else number_text(value)
-    )
+    """Value of one policy, so that it differs from that of the other."""
+    both_floats = isinstance(value, float) and isinstance(counterpart, float)
+    return decimals(value, counterpart) if both_floats else number_text(value)
+
+
+def _changes(incumbent: PolicyData, tuned: PolicyData) -> dict[str, tuple[Any, Any]]:
+    """Path -> values of thresholds and switches in which two policies differ."""
+    pairs = incumbent.diff(tuned).items()
+    return {path: pair for path, pair in pairs if path not in WHOLE}
 
 
 def setting_texts(incumbent: PolicyData, tuned: PolicyData) -> list[str]:
     """Numbers that differ between two policies, each with both values."""
-    pairs = ((path, pair) for path, pair in incumbent.diff(tuned).items() if path not in WHOLE)
     return [
         f"{path} {_setting(before, after)} to {_setting(after, before)}"
-        for path, (before, after) in pairs
+        for path, (before, after) in _changes(incumbent, tuned).items()
         if isinstance(before, float | int)
         and isinstance(after, float | int)
         and not isinstance(after, bool)
     ]
 
 
-def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
+def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> ReportTable:
     """Thresholds and switches that differ."""
-    rows = [
-        [Cell(path), *(number_cell(_setting(*pair)) for pair in ((before, after), (after, before)))]
-        for path, (before, after) in incumbent.diff(tuned).items()
-        if path not in WHOLE
-    ]
-    if not rows:
-        return Text("Both policies hold the same thresholds and switches.")
-    return ReportTable(
-        f"Thresholds and switches that {cut_text(second)} changes.",
-        ["path", cut_text(first), cut_text(second)],
-        rows,
-    )
+    changes = _changes(incumbent, tuned)
+    columns = {
+        "path": list(changes),
+        cut_text(first): [number_cell(_setting(*pair)) for pair in changes.values()],
+        f"changed by {cut_text(second)} to": [
+            number_cell(_setting(after, before)) for before, after in changes.values()
+        ],
+    }
+    return column_table("Thresholds and switches that differ.", columns)
 
 
 def flip_blocks(
@@ -294,64 +245,40 @@ def flip_blocks(
 ) -> list[Block]:
     """Cases two policies decide differently, most harmful change first, and how many there are."""
     rows = flipped_cases(before, after)
-    better, worse = (
-        int((winner.right & ~loser.right).sum())
-        for winner, loser in ((after, before), (before, after))
-    )
-    text = (
-        f"{len(rows)} of {len(before)} cases are decided otherwise by {cut_text(second)} than by "
-        f"{cut_text(first)}: "
-        f"{better} become right, {worse} become wrong."
-    )
-    if not rows:
-        return [Text(text)]
     most = rows[:MOST_FLIPS]
-    cases = dict(zip(sorted(most), before.cases_at(np.sort(most)), strict=True))
-    reasons_by_side = [_reasons(decisions, most) for decisions in (before, after)]
-    shown = [
-        _flip(before, after, row, cases[row], [reasons[row] for reasons in reasons_by_side])
-        for row in most
-    ]
-    caption = (
-        f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false "
-        "refusals, then the rest."
+    gained, lost = (after.right & ~before.right).sum(), (before.right & ~after.right).sum()
+    text = (
+        f"{len(rows)} of {len(before)} cases change from {cut_text(first)} to {cut_text(second)}: "
+        f"{gained} become right, {lost} become wrong."
     )
-    return [
-        Text(text),
-        ReportTable(
-            caption, ["case", "query", "label", cut_text(first), cut_text(second), "now"], shown
-        ),
-    ]
+    cases = dict(zip(sorted(most), before.cases_at(np.sort(most)), strict=True)) if most else {}
+    sides = (before, after)
+    columns: dict[str, Any] = {
+        "case": [cut_text(cases[row].id) for row in most],
+        "query": [cut_text(cases[row].query) for row in most],
+        "label": [str(cases[row].expect_status) for row in most],
+    }
+    for title, decisions in ((f"before: {first}", before), (f"now: {second}", after)):
+        columns[cut_text(title)] = _flips(decisions, most)
+    columns["result"] = [" → ".join(_rightness(side, row) for side in sides) for row in most]
+    caption = f"{len(most)} of {len(rows)}, most harmful first."
+    return [Text(text), column_table(caption, columns)] if most else [Text(text)]
 
 
-def _reasons(decisions: Decisions | ShardedDecisions, rows: Sequence[int]) -> Mapping[int, str]:
-    """Why some cases came out as they did, by position."""
-    return (
+def _flips(decisions: Decisions | ShardedDecisions, rows: Sequence[int]) -> list[Cell]:
+    """Decisions on some cases with their reasons, by position."""
+    reasons: Mapping[int, str] = (
         decisions.reasons(rows)
         if isinstance(decisions, ShardedDecisions)
         else {row: decisions.reason(row) for row in rows}
     )
-
-
-def _flip(
-    before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]
-) -> list[Cell]:
-    verdict = " → ".join(_rightness(decisions, row) for decisions in (before, after))
-    before_cell, after_cell = (
+    return [
         Cell(
             Status(int(decisions.status[row])).name,
-            cut_text(reason.partition(CHANCES)[0]),
+            cut_text(reasons[row].partition(CHANCES)[0]),
             "good" if decisions.right[row] else "bad",
         )
-        for decisions, reason in zip((before, after), reasons, strict=True)
-    )
-    return [
-        Cell(cut_text(case.id)),
-        Cell(cut_text(case.query)),
-        Cell(str(case.expect_status)),
-        before_cell,
-        after_cell,
-        Cell(verdict),
+        for row in rows
     ]
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from raglab import metrics, replay
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK, label_noise_bound, labels_to_break
-from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
+from raglab.decision.learned_cases import IN_SAMPLE, trace_learned
 from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.displays.tables import (
     column_table,
@@ -23,7 +23,15 @@ from raglab.displays.tables import (
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
-from raglab.lab.report.blocks import Block, Frame, Picture, ReportPart, ReportSection, Text
+from raglab.lab.report.blocks import (
+    Block,
+    Frame,
+    Picture,
+    ReportPart,
+    ReportSection,
+    Text,
+    blocks_of,
+)
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import (
     bound_confidence,
@@ -34,7 +42,7 @@ from raglab.lab.report.promise_sections import (
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.traffic_section import mix_section, traffic_section, with_mix_costs
-from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
+from raglab.lab.report.verdicts import DELTA, answer_signals
 from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
 from raglab.lab.traffic_review import Review
@@ -42,6 +50,7 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import Mix
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
+from raglab.values import refuse
 from raglab.words.canonical import percent
 from raglab.words.html_display import Cell
 
@@ -57,40 +66,25 @@ WRONG_LABELS = (0, 1, 2, 3, 5, 10)
 
 def weak_spots(judged: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
-    frame = slices(judged.decisions[judged.subject])
+    frame, subject = slices(judged.decisions[judged.subject]), cut_text(judged.subject)
     below = frame[frame["rate"] < frame["rest"]]
     shown = below.head(MOST_SLICES)
     if not len(shown):
-        return [
-            Text(
-                f"There is no slice in which {cut_text(judged.subject)} passes less often than "
-                "elsewhere."
-            )
-        ]
-    says = np.where(
-        shown["flag"], "worse", np.where(shown["p_holm"].isna(), "too few", "may be chance")
-    )
+        return [Text(f"{subject} passes in no slice less often than elsewhere.")]
+    says = np.select([shown["flag"], shown["p_holm"].isna()], ["worse", "too few"], "by chance?")
     columns = {
         "slice": [
             f"{name} = {cut_text(str(value))}"
             for name, value in zip(shown["column"], shown["value"], strict=True)
         ],
-        "pass rate": [
-            share_cell(int(k), int(n)) for k, n in zip(shown["k"], shown["n"], strict=True)
-        ],
+        "pass rate": [share_cell(k, n) for k, n in shown[["k", "n"]].to_numpy().tolist()],
         "all other cases": percent_cells(shown["rest"]),
         "p": shown["p_holm"],
-        "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says],
+        "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says.tolist()],
     }
     caption = (
-        f"Slices in which {cut_text(judged.subject)} is right less often than on all other cases: "
-        f"{len(shown)} of "
-        f"{len(below)} (of {len(frame)} in all). They are ordered by the upper end of the "
-        "interval, the lowest first. "
-        "p is of Fisher's exact test against all other cases, corrected for all slices tested "
-        "(Holm). Slices of under "
-        "10 cases are not tested. Refusing is easier than answering, so compare with the slices "
-        "of the label."
+        f"Slices in which {subject} passes less often than on all other cases, {len(shown)} of "
+        f"{len(below)} (of {len(frame)} in all); p by Fisher's exact test, corrected (Holm)."
     )
     return [column_table(caption, columns)]
 
@@ -98,32 +92,20 @@ def weak_spots(judged: ReportData) -> list[Block]:
 def assumptions(judged: ReportData) -> list[Block]:
     """The subject's hallucination rate if some labels were wrong."""
     k, n = rate_counts(judged, "hallucination_rate")
-    subject, sure = cut_text(judged.subject), bound_confidence()
+    subject = cut_text(judged.subject)
     if not n:
-        return [
-            Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")
-        ]
+        return [Text(f"{subject} answers no case.")]
     doubted = label_noise_bound(k, n, DELTA)
+    labels = [j for j in WRONG_LABELS if j < len(doubted.labels)]
     columns: dict[str, Any] = {
-        "wrong labels (cases)": ["hallucination_rate", f"upper bound, {sure}"]
+        "wrong labels": labels,
+        "hallucination_rate": [number_cell(percent((k + j) / n), f"{k + j}/{n}") for j in labels],
+        f"upper bound, {bound_confidence()}": percent_cells(doubted.bound[labels]),
     }
-    for j in (j for j in WRONG_LABELS if j < len(doubted.labels)):
-        rate = number_cell(percent((k + j) / n), f"{k + j}/{n}")
-        columns[str(j)] = [rate, number_cell(percent(float(doubted.bound[j])))]
-    alpha = _hallucination_target(judged)
-    caption = (
-        f"Hallucination rate of {subject} if so many answers that count as right are wrong: "
-        "mislabelled cases."
-    )
-    if alpha:
+    caption = f"Hallucination rate of {subject} if so many right answers are mislabelled."
+    if alpha := _hallucination_target(judged):
         least = labels_to_break(k, n, alpha, DELTA)
-        lead = f"The bound is above {100 * alpha:g} % as the labels are."
-        if least:
-            lead = (
-                f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it "
-                "does not."
-            )
-        caption += f" {lead}"
+        caption += f" The bound passes {100 * alpha:g} % from {least} wrong labels on."
     return [column_table(caption, columns)]
 
 
@@ -136,153 +118,78 @@ def _hallucination_target(judged: ReportData) -> float | None:
     return alphas.get("hallucination_rate", judged.targets.get("hallucination_rate"))
 
 
-class Material(NamedTuple):
-    """What sections are made of: what was judged, and what the caller gave beside it.
-
-    See `write_report`.
-    """
-
-    judged: ReportData
-    notes: tuple[str, ...]
-    trials: pd.DataFrame | None
-    flat_ranges: pd.DataFrame | None
-    study: StudyOutcome | None
-    costs: metrics.Costs | None
-    min_coverage: float | None = None
-    max_over_ask: float = MAX_OVER_ASK
-    trace_id: str | None = None
-    cockpit: str | None = None
-    review: Review | None = None
-
-    @property
-    def later_notes(self) -> tuple[str, ...]:
-        """Notes beside the cases; the first one of a study stands at its candidates."""
-        return self.notes if self.study is None else self.notes[1:]
-
-
-def cockpit_section(cockpit: str | None, study: StudyOutcome | None) -> list[Block]:
+def cockpit_section(judged: ReportData) -> list[Block]:
     """The frozen cockpit, where one was given; that of a study shows the cases tuned on."""
-    if cockpit is None:
+    if judged.cockpit is None:
         return []
-    caption = (
-        "The cockpit around the policy that it was frozen with: drag a threshold, and the rates "
-        "follow exactly."
-    )
-    if study is not None:
-        caption += (
-            f" It shows the cases tuned on: what was fitted or chosen on them is {IN_SAMPLE}."
-        )
-    return [Frame(caption, cockpit)]
+    caption = "The cockpit around the policy that it was frozen with."
+    if judged.study is not None:
+        caption += f" Of the cases tuned on: what was fitted or chosen on them is {IN_SAMPLE}."
+    return [Frame(caption, judged.cockpit)]
 
 
-SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # by title; `PARTS` has their order
-    "Targets": lambda on: parts.verdict(on.judged, on.trials, on.min_coverage, on.max_over_ask),
-    "What was judged": lambda on: parts.head(on.judged, on.later_notes, on.trace_id),
-    "What is promised": lambda on: certificate_blocks(on.judged),
-    "Policies and their rates": lambda on: parts.rates_section(on.judged),
-    "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit, on.study),
-    "Candidates": lambda on: parts.candidates_section(on.judged, on.study, on.notes[:1]),
-    "Decision by expected cost": lambda on: parts.model_section(on.judged),
-    "Where it goes wrong": lambda on: weak_spots(on.judged),
-    "If labels were wrong": lambda on: assumptions(on.judged),
-    "If traffic has other labels": lambda on: mix_section(on.judged),
-    "Does the confidence mean what it says?": lambda on: parts.reliability_section(on.judged),
-    "Risk and coverage": lambda on: [
-        *parts.risk_coverage_section(on.judged),
-        *parts.signals_section(on.judged),
-    ],
-    "What each signal is worth": lambda on: parts.worth_section(on.judged),
-    "Every threshold over its range": lambda on: parts.sweeps(on.judged),
-    "Label against decision": lambda on: parts.confusions(on.judged),
-    "What decided": lambda on: parts.stages_section(on.judged),
-    "Confidence by label": lambda on: parts.histogram_section(on.judged),
-    "Decision boundary": lambda on: parts.boundary_section(on.judged),
-    "Flat ranges and trials": lambda on: parts.search_section(
-        on.flat_ranges, on.trials, on.judged.targets
-    ),
-    "What changed": lambda on: parts.flips_section(on.judged),
-    "Ranking of the expected sources": lambda on: parts.ranking_section(on.judged.trace),
-    "This traffic": lambda on: traffic_section(on.review),
+Maker = Callable[[ReportData], list[Block]]
+
+
+def of_policies(make: Maker) -> Maker:
+    """Section that shows how policies decide, marked where that is in sample (rule S6.5)."""
+
+    def marked(judged: ReportData) -> list[Block]:
+        blocks = make(judged)
+        if not judged.note:
+            return blocks
+        return [
+            block
+            if isinstance(block, Text)
+            else block._replace(caption=f"{judged.note} {block.caption}")
+            for block in blocks
+        ]
+
+    return marked
+
+
+# By title, in the order of the page; sections that are added come last.
+SECTIONS: dict[str, Maker] = {
+    "Targets": of_policies(parts.verdict),
+    "What is promised": of_policies(certificate_blocks),
+    "If labels were wrong": of_policies(assumptions),
+    "If traffic has other labels": of_policies(mix_section),
+    "Policies and their rates": parts.rates_section,
+    "Candidates": parts.candidates_section,
+    "What changed": of_policies(parts.flips_section),
+    "What decided": of_policies(parts.stages_section),
+    "Where it goes wrong": of_policies(weak_spots),
+    "Ranking of the expected sources": parts.ranking_section,
+    "Does the confidence mean what it says?": of_policies(parts.reliability_section),
+    "Risk and coverage": of_policies(parts.risk_coverage_section),
+    "What each signal is worth": parts.worth_section,
+    "Move the thresholds yourself": cockpit_section,
+    "Every threshold over its range": of_policies(parts.sweeps),
+    "Decision by expected cost": parts.model_section,
+    "Decision boundary": of_policies(parts.boundary_section),
+    "Flat ranges and trials": parts.search_section,
+    "What was judged": parts.head,
+    "This traffic": traffic_section,
+}
+# Parts of the page by the section that they begin with; the first of each is open.
+PARTS = {
+    "Targets": "Promises and targets",
+    "Policies and their rates": "Comparison",
+    "Where it goes wrong": "Weak spots",
+    "Does the confidence mean what it says?": "Confidence and signals",
+    "Move the thresholds yourself": "Thresholds",
+    "What was judged": "Cases and traffic",
 }
 
-LAST_PART = "Cases and traffic"
-# the page: parts with their sections; the first of each is open
-PARTS: dict[str, tuple[str, ...]] = {
-    "Promises and targets": (
-        "Targets",
-        "What is promised",
-        "If labels were wrong",
-        "If traffic has other labels",
-    ),
-    "Comparison": (
-        "Policies and their rates",
-        "Candidates",
-        "What changed",
-        "Label against decision",
-        "What decided",
-    ),
-    "Weak spots": ("Where it goes wrong", "Ranking of the expected sources"),
-    "Confidence and signals": (
-        "Does the confidence mean what it says?",
-        "Risk and coverage",
-        "What each signal is worth",
-        "Confidence by label",
-    ),
-    "Thresholds": (
-        "Move the thresholds yourself",
-        "Every threshold over its range",
-        "Decision by expected cost",
-        "Decision boundary",
-        "Flat ranges and trials",
-    ),
-    LAST_PART: ("What was judged", "This traffic"),  # and sections that are added to `SECTIONS`
-}
 
-# Sections that show how policies decide: of those that were fitted or chosen on these cases nothing
-# there compares.
-OF_POLICIES = frozenset(
-    {
-        "Targets",
-        "What is promised",
-        "Where it goes wrong",
-        "If labels were wrong",
-        "If traffic has other labels",
-        "Does the confidence mean what it says?",
-        "Risk and coverage",
-        "Every threshold over its range",
-        "What decided",
-        "Decision boundary",
-        "What changed",
-    }
-)
-
-
-def _parts(material: Material) -> list[ReportPart]:
+def _parts(judged: ReportData) -> list[ReportPart]:
     """Parts whose sections have something to say."""
-    listed = {title for titles in PARTS.values() for title in titles}
-    added = tuple(title for title in SECTIONS if title not in listed)
-    titles = PARTS | {LAST_PART: (*PARTS[LAST_PART], *added)}
-    sections_by_part = {part: _sections(material, names) for part, names in titles.items()}
-    return [ReportPart(part, sections) for part, sections in sections_by_part.items() if sections]
-
-
-def _sections(material: Material, titles: Sequence[str]) -> list[ReportSection]:
-    """Sections with something to say, captions marked where figures are in sample (rule S6.5)."""
-    note = material.judged.note
-    sections = []
-    # one that was taken out leaves no gap
-    for title in (title for title in titles if title in SECTIONS):
-        blocks = SECTIONS[title](material)
-        if note and title in OF_POLICIES:
-            blocks = [
-                block
-                if isinstance(block, Text)
-                else block._replace(caption=f"{note} {block.caption}")
-                for block in blocks
-            ]
-        if blocks:
-            sections.append(ReportSection(title, blocks))
-    return sections
+    part, sections = "", dict[str, list[ReportSection]]()
+    for title, make in SECTIONS.items():
+        part = PARTS.get(title, part)
+        if blocks := make(judged):
+            sections.setdefault(part, []).append(ReportSection(title, blocks))
+    return [ReportPart(title, of_part) for title, of_part in sections.items()]
 
 
 @answered_traces("trace")
@@ -365,67 +272,55 @@ def write_report(
     if incumbent == DEFAULTS and len(policies) == 1:
         (incumbent,) = policies
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
-    # A study knows its splits; without one the policies' own records say what learned from these
-    # cases (rule S6.11).
-    learned = {name: row for name, row in _learned_rows(judged).items() if row.k or row.unknown}
-    in_sample = (
-        tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
-    )
-    held_out = trace.counted().get("certify")
-    n_certify = (
-        study.n_certify
-        if study is not None
-        else None
-        if held_out is None
-        else held_out.get("ok", 0)
-    )
-    # cases that the subject learned from certify nothing
-    if study is None and n_certify is not None:
-        (own,) = trace_learned(
-            [judged.policies[judged.subject]], cast("StudyTrace", trace).split("certify")
-        )
-        n_certify = None if own.k or own.unknown else n_certify
-    failed = None if study is None else study.failed
+    subject = judged.policies[judged.subject]
+    # A free policy learned nothing, whatever made it.
+    named = {name: policy for name, policy in policies.items() if name not in FREE}
+    rows = zip(named, trace_learned(list(named.values()), trace), strict=True)
+    learned = {name: row for name, row in rows if row.k or row.unknown}
+    if study is not None:
+        in_sample, n_certify = study.in_sample, study.n_certify
+    else:
+        # A study knows its splits; without one the policies' own records say what learned from
+        # these cases (rule S6.11).
+        in_sample = tuple(name for name, row in learned.items() if row.k)
+        n_certify = _n_certify(trace, subject)
+    unmeasured = (note for note in unmeasured_note(trace, subject) if note not in notes)
     judged = judged._replace(
-        targets=goal.targets,
         in_sample=in_sample,
         learned=learned,
         n_certify=n_certify,
-        failed=failed,
+        failed=None if study is None else study.failed,
+        notes=(*notes, *unmeasured),
+        trials=trials,
+        flat_ranges=flat_ranges,
+        study=study,
+        trace_id=trace_id,
+        cockpit=cockpit,
+        review=review,
     )
-    judged = with_mix_costs(judged, study, goal)
-    _check_trials(trials)
-    page = Path(out)
-    unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
-    shown = (*notes, *(note for note in unmeasured if note not in notes))
-    material_fields = (
-        shown,
-        trials,
-        flat_ranges,
-        study,
-        costs,
-        min_coverage,
-        max_over_ask,
-        trace_id,
-        cockpit,
-        review,
-    )
-    report_parts = _parts(Material(judged, *material_fields))
+    judged = with_mix_costs(judged, goal)
+    report_parts = _parts(judged)
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
+    page = Path(out)
     folder = page.with_name(f"{page.stem}_figures")
     make_folder(folder)
-    for block in (
-        block for part in report_parts for section in part.sections for block in section.blocks
-    ):
+    for block in blocks_of(report_parts):
         if isinstance(block, Picture):
             write_bytes(block.png, folder / f"{block.name}.png")
-    title = (
-        f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: "
-        f"{cut_text(judged.subject)}"
-    )
+    corpus = cut_text(str(trace.meta.get("corpus", "a corpus")))
     first = first_screen(judged, study, costs, min_coverage, max_over_ask)
+    title = f"Report on {corpus}: {cut_text(judged.subject)}"
     write_text(render_page(title, first, report_parts), page)
     return page
+
+
+def _n_certify(trace: TraceView, subject: Policy) -> int | None:
+    """Answerable cases of split certify, where the subject learned from none of its cases."""
+    held_out = trace.counted().get("certify")
+    if held_out is None:
+        return None
+    (own,) = trace_learned([subject], cast("StudyTrace", trace).split("certify"))
+    return None if own.k or own.unknown else held_out.get("ok", 0)
 
 
 def _report_data(
@@ -439,28 +334,18 @@ def _report_data(
 ) -> ReportData:
     goal = goal or Goal()
     if not len(trace):
-        msg = "a report needs at least one case, got none; check the split."
-        raise ValueError(msg)
+        refuse("a report needs at least one case", "none", "check the split")
     if incumbent not in policies:
-        got = ", ".join(policies) or "none"
-        msg = (
-            f"policies must hold the incumbent, got {got} and incumbent={incumbent!r}; give its "
-            "name as incumbent."
-        )
-        raise ValueError(msg)
+        value = f"{', '.join(policies) or 'none'} and incumbent={incumbent!r}"
+        refuse("policies must hold the incumbent", value, "give its name as incumbent")
     _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
-    every = list(policies.values())
-    replayed = held_trace(trace)
+    every, replayed = list(policies.values()), held_trace(trace)
     counts = replay.tally(replayed, every, name)
     weighed, _ = replay.trace_weighings(replayed, counts.cells, goal.mix, every, name)
-    table = replay.rate_table(counts, every, costs=goal.costs, weighed=weighed).set_axis(
-        list(policies), axis=0
-    )
-    decided = replay.decide_policies(
-        replayed, [policies[policy_name] for policy_name in names], name
-    )
+    table = replay.rate_table(counts, every, costs=goal.costs, weighed=weighed)
+    decided = replay.decide_policies(replayed, [policies[each] for each in names], name)
     return ReportData(
         trace=trace,
         replayed=replayed,
@@ -470,19 +355,12 @@ def _report_data(
         names=names,
         decisions=dict(zip(names, decided, strict=True)),
         signals=answer_signals(replayed, policies[names[-1]], name),
-        table=table,
-        targets={},
+        table=table.set_axis(list(policies), axis=0),
+        targets=goal.targets,
         mix=goal.traffic or metrics.SAMPLE,
+        min_coverage=goal.min_coverage,
+        max_over_ask=goal.max_over_ask,
     )
-
-
-def _learned_rows(judged: ReportData) -> dict[str, Learned]:
-    """From how many of these cases each policy learned, by name.
-
-    A free policy learned nothing, whatever made it.
-    """
-    named = {name: policy for name, policy in judged.policies.items() if name not in FREE}
-    return dict(zip(named, trace_learned(list(named.values()), judged.trace), strict=True))
 
 
 def _check_tuned(policies: Mapping[str, Policy], tuned: str, incumbent: str) -> None:
@@ -497,22 +375,8 @@ def _check_tuned(policies: Mapping[str, Policy], tuned: str, incumbent: str) -> 
     # baselines may stand beside an incumbent alone
     if tuned in policies or (tuned == TUNED and len(rest) != 1):
         return
-    listed = ", ".join(cut_text(name) for name in rest) or "none"
-    rule = (
-        f"policies must hold the tuned one beside the incumbent, got {listed} and tuned={tuned!r}"
-    )
+    value = f"{', '.join(map(cut_text, rest)) or 'none'} and tuned={tuned!r}"
+    rule = "policies must hold the tuned one beside the incumbent"
     if tuned != TUNED:
-        msg = f"{rule}; give the name of one of the policies as tuned, or leave tuned out."
-        raise ValueError(msg)
-    warn_user(
-        f"{rule}: the page compares nothing and is about {incumbent!r}; give its name as "
-        f"tuned={rest[0]!r}."
-    )
-
-
-def _check_trials(trials: pd.DataFrame | None) -> None:
-    missing = [] if trials is None else [name for name in PLANE if name not in trials.columns]
-    if missing:
-        rule = f"trials must have the columns {', '.join(PLANE)}"
-        msg = f"{rule}, got none named {missing[0]}; pass the trials of a study."
-        raise ValueError(msg)
+        refuse(rule, value, "give the name of one of the policies as tuned, or leave tuned out")
+    warn_user(f"{rule}, got {value}: the page compares nothing; say tuned={rest[0]!r}.")

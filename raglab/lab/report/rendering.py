@@ -16,7 +16,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
-from raglab.lab.report.blocks import Frame, ReportPart
+from raglab.lab.report.blocks import Frame, ReportPart, blocks_of
 from raglab.lab.report.first_screen import FirstScreen
 from raglab.lab.report.words import WORDS
 from raglab.words.characters import visible
@@ -31,15 +31,9 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
     """
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
-    blocks = [block for part in parts for section in part.sections for block in section.blocks]
-    frames = [block.html for block in blocks if isinstance(block, Frame)]
+    frames = [block.html for block in blocks_of(parts) if isinstance(block, Frame)]
     # Scripts are allowed by their hash: text of a corpus on the page can never run.
-    runs = sorted(
-        {
-            script_hash(code)
-            for code in (script, *(code for page in frames for code in inline_scripts(page)))
-        }
-    )
+    scripts = {script, *(code for page in frames for code in inline_scripts(page))}
 
     def unbroken(text: str, *, tight: bool = False) -> str:
         """Text with unbroken percentages.
@@ -67,7 +61,7 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
         parts=parts,
         titles={section.title for part in parts for section in part.sections},
         script=script,
-        runs=" ".join(runs),
+        runs=" ".join(sorted(map(script_hash, scripts))),
         words=WORDS,
     )
 
@@ -93,37 +87,30 @@ def script_hash(script: str) -> str:
 
 
 class _Scripts(HTMLParser):
-    """Texts of the scripts that stand in a page and run, data blocks left out."""
+    """Texts of the scripts of a page, data blocks too."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
-        self.runs = False
-        self.feed(page)
-        self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        kind = (dict(attrs).get("type") or "").lower()
-        self.runs = tag == "script" and "json" not in kind
-        if self.runs:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        if tag == "script":
             self.texts.append("")
 
     def handle_data(self, data: str) -> None:
-        if self.runs:
+        if self.cdata_elem == "script":
             self.texts[-1] += data
-
-    def handle_endtag(self, tag: str) -> None:
-        self.runs = self.runs and tag != "script"
 
 
 def inline_scripts(page: str) -> list[str]:
-    """Scripts that stand in a page and run, as a browser reads them.
+    """Scripts that stand in a page, as a browser reads them.
 
     Example:
-      >>> inline_scripts(
-      ...     '<script type="application/json">{}</script><script type="module">go()</script>'
-      ... )
+      >>> inline_scripts('<p title="<script>no()</script>"><script type="module">go()</script>')
       ['go()']
     """
     # A browser reads every end of a line as one sign before it hashes.
-    return _Scripts(page.replace("\r\n", "\n").replace("\r", "\n")).texts
+    scripts = _Scripts()
+    scripts.feed(page.replace("\r\n", "\n").replace("\r", "\n"))
+    scripts.close()
+    return scripts.texts

@@ -11,22 +11,21 @@ from raglab.displays.mixes import MixDisplay
 from raglab.displays.tables import column_table, cut_text, frame_table, rate_cells
 from raglab.displays.traffic import ReviewDisplay
 from raglab.lab.candidates import FIXED
-from raglab.lab.comparison import StudyOutcome
-from raglab.lab.report.blocks import Block, Text
-from raglab.lab.report.sections import ReportData, picture
+from raglab.lab.report.blocks import Block, Text, picture
+from raglab.lab.report.sections import ReportData
 from raglab.lab.search_space import Goal
-from raglab.lab.traffic_review import Review
 from raglab.metrics.crossings import cost_table, crossing
 from raglab.replay import trace_codes
 
 MOST_ROWS = 20  # of days and of groups
 
 
-def with_mix_costs(judged: ReportData, study: StudyOutcome | None, goal: Goal) -> ReportData:
+def with_mix_costs(judged: ReportData, goal: Goal) -> ReportData:
     """Costs of the subject and of policies without tuning over the share of ok, and its crossing.
 
     Those of the study where it was judged on the cases that it was tuned on.
     """
+    study = judged.study
     if study is not None and not study.unseen:
         names = list(dict.fromkeys((study.selected, *FIXED)))
         table = None if study.mix_costs is None else study.mix_costs.loc[names]
@@ -60,22 +59,17 @@ def mix_section(judged: ReportData) -> list[Block]:
     return [picture("traffic_mix", cut_text(drawn.caption), drawn.figure_)]
 
 
-def traffic_section(review: Review | None) -> list[Block]:
+def traffic_section(judged: ReportData) -> list[Block]:
     """What a policy does to logged requests, where a review was given."""
+    review = judged.review
     if review is None:
         return []
     # The review has cases of its own: nothing here is of the cases that the page judges.
-    lead = (
-        f"{review.n:,} requests, decided by policy {review.policy.policy_id}; they are not the "
-        "cases of this page."
-    )
+    lead = f"{review.n:,} requests, decided by policy {review.policy.policy_id}."
     blocks: list[Block] = [Text(cut_text(text)) for text in (lead, *review.notes)]
     moving = any(len(curve.low) > 1 for curve in review.curves.values())
     if moving or len(review.days):
-        caption = (
-            "Shares answered, refused and asked back as one threshold moves, the policy's own "
-            "marked, and by day."
-        )
+        caption = "Shares of decisions over each threshold, the policy's marked, and by day."
         blocks.append(picture("traffic", caption, ReviewDisplay.from_review(review).figure_))
     rates = review.frame()
     shown = rates[rates["n"] > 0]
@@ -84,22 +78,16 @@ def traffic_section(review: Review | None) -> list[Block]:
         "of": shown["of"].tolist(),
         "basis": shown["basis"].tolist(),
     }
-    caption = (
-        "Basis traffic counts all requests; sample estimates for all of them, with "
-        f"{100 * review.level:g} % intervals "
-        "of the draw; labelled requests speaks for those alone."
-    )
+    caption = f"Shares, estimated ones with {100 * review.level:g} % intervals of the draw."
     blocks.append(column_table(caption, columns | {"share": rate_cells(shown, "estimate")}))
-    tables = (
-        (
-            "The nearest change of each threshold, and how many requests it changes.",
-            review.thresholds,
-        ),
-        ("Requests that a second policy decides otherwise, by pair of decisions.", review.changes),
-        ("Requests by day.", review.days),
-        ("Requests by group, the largest first.", review.groups),
-    )
-    for caption, frame in tables:
-        rest = f" {len(frame) - MOST_ROWS} more are not shown." if len(frame) > MOST_ROWS else ""
-        blocks += [frame_table(caption + rest, frame.head(MOST_ROWS))] if len(frame) else []
+    tables = {
+        "Nearest change of each threshold": review.thresholds,
+        "Requests that a second policy decides otherwise": review.changes,
+        "Requests by day": review.days,
+        "Requests by group": review.groups,
+    }
+    for title, frame in tables.items():
+        shown = frame.head(MOST_ROWS)
+        caption = f"{title}, {len(shown)} of {len(frame)} rows."
+        blocks += [frame_table(caption, shown)] if len(frame) else []
     return blocks
