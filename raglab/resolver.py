@@ -41,7 +41,6 @@ from raglab.signals import COSINE, Unit
 from raglab.values import TAG_KEYS, Status
 
 __all__ = [
-    "INVALID_SELECTION",
     "ONE_OPTION",
     "OUTCOMES",
     "RULES",
@@ -79,8 +78,6 @@ __all__ = [
     "ties_on_entities",
     "union_over",
 ]
-
-INVALID_SELECTION = "Invalid selection: {option}"  # rule S3.7
 
 
 def first_members(
@@ -268,7 +265,7 @@ def select(choices: Sequence[Option], selected_option: int) -> Option:
     for option in choices:
         if option.option_id == selected_option:
             return option
-    msg = INVALID_SELECTION.format(option=selected_option)
+    msg = f"Invalid selection: {selected_option}"
     raise KeyError(msg)
 
 

@@ -24,6 +24,8 @@ from raglab.words.html_display import Cell, Fold, display, short
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.words.languages import Reason
+
 Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
 Bools = NDArray[np.bool_] | bool
@@ -514,13 +516,13 @@ class Generation(NamedTuple):
       text: the answer, '' where there is none.
       confidence: as the generator has it, in [0, 1], NaN where it has none.
       cited: positions, from 0, of the passages it rests on.
-      reason: why there is no answer.
+      reason: why there is no answer; `raglab.words.languages.say` has it in a language.
     """
 
     text: str
     confidence: float
     cited: tuple[int, ...] = ()
-    reason: str | None = None
+    reason: Reason | str | None = None
 
 
 def refuse(rule: str, value: object, remedy: str) -> NoReturn:

@@ -27,7 +27,7 @@ from raglab.decision.decisions import COST_RULES
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gating.signal_gates import SIGNALS, firing_of
 from raglab.policy import PolicyData
-from raglab.resolver import INVALID_SELECTION, RULES
+from raglab.resolver import RULES
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
 from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
@@ -44,7 +44,7 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import decimals, digest
 from raglab.words.characters import visible
 from raglab.words.html_display import display
-from raglab.words.languages import TEXTS, sentence
+from raglab.words.languages import TEXTS, Reason, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -325,7 +325,7 @@ def replay_decisions(
 
 
 # in any language
-_INVALID = tuple(sentence(INVALID_SELECTION, language, option="") for language in TEXTS)
+_INVALID = tuple(say(language, Reason("invalid_selection", {"option": ""})) for language in TEXTS)
 
 
 def _derive_decision(

@@ -46,17 +46,15 @@ from raglab.live.system import (
     unpack_depths,
 )
 from raglab.live.telemetry import depths_in_spans, request_tracing, write_stored_depths
+from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
-from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
-from raglab.words.languages import retold, sentence
+from raglab.words.languages import Reason, say
 from raglab.words.tokeniser import word_count
-
-UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
 
 
 class StoredAnswer(NamedTuple):
@@ -145,11 +143,9 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
     except ModelUnavailableError as error:
         if system.on_error == "raise":
             raise
-        reason = sentence(
-            "no answer was generated: {reason}", request.language, reason=error.reason
-        )
+        reason = say(request.language, Reason("ungenerated", {"reason": error.reason}))
         refusal = ResponseFields(
-            sentence(UNAVAILABLE, request.language),
+            say(request.language, Reason("unavailable")),
             status=Status.refuse,
             refusal_reason=reason,
             error=str(error),
@@ -199,7 +195,7 @@ def _generate_answer(
         queries=tuple(depth.query for depth in depths),
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
         retrieved=_hit_statistics(decisions),
-        signal_failures=decisions.trace.meta.get(FAILURES, ()),
+        signal_failures=tuple(map(str, decisions.trace.meta.get(FAILURES, ()))),
         evidence=evidence,
     )
     return complete_response(decisions, request.text, request.selected, system, record)
@@ -405,7 +401,9 @@ def complete_response(
     ms = dict(record.ms)
     chunks = decisions.chunks_of_decision(0)
     passages = [decisions.trace.chunks[number] for number in chunks]
-    checked = check_answer(text, passages, system.generator, system.scorer, ms=ms)
+    checked = check_answer(
+        text, passages, system.generator, system.scorer, ms=ms, language=decisions.language
+    )
     # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and
     # not a second copy.
     start = perf_counter()
@@ -443,19 +441,25 @@ def _decided_answer(
     text = None if checked is None else checked.text
     failed = decisions.trace.meta.get(FAILURES, ())
     return ResponseFields(
-        decisions.say(system.policy.refusal_message) if refused else text,
+        refusal_text(system.policy, decisions.language) if refused else text,
         sources,
         status,
         refusal_reason=decisions.reason(0) if refused else None,
         options=_options(decisions),
         warnings=(
             *decisions.warnings(0),
-            *(retold(failure, decisions.language) for failure in failed),
+            *(say(decisions.language, failure) for failure in failed),
         ),
         confidence=float(decisions.confidence()[0]),
         route=decisions.route(0),
         policy_id=system.policy.policy_id,
     )
+
+
+def refusal_text(policy: PolicyData, language: str) -> str:
+    """The refusal of a policy; the published one in a language, another as it is stated."""
+    published, message = Reason("refusal"), policy.refusal_message
+    return say(language, published) if message == str(published) else message
 
 
 def _answer_sources(
@@ -488,7 +492,7 @@ def _selected_option(
     # Refused until everything holds: an unknown option and an answer that a gate stops leave the
     # same fields.
     refused = decided._replace(
-        answer=decisions.say(system.policy.refusal_message),
+        answer=refusal_text(system.policy, decisions.language),
         sources=(),
         status=Status.refuse,
         options=(),
@@ -496,12 +500,14 @@ def _selected_option(
     try:
         option = decisions.select(decisions.trace.cases[0].id, selected)
     except KeyError:
-        reason = decisions.say(INVALID_SELECTION, option=selected)
+        reason = decisions.say("invalid_selection", option=selected)
         return refused._replace(refusal_reason=reason), record
     # The hits of an option are no slot of the chain, so the gates on the answer are asked by
     # themselves.
     passages = [decisions.trace.chunks[number] for number in option.chunks]
-    checked = check_answer(text, passages, system.generator, system.scorer)
+    checked = check_answer(
+        text, passages, system.generator, system.scorer, language=decisions.language
+    )
     calibration = system.policy.structure.calibration
     confidence = float(calibrate_confidence(np.array(checked.confidence), calibration))
     checks = tuple(

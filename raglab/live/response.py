@@ -25,6 +25,7 @@ from raglab.retrieval.indexes import ArmIndex, Indexes
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError, Status
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
+from raglab.words.languages import say
 from raglab.words.text import NO_MATH, html_text
 
 CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
@@ -217,11 +218,13 @@ def check_answer(
     scorer: SupportScorer,
     *,
     ms: dict[str, float] | None = None,
+    language: str = "en",
 ) -> CheckedAnswer:
     """Answer a question from passages: generation, hygiene, support.
 
     Args:
       ms: takes the milliseconds of `generate`, and of `support` with hygiene.
+      language: of the words why there is no answer.
 
     Raises:
       ModelUnavailableError: the generator's model failed; its own TimeoutError or ConnectionError
@@ -242,11 +245,8 @@ def check_answer(
         raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
     between = perf_counter()
     cleaned = clean(generation.text)
-    refused = (
-        generation.reason
-        if generation.reason and not generation.text.strip()
-        else cleaned.refused or ""
-    )
+    unwritten = None if generation.text.strip() else generation.reason
+    refused = say(language, unwritten or cleaned.refused or "")
     # A heading or the question said again is no claim: an answer that holds nothing else has no
     # support.
     claimed = "" if refused else text_without_echoes(cleaned.text, question, passages)

@@ -31,7 +31,6 @@ from raglab.extensions.clarification.value_readings import (
     ValueReading,
     domain_checks,
     field_check,
-    refusal_text,
 )
 from raglab.live.ask import audit_log, log_decision
 from raglab.live.clarifier import (
@@ -42,7 +41,7 @@ from raglab.live.clarifier import (
     Reply,
     ReplyRequest,
 )
-from raglab.live.pipeline import answer_or_refuse, unretrieved_response
+from raglab.live.pipeline import answer_or_refuse, refusal_text, unretrieved_response
 from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.live.system import normalise_question
@@ -60,10 +59,6 @@ if TYPE_CHECKING:
 LONGEST_REPLY = 200  # characters
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 FEWEST = 2  # values that are a choice
-NOT_NAMED = (
-    "the reply {reply} names no value on offer: say yes, no, one of the values or its number"
-)
-NOW_PROPOSED = "the proposal is now {value}: yes takes it, or name another of the options"
 LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds nothing
 
 
@@ -284,13 +279,11 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
         turn.calls.reply(answer, _reply_request(waiting, matter)), answer, waiting, matter
     )
     if reply.kind == "not_understood":
-        return _show_again(waiting, matter, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
+        return _show_again(waiting, matter, (), turn.say("names_nothing", reply=f"{answer!r:.80}"))
     _learn(matter, reply, turn)
     if reply.kind == "declined":
         declined = turn.listed([waiting.shown(value) for value in reply.declined])
-        return _show_again(
-            waiting, matter, reply.declined, turn.say("declined: {values}", values=declined)
-        )
+        return _show_again(waiting, matter, reply.declined, turn.say("declined", values=declined))
     if reply.kind == "own_value":
         return _answer_own_value(waiting, reply)
     return _answer_value(waiting, matter, reply)
@@ -445,7 +438,7 @@ def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: st
     )
     # The text of the question is the first one's (rule S5.2): what a yes takes by now is said
     # beside it.
-    now = [waiting.turn.say(NOW_PROPOSED, value=waiting.shown(remaining[0]))] if declined else []
+    now = [waiting.turn.say("now_proposed", value=waiting.shown(remaining[0]))] if declined else []
     return asking_response(
         waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now]
     )
@@ -464,12 +457,12 @@ def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -
 def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
     turn, field = waiting.turn, _field_text(waiting)
-    refusal_reason = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
+    refusal_reason = turn.say("unsettled", field=field, reason=reason)
     answer = ResponseFields(
-        refusal_text(turn.request, turn.system),
+        refusal_text(turn.system.policy, turn.request.language),
         status=Status.refuse,
         refusal_reason=refusal_reason,
-        arm_reason=turn.say("the field was read for, no arm retrieved"),
+        arm_reason=turn.say("read_for"),
     )
     checks = (*waiting.domain, field_check(refusal_reason, has_value=False))
     return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
@@ -486,7 +479,7 @@ def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
     if statement is None:  # cannot be: the reply was checked against the same documents
         raise AssertionError
     template_values = {"field": _field_text(waiting), "words": repr(reply.value)}
-    note = waiting.turn.say("{field}: {words} is none of the values on offer", **template_values)
+    note = waiting.turn.say("not_offered", **template_values)
     field_value = FieldValue(statement.value, statement.text)
     reading = ValueReading(reply.value, field_value, waiting.pinned.chunks[statement.place])
     return finish_request(waiting, reading, [note])

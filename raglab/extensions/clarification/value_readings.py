@@ -40,14 +40,13 @@ from raglab.extensions.clarification.scope_answers import (
 )
 from raglab.extensions.clarification.statements import heading_of, statements, value_key
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
-from raglab.live.pipeline import unretrieved_response
+from raglab.live.pipeline import refusal_text, unretrieved_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseFields, ResponseRecord, check_answer
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData
-from raglab.words.languages import sentence
 from raglab.words.text import pieces
 
 if TYPE_CHECKING:
@@ -295,7 +294,11 @@ def reading_response(
         raise ValueError(msg)
     start = perf_counter()
     checked_answer = check_answer(
-        request.text, [chunk], _Statement(field_value, reading.confidence), system.scorer
+        request.text,
+        [chunk],
+        _Statement(field_value, reading.confidence),
+        system.scorer,
+        language=request.language,
     )
     limits = policy_thresholds([system.policy])
     words = _unmet_words(request, reading, system)
@@ -316,7 +319,7 @@ def reading_response(
     )
     failed = next((check for check in checks if not check.passes), None)
     answer = ResponseFields(
-        checked_answer.text if failed is None else refusal_text(request, system),
+        checked_answer.text if failed is None else refusal_text(system.policy, request.language),
         (chunk.shown,) if failed is None else (),
         Status.ok if failed is None else Status.refuse,
         refusal_reason=None if failed is None else failed.text,
@@ -352,11 +355,6 @@ def _unmet_words(request: Request, reading: ValueReading, system: System) -> lis
     ] or stated
     words = [unmet(plain(request.text), fact, own) for fact in named]
     return sorted(words[0]) if words and all(words) else []
-
-
-def refusal_text(request: Request, system: System) -> str:
-    """The policy's refusal in the language of a request."""
-    return sentence(system.policy.refusal_message, request.language)
 
 
 def field_check(text: str, *, has_value: bool) -> Check:
