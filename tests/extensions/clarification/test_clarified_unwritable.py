@@ -27,9 +27,9 @@ from raglab.words.languages import Reason, say
 from test_live_log_outages import AWAY, full_disk, warned
 from test_live_trace_building import encoder  # noqa: F401
 from test_live_unwritable import disk  # noqa: F401
+from test_live_unwritable import opened as opened_on_disk
 
 UNLOGGED = str(Reason("unlogged"))
-from test_live_unwritable import opened as opened_on_disk
 
 
 def test_the_log_that_clarifications_need(disk: Path) -> None:
