@@ -325,10 +325,7 @@ def check_levels(alpha: float, delta: float) -> None:
       delta: error of the certificate, in (0, 0.5).
     """
     if not 0.0 < alpha < 1.0:
-        msg = (
-            f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, "
-            "0.1 for 10 %."
-        )
+        msg = f"alpha must be in (0, 1), got {alpha}; 0.1 allows 10 % of errors."
         raise ValueError(msg)
     check_delta(delta)
 
@@ -757,8 +754,7 @@ def _certify_cases(
         shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
         msg = (
             f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN, "
-            f"got {shown}; the order is (correct, scores), grades need graded=True, and cases "
-            "without a label are left out."
+            f"got {shown}; give (correct, scores) of labelled cases, grades by graded=True."
         )
         raise ValueError(msg)
     return 1.0 - right, score
@@ -814,9 +810,7 @@ def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> Lab
     """
     _check_k_of_n(k, n)
     if most < 0:
-        msg = (
-            f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
-        )
+        msg = f"most must be at least 0, got {most}; it counts wrong labels."
         raise ValueError(msg)
     labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
     return LabelNoiseBound(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))

@@ -575,10 +575,7 @@ def resolve(
     )
     if (above := groups.entity_hits > named.reshape(-1, 1)).any():
         most = groups.entity_hits[above][0]
-        msg = (
-            f"entity_hits must be at most n_entities, got {most}; state how many entities the "
-            "query names."
-        )
+        msg = f"entity_hits must be at most n_entities, got {most}; correct either."
         raise ValueError(msg)
     evidence, winners, offered = _measure_groups(groups, named, overviews, max_options)
     number, tied = decide_rules(
@@ -630,16 +627,13 @@ def _check_settings(thresholds: object, switches: object, max_options: object) -
         and int(max_options) >= 1
     )
     if max_options is not None and not whole:
-        msg = (
-            f"max_options must be a whole number >= 1, got {max_options!r}; leave it out to offer "
-            "all groups."
-        )
+        msg = f"max_options must be a whole number >= 1, got {max_options!r}; leave it out for all."
         raise ValueError(msg)
 
 
 def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Real numbers as float64, [...]; a missing one is NaN."""
-    remedy = "give a plain number each, in lists of one length or an array"
+    remedy = "give a plain number each"
     try:
         column = np.asarray(values)
         if column.dtype == object and all(
@@ -673,10 +667,7 @@ def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
         column = column.astype(np.bool_)
     if column.size and column.dtype != np.bool_:
         wrong = next(value for value in column.flat if not isinstance(value, bool | np.bool_))
-        msg = (
-            f"{name} must be True or False, got {wrong!r:.60}; write a comparison where it is a "
-            "number: count > 0."
-        )
+        msg = f"{name} must be True or False, got {wrong!r:.60}; write count > 0 for a number."
         raise ValueError(msg)
     return column.astype(np.bool_)
 
@@ -706,10 +697,7 @@ def _group_column(
         return np.full(shape, np.nan).reshape(-1, shape[-1])
     column = _real_array(name, values)
     if column.shape != shape:
-        msg = (
-            f"{name} must have the shape of best_l2, {shape}, got {column.shape}; give a number a "
-            "group, NaN for none."
-        )
+        msg = f"{name} must have the shape of best_l2, {shape}, got {column.shape}; NaN is none."
         raise ValueError(msg)
     return _in_unit(name, column, unit).reshape(-1, shape[-1])
 
@@ -717,10 +705,7 @@ def _group_column(
 def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> NDArray[Any]:
     """A value a query, [...]."""
     if column.shape not in {(), queries}:
-        msg = (
-            f"{name} must be one value or one a query, {queries}, got {column.shape}; give it in "
-            "the order of best_l2."
-        )
+        msg = f"{name} must be one value or one a query, {queries}, got {column.shape}; correct it."
         raise ValueError(msg)
     return np.broadcast_to(column, queries)
 
@@ -737,10 +722,7 @@ def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> NDA
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name, value in thresholds._asdict().items():
         if value is None:
-            msg = (
-                f"{name} must be a number, got None; leave it out, or write -inf where any number "
-                "will do."
-            )
+            msg = f"{name} must be a number, got None; leave it out, or write -inf."
             raise ValueError(msg)
     checked = RuleThresholds(
         *(_real_array(name, value) for name, value in thresholds._asdict().items())
@@ -748,11 +730,8 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name in ("min_sig_sim", "min_anchor_sim"):
         lead = getattr(checked, f"{name}_gap")
         if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):
-            remedy = f"state {name} too, -inf where any similarity will do"
-            msg = (
-                f"{name}_gap must come with {name}, without which its rule never decides, got "
-                f"{lead.max():g}; {remedy}."
-            )
+            remedy = f"state {name} too, or -inf"
+            msg = f"{name}_gap must come with {name}, got {lead.max():g} alone; {remedy}."
             raise ValueError(msg)
     return checked
 

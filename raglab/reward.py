@@ -495,10 +495,7 @@ def _check_weights(weights: RewardWeights) -> None:
             )
             raise ValueError(msg)
     if not bool(np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0)):
-        msg = (
-            "one weight at least must be positive, got none; with all at 0 every answer is worth "
-            "the same."
-        )
+        msg = "one weight at least must be positive, got none; raise one."
         raise ValueError(msg)
 
 

@@ -420,10 +420,8 @@ are those of raglab.review.
     if n:
         msg = (
             f"every case must have a label where decisions are counted, got {n} of {len(codes)} "
-            "without;"
-            " label them, or keep the labelled ones, trace.subset([i for i, c in "
-            "enumerate(trace.cases) if"
-            " c.expect_status]); rates of a drawn sample are those of raglab.review."
+            "without; label them, take trace.subset of the labelled, or rate a drawn sample by "
+            "raglab.review."
         )
         raise ValueError(msg)
     return codes

@@ -163,8 +163,9 @@ def _check_against(
 
 
 def measured(gate: gates.Gate) -> Reason | str:
-    """Label of what a gate measures: by its name, or as a row of another's states it."""
-    return gate.label or Reason(gate.name)
+    """Label of what a gate measures, or the reason that says it: a signal, or the gate's name."""
+    _, _, signal = gate.name.partition(".")
+    return gate.label or (Reason("signal", {"name": signal}) if signal else Reason(gate.name))
 
 
 def _domain(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
@@ -409,7 +410,7 @@ def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) ->
         bound = stated[near[0]] if near else np.nan
         nearest_first = {threshold: stated[threshold] for threshold in near}
         text = _signal_text(
-            decisions, name, value, nearest_first, scalar_value(margin), thresholds.on
+            decisions, measured(gate), value, nearest_first, scalar_value(margin), thresholds.on
         )
         fires, vain = not gates.meets_threshold(scalar_value(margin)), act == "ask" and not can_ask
         text += decisions.say("no_options") if fires and vain else ""
@@ -420,7 +421,7 @@ def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) ->
 
 def _signal_text(
     decisions: Judged,
-    name: str,
+    what: Reason | str,
     value: float,
     stated: Mapping[gates.Threshold, float],
     margin: float,
@@ -431,7 +432,6 @@ def _signal_text(
     Args:
       stated: bounds that are set, ordered tightest first.
     """
-    what = Reason("signal", {"name": name})
     if not stated:
         return decisions.say("unbounded", what=what, value=decimals(value))
     (nearest, bound), *rest = stated.items()

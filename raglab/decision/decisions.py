@@ -20,7 +20,6 @@ from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
 from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, CaseVerdicts
 from raglab.decision.checks import (
-    RELATIONS,
     WARN_RULES,
     Check,
     Checks,
@@ -29,12 +28,10 @@ from raglab.decision.checks import (
     decides_by_signal,
     format_check,
     gap_check,
-    measured,
     resolver_checks,
     scalar_value,
     step_checks,
     threshold_check,
-    threshold_reason,
     user_checks,
 )
 from raglab.decision.measurement import Tables
@@ -53,6 +50,7 @@ from raglab.values import Case, Status, TraceData
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.languages import Reason, say
+from raglab.words.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,29 +159,28 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     yield from hard
     if decisions.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
-    costs = [
-        float(np.broadcast_to(cost, (1, len(decisions)))[0, row])
-        for cost in chain.action_costs_of(evidence, thresholds)
-    ]
-    answer_cost, refuse_cost, ask_cost = costs
+    priced = zip(Status, chain.action_costs_of(evidence, thresholds), strict=True)
+    costs = {
+        status: float(np.broadcast_to(cost, (1, len(decisions)))[0, row]) for status, cost in priced
+    }
     # Asking back with one option asks nothing: its cost then does not compete.
     options = int(evidence.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
-    status = Status(int(expected_cost.least_cost(answer_cost, refuse_cost, ask_cost, can_ask)))
-    alternative = min(refuse_cost, ask_cost) if can_ask else refuse_cost
+    status = Status(int(expected_cost.least_cost(*costs.values(), can_ask)))
+    if not can_ask:
+        del costs[Status.ambiguous]
+    answer_cost, *other_costs = costs.values()
+    alternative = min(other_costs)
     margin = alternative - answer_cost
-    action_costs = {"answering": answer_cost, "refusing": refuse_cost}
-    action_costs |= {"asking": ask_cost} if can_ask else {}
-    action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking"}[status]
     rest_texts = (
-        f"{decisions.say(name)} {decimals(cost, action_costs[action])}"
-        for name, cost in action_costs.items()
-        if name != action
+        f"{decisions.say(action.name)} {decimals(cost, costs[status])}"
+        for action, cost in costs.items()
+        if action != status
     )
     text = decisions.say(
         "costs_least",
-        action=Reason(action),
-        cost=decimals(action_costs[action]),
+        action=Reason(status.name),
+        cost=decimals(costs[status]),
         rest=", ".join(rest_texts),
         why="" if can_ask else Reason("no_asking", {"options": counted("n_options", options)}),
     )
@@ -350,7 +347,7 @@ class OptionShown(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Decisions(CaseVerdicts):
+class Decisions(CaseVerdicts, Result):
     """What one policy says of every case of a trace; see `frame`, `explain` and `options`.
 
     language: of the sentences; a question asked live is answered in its own. held: the trace as it
@@ -373,9 +370,6 @@ class Decisions(CaseVerdicts):
     def __len__(self) -> int:
         """Count the cases."""
         return len(self.trace)
-
-    def __repr__(self) -> str:
-        return f"Decisions({len(self):,} cases: {self._summary()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -775,18 +769,10 @@ class Decisions(CaseVerdicts):
         evidence, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
         if self.status[row] == Status.ok:
             read = _case_measurements(self, row)
-            for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
-                check, met = threshold_check(self, gate, read), gates.threshold_met(gate, read)
-                if not check.passes:
-                    value, bound = check.value, check.threshold
-                    shown = {
-                        "value": decimals(value, bound),
-                        "bound": threshold_reason(bound, value),
-                    }
-                    relation = RELATIONS[True, met.side == "ceiling"]
-                    out.append(self.say(relation, what=measured(gate), name=met.key, **shown))
-            warned = (check for check in user_checks(self, read) if check.rule in WARN_RULES)
-            out += [check.text for check in warned if not check.passes]
+            warning = [gate for gate in gates.GATES if gate.firing == "warn"]
+            rows = [threshold_check(self, gate, read) for gate in warning]
+            rows += [check for check in user_checks(self, read) if check.rule in WARN_RULES]
+            out += [check.text for check in rows if not check.passes]
             out += self._off_warnings
         if self.answer_checks[row] in {AnswerCheck.unrecorded, AnswerCheck.unearned}:
             out.append(self.say("unrecorded"))

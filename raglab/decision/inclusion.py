@@ -57,7 +57,7 @@ def check_alone(mix: TrafficMix, weight: NDArray[np.float64] | None) -> None:
     """
     if weight is not None:
         msg = (
-            "mix must be 'sample' for cases drawn with several probabilities, which state their "
-            f"traffic themselves, got {mix}; leave mix out."
+            f"mix must be 'sample' for cases drawn with several probabilities, got {mix}; leave "
+            "mix out."
         )
         raise ValueError(msg)

@@ -217,8 +217,7 @@ class Learned(NamedTuple):
             return ""
         return (
             f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} "
-            "cases is not seen: the policy keeps no code of each plain question. Fit it again to "
-            "count the cases."
+            "cases is not seen; fit it again to count them."
         )
 
 
@@ -367,8 +366,6 @@ def warn_of_held_back(by_split: Queries, what: str) -> None:
     if n and len(held) == len(by_split):
         warn_user(
             f"{what} should be fitted on cases of split tune, got {n:,} of split "
-            f"{' and '.join(held)}, which is kept "
-            "to judge on: there the policy is in sample. Fit it on the whole trace, which takes "
-            "split tune, or on "
+            f"{' and '.join(held)}: there the policy is in sample; fit it on "
             "trace.split('tune')."
         )

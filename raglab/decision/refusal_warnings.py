@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab import gates
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.case_verdicts import CaseVerdicts
-from raglab.decision.checks import scalar_value
+from raglab.decision.checks import measured, scalar_value
 from raglab.decision.decisions import UNSWITCHED, Decisions
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS
@@ -204,7 +204,7 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
         threshold.key: scalar_value(getattr(gate_thresholds, threshold.key)) for threshold in there
     }
     return Bound(
-        row.label,
+        str(measured(row)),
         row.measurements[-1],
         {key: value for key, value in values.items() if np.isfinite(value)},
     )

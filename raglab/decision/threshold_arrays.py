@@ -196,13 +196,8 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     for path in (name for step in order.before for name in step.names or ()):
         section, _, name = path.partition(".")
         if section == OWN and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
-            rule = (
-                f"it reads {', '.join(sorted(read))} of the chosen hits, which the gap gate and "
-                "the resolver choose"
-            )
-            msg = (
-                f"an order must have {path} behind gap, got it before: {rule}; name gap before it."
-            )
+            rule = f"it reads {', '.join(sorted(read))} of the hits that gap chooses"
+            msg = f"an order must have {path} behind gap, got it before; {rule}."
             raise ValueError(msg)
     return order
 

@@ -292,15 +292,9 @@ class Measured:
 
     def __init__(self, trace: TraceData) -> None:
         if not isinstance(trace, TraceData):
-            remedy = "load one by raglab.Trace.load(path)"
-            if hasattr(trace, "parts"):
-                remedy = (
-                    "give it as it is: each shard is measured when replayed; or load it whole: "
-                    "trace.loaded()"
-                )
             msg = (
-                f"Measured must have a plain trace in memory, got a {type(trace).__name__}; "
-                f"{remedy}."
+                f"Measured must have a plain trace in memory, got a {type(trace).__name__}; give "
+                "shards as they are, or load them whole by trace.loaded()."
             )
             raise TypeError(msg)
         self._trace = answered_cases(trace)

@@ -168,14 +168,10 @@ def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
         return
     row = int(rows.weight.argmin())
     msg = (
-        f"{', '.join(weighted)} must not be used on a log of a deterministic policy: every "
-        "propensity is 1, and in row "
-        f"{row} the target puts {1.0 - rows.weight[row]:.3g} on arms that could not be logged. "
-        "Log with a floor (every "
-        "available arm at some probability) and come back; until then estimators=('dm',) with a "
-        "reward model from "
-        "outside (q_<arm>) is an extrapolation, and replay of the matches says nothing about the "
-        "other arms."
+        f"{', '.join(weighted)} must not be used on a log of a deterministic policy, got "
+        f"propensity 1 in every round and a target that puts {1.0 - rows.weight[row]:.3g} on "
+        f"other arms in row {row}; log with a floor, or extrapolate by estimators=('dm',) with "
+        "q_<arm> from outside."
     )
     raise ValueError(msg)
 

@@ -130,10 +130,8 @@ def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - ar
         probabilities = np.broadcast_to(probabilities, (rounds, len(probabilities)))
     if probabilities.ndim != 2 or len(probabilities) != rounds or probabilities.shape[1] == 0:
         msg = (
-            f"target must be [T, A] with a row for each of the {rounds} rounds of the log, or [A] "
-            "for all of them, "
-            f"got shape {np.shape(target)}; give the target's probability of every arm in every "
-            "round."
+            f"target must be [T, A] with T = {rounds}, or [A], got shape {np.shape(target)}; give "
+            "the probability of every arm in every round."
         )
         raise ValueError(msg)
     return probabilities
@@ -241,11 +239,9 @@ def outcome_columns(
         if not {"cost", "value"} <= set(log.columns) or not (log["cost"].to_numpy() != 0.0).any():
             return ("reward",), ""
         note = (
-            "this log has costs, and its column reward is what the learner saw, moved and scaled "
-            "into [0, 1]: "
-            "estimated is `value`, net of cost, in your unit. reward=('value', 'cost') gives the "
-            "spend besides, "
-            "reward='reward' what the learner saw; state one of them to have no warning."
+            "this log has costs: estimated is `value`, net of cost, in your unit; state "
+            "reward='value', ('value', 'cost') for the spend besides, or 'reward' for what the "
+            "learner saw."
         )
         return ("value",), note
     names = (reward,) if isinstance(reward, str) else tuple(reward)
@@ -334,9 +330,8 @@ def action_positions(
         number = np.where(exact & np.isfinite(values), values, -1.0).astype(np.int64)
     elif arms is None:
         msg = (
-            f"action must be 0..{n_arms - 1} where arms have no names, got {values[0]!r} in row 0; "
-            "name the arms in the order of target's columns (arms=…), or give target as a frame "
-            "with arms as columns."
+            f"action must be 0..{n_arms - 1} where arms have no names, got {values[0]!r} in row "
+            "0; name them by arms= or by the columns of target."
         )
         raise ValueError(msg)
     else:
@@ -570,8 +565,8 @@ def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
 def _refuse_mass(part: Floats, gone: NDArray[np.bool_], names: tuple[str, ...], start: int) -> None:
     row, arm = map(int, np.argwhere(gone)[0])
     msg = (
-        f"target must have no mass on an arm that was not available, got {part[row, arm]:g} on arm "
-        f"{names[arm]} in row {start + row}; spread it over the available arms."
+        f"target must have no mass on an arm that was not available, got {part[row, arm]:g} on "
+        f"arm {names[arm]} in row {start + row}; spread it over the others."
     )
     raise ValueError(msg)
 
@@ -581,9 +576,7 @@ def _refuse_model(values: Floats, start: int) -> None:
     if bad.any():
         msg = (
             "q_<arm> must be finite for the logged arm and wherever target has mass, got NaN or "
-            "infinity in row "
-            f"{start + int(bad.argmax())}; fill it, or drop all q_ columns to use the mean reward "
-            "by arm."
+            f"infinity in row {start + int(bad.argmax())}; fill it, or drop all q_ columns."
         )
         raise ValueError(msg)
 
@@ -592,8 +585,8 @@ def _refuse_target(part: Floats, start: int) -> None:
     bad = ~((part >= 0.0).all(axis=1) & (np.abs(part.sum(axis=1) - 1.0) <= SUM_TOLERANCE))
     row = int(bad.argmax())
     msg = (
-        "a row of target must be probabilities >= 0 that sum to 1, got "
-        f"{part[row].round(6).tolist()[:8]} with sum "
-        f"{part[row].sum():g} in row {start + row}; divide each row by its sum."
+        "a row of target must be probabilities that sum to 1, got "
+        f"{part[row].round(6).tolist()[:8]} with sum {part[row].sum():g} in row {start + row}; "
+        "divide it by its sum."
     )
     raise ValueError(msg)

@@ -182,11 +182,8 @@ def check_order(stated: Sequence[str]) -> None:
     ahead = named[: named.index(GAP)] if GAP in named else []
     for name in ahead:
         if name in ON_CHOSEN:
-            rule = f"{name} judges the chosen hits, which the gap gate and the resolver choose"
-            msg = (
-                f"an order must have {GAP} before {name}, got it behind: {rule}; name {GAP} "
-                "before it."
-            )
+            rule = f"it judges the hits that {GAP} chooses"
+            msg = f"an order must have {GAP} before {name}, got it behind; {rule}."
             raise ValueError(msg)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
 from raglab.gating.own_margins import OWN, OwnThresholds, own_margin
-from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
+from raglab.signals import BUILT_IN, LONGEST_TEXT, NAME_RULE, Unit, is_name, unit_of
 from raglab.values import Floats
 
 # Measurements that a gate of the user may read beside signals: of the question, of all hits, and of
@@ -118,10 +118,7 @@ def register_gate(
         # The name becomes a section of policy files and a value of columns, so it must be plain.
         own = name if name is not None else getattr(function, "__name__", "")
         if not is_name(own):
-            rule = (
-                "a gate's name must be a small letter, then up to 39 small letters, digits or "
-                "underscores"
-            )
+            rule = f"a gate's name must be {NAME_RULE}"
             msg = f"{rule}, got {str(own)[:80]!r}; rename it."
             raise ValueError(msg)
         if on_fire not in get_args(Firing):
@@ -179,13 +176,8 @@ def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
     """A threshold as it is registered."""
     # The function reads it as `thresholds.<key>`, which a word of Python's grammar cannot be.
     if not is_name(key) or key in {"enabled", "on"} or keyword.iskeyword(key):
-        rule = (
-            f"a threshold of gate {gate} must have a name of small letters, digits and underscores"
-        )
-        msg = (
-            f"{rule}, and none of Python's keywords, got {str(key)[:80]!r}; rename it, as in "
-            f"least_{str(key)[:30]}."
-        )
+        rule = f"a threshold of gate {gate} must be named by {NAME_RULE}"
+        msg = f"{rule}, no keyword of Python, got {str(key)[:80]!r}; rename it."
         raise ValueError(msg)
     keys = {"side", "default", "unit", "low", "high"}
     whole = isinstance(stated, Mapping) and {"side", "default"} <= set(stated) <= keys
@@ -239,13 +231,10 @@ def own_gate(name: str) -> OwnGate:
     """
     if name in REGISTERED:
         return REGISTERED[name]
-    there = (
-        f"registered are {', '.join(sorted(REGISTERED))}" if REGISTERED else "none is registered"
-    )
+    there = f"got {', '.join(sorted(REGISTERED))}" if REGISTERED else "got none"
     msg = (
-        f"a policy that uses the gate gates.{name} needs it registered in this process ({there}); "
-        "import the module"
-        " that calls raglab.register_gate, or take the gate out of the policy."
+        f"gate gates.{name} of a policy must be registered in this process, {there}; import the "
+        "module that registers it."
     )
     raise ValueError(msg)
 

@@ -262,12 +262,7 @@ class ProtocolCalls:
 def _misfit(call: object, form: str) -> str:
     """Why something can never be called as a protocol is; '' where it may be."""
     if not callable(call):
-        old = hasattr(call, "parse") or hasattr(call, "read")
-        remedy = (
-            " Classes with .parse or .read are of an earlier version; of a model: "
-            "ModelCalls(client).arguments."
-        )
-        return f"{type(call).__name__}; see raglab.live.clarifier.{remedy if old else ''}"
+        return f"{type(call).__name__}; of a model take ModelCalls(client).arguments."
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
         return "an async function; write def, or run it by asyncio.run."
     try:
