@@ -15,9 +15,8 @@ import pytest
 import raglab
 from generators import Drawn, Weighed
 from raglab.live.answer_recording import record_answers
-from raglab.live.pipeline import refusal_text
 from raglab.replay import decide
-from raglab.words.languages import BY_NAME, TEXTS, Reason, say
+from raglab.words.languages import BY_NAME, TEXTS, Reason, refusal, say
 from worlds import random_policies, random_trace, with_signals
 
 ROOT = Path(raglab.__file__).parent
@@ -72,9 +71,9 @@ def test_words_of_a_reason() -> None:
 
 def test_the_published_refusal_is_in_the_language() -> None:
     """Another one stays as it is stated."""
-    policy = raglab.Policy.from_mapping()
-    assert refusal_text(policy, "en") == policy.refusal_message != refusal_text(policy, "fr")
-    assert refusal_text(policy.replace("refusal_message", "No."), "fr") == "No."
+    message = raglab.Policy.from_mapping().refusal_message
+    assert refusal("en", message) == message != refusal("fr", message)
+    assert refusal("fr", "No.") == "No."
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -103,12 +103,12 @@ def suggest(
     liked = [value for value in candidates if votes.get(value, 0.0) > 0.0]
     if default is None or not liked:
         return Suggested(candidates[0], say(language, Reason("first_candidate")))
-    score = dict(votes)
+    score = votes
     if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
     best = max(liked, key=lambda value: score[value])
-    counts = {"votes": f"{votes[best]:g}", "signals": default.sample_size}
-    return Suggested(best, say(language, Reason("leads", counts)))
+    leads = Reason("leads", {"votes": f"{votes[best]:g}", "signals": default.sample_size})
+    return Suggested(best, say(language, leads))
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:

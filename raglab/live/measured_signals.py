@@ -518,8 +518,7 @@ class LiveSignals:
                     cause = error.__cause__
                     kind = type(cause).__name__ if cause else "no value of its unit"
                     about = {"name": function.name, "cause": kind}
-                    failure = Reason("unmeasured_signal", about)
-                    failures += [failure] if failure not in failures else []
+                    failures.append(Reason("unmeasured_signal", about))
                     warn_user(str(error))
                 known |= dict(zip(keys, values.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)

@@ -46,14 +46,13 @@ from raglab.live.system import (
     unpack_depths,
 )
 from raglab.live.telemetry import depths_in_spans, request_tracing, write_stored_depths
-from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
-from raglab.words.languages import Reason, say
+from raglab.words.languages import Reason, refusal, say
 from raglab.words.tokeniser import word_count
 
 
@@ -144,15 +143,16 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
         if system.on_error == "raise":
             raise
         reason = say(request.language, Reason("ungenerated", {"reason": error.reason}))
-        refusal = ResponseFields(
+        record = ResponseRecord(
+            {"total": 1e3 * (perf_counter() - start)}, checks=(error_check(reason),)
+        )
+        fields = ResponseFields(
             say(request.language, Reason("unavailable")),
             status=Status.refuse,
             refusal_reason=reason,
             error=str(error),
         )
-        ms = {"total": 1e3 * (perf_counter() - start)}
-        record = ResponseRecord(ms, checks=(error_check(reason),))
-        return unretrieved_response(refusal, request, system, record)
+        return unretrieved_response(fields, request, system, record)
 
 
 def unretrieved_response(
@@ -195,7 +195,7 @@ def _generate_answer(
         queries=tuple(depth.query for depth in depths),
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
         retrieved=_hit_statistics(decisions),
-        signal_failures=tuple(map(str, decisions.trace.meta.get(FAILURES, ()))),
+        signal_failures=decisions.trace.meta.get(FAILURES, ()),
         evidence=evidence,
     )
     return complete_response(decisions, request.text, request.selected, system, record)
@@ -411,8 +411,10 @@ def complete_response(
     answers = answer_sets([key], [checked], system.generator.name, system.scorer.name)
     trace = replace(decisions.trace, answers=answers)
     measured = add_answers(decisions.tables, trace, system.policy.structure)
-    final = decide_on_tables(measured, trace, system.policy, decisions.thresholds)
-    final = replace(final, language=decisions.language)
+    final = replace(
+        decide_on_tables(measured, trace, system.policy, decisions.thresholds),
+        language=decisions.language,
+    )
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
     # Of an answer that leaves, its optional components are measured too; a refusal has neither.
     component_values = dict(record.measures)
@@ -441,25 +443,19 @@ def _decided_answer(
     text = None if checked is None else checked.text
     failed = decisions.trace.meta.get(FAILURES, ())
     return ResponseFields(
-        refusal_text(system.policy, decisions.language) if refused else text,
+        refusal(decisions.language, system.policy.refusal_message) if refused else text,
         sources,
         status,
         refusal_reason=decisions.reason(0) if refused else None,
         options=_options(decisions),
         warnings=(
             *decisions.warnings(0),
-            *(say(decisions.language, failure) for failure in failed),
+            *dict.fromkeys(say(decisions.language, failure) for failure in failed),
         ),
         confidence=float(decisions.confidence()[0]),
         route=decisions.route(0),
         policy_id=system.policy.policy_id,
     )
-
-
-def refusal_text(policy: PolicyData, language: str) -> str:
-    """The refusal of a policy; the published one in a language, another as it is stated."""
-    published, message = Reason("refusal"), policy.refusal_message
-    return say(language, published) if message == str(published) else message
 
 
 def _answer_sources(
@@ -492,7 +488,7 @@ def _selected_option(
     # Refused until everything holds: an unknown option and an answer that a gate stops leave the
     # same fields.
     refused = decided._replace(
-        answer=refusal_text(system.policy, decisions.language),
+        answer=refusal(decisions.language, system.policy.refusal_message),
         sources=(),
         status=Status.refuse,
         options=(),

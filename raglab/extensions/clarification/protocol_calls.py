@@ -44,7 +44,6 @@ from raglab.live.clarifier import (
     Slot,
 )
 from raglab.live.guarded_calls import (
-    LATE,
     CallFailedError,
     CallTime,
     attribute_text,
@@ -230,7 +229,9 @@ class ProtocolCalls:
         if own is None:
             return default()
         try:
-            self._check_free(role, own)
+            if is_running(own.call):
+                msg = "RecursionError: it was called within itself"
+                raise CallFailedError(msg)  # noqa: TRY301 - a failure like any of the call
             return call_in_time(
                 own.call,
                 tuple(map(_frozen, arguments)),
@@ -248,15 +249,6 @@ class ProtocolCalls:
                 f"{role} {own.version} failed ({reason}): the default stands in, wherever it fails."
             )
         return default()
-
-    def _check_free(self, role: str, own: OwnCall) -> None:
-        """Begin no call in itself, or after the request's late one."""
-        if is_running(own.call):
-            msg = "RecursionError: it was called within itself"
-            raise CallFailedError(msg)
-        for failure in self.fallbacks:
-            if failure.role == role and failure.reason.startswith(LATE):
-                raise CallFailedError(failure.reason)
 
 
 def _misfit(call: object, form: str) -> str:

@@ -41,7 +41,7 @@ from raglab.live.clarifier import (
     Reply,
     ReplyRequest,
 )
-from raglab.live.pipeline import answer_or_refuse, refusal_text, unretrieved_response
+from raglab.live.pipeline import answer_or_refuse, unretrieved_response
 from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.live.system import normalise_question
@@ -50,6 +50,7 @@ from raglab.store.log_rows import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
 from raglab.values import Status
 from raglab.words.canonical import digest
+from raglab.words.languages import refusal
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -459,7 +460,7 @@ def _refusal(waiting: Waiting, reason: str) -> Response:
     turn, field = waiting.turn, _field_text(waiting)
     refusal_reason = turn.say("unsettled", field=field, reason=reason)
     answer = ResponseFields(
-        refusal_text(turn.system.policy, turn.request.language),
+        refusal(turn.request.language, turn.system.policy.refusal_message),
         status=Status.refuse,
         refusal_reason=refusal_reason,
         arm_reason=turn.say("read_for"),

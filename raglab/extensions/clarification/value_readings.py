@@ -40,13 +40,14 @@ from raglab.extensions.clarification.scope_answers import (
 )
 from raglab.extensions.clarification.statements import heading_of, statements, value_key
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
-from raglab.live.pipeline import refusal_text, unretrieved_response
+from raglab.live.pipeline import unretrieved_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseFields, ResponseRecord, check_answer
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData
+from raglab.words.languages import refusal
 from raglab.words.text import pieces
 
 if TYPE_CHECKING:
@@ -318,8 +319,9 @@ def reading_response(
         *answer_checks(*measures, limits, request.language),
     )
     failed = next((check for check in checks if not check.passes), None)
+    no_answer = refusal(request.language, system.policy.refusal_message)
     answer = ResponseFields(
-        checked_answer.text if failed is None else refusal_text(system.policy, request.language),
+        checked_answer.text if failed is None else no_answer,
         (chunk.shown,) if failed is None else (),
         Status.ok if failed is None else Status.refuse,
         refusal_reason=None if failed is None else failed.text,

@@ -615,7 +615,7 @@ def store_records(rows: int, columns: Columns) -> Records:
     """
     import duckdb
 
-    settings: dict[str, str | bool | int | float | list[str]] = {
+    settings: dict[str, Any] = {
         "threads": 1,
         "enable_external_access": False,
         "autoinstall_known_extensions": False,

@@ -373,3 +373,9 @@ def say(language: str, reason: Reason | str) -> str:
         for name, value in reason.values.items()
     }
     return (plural if plural and parts["n"] != 1 else singular).format(**parts)
+
+
+def refusal(language: str, message: str) -> str:
+    """The published refusal in a language; another message as it is stated."""
+    published = Reason("refusal")
+    return say(language, published) if message == str(published) else message
