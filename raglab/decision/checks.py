@@ -393,22 +393,21 @@ def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) ->
         )
         value = scalar_value(read(gate.measurements[0]))
         (margin,) = gates.margins_of(gate, read, thresholds)
-        bounds = {
+        stated = {
             threshold: scalar_value(getattr(thresholds, threshold.key))
             for threshold in gate.thresholds
         }
-        stated = {threshold: bound for threshold, bound in bounds.items() if not np.isnan(bound)}
         # The bound that is told first is the one that the value fails, or comes nearest to.
         near = sorted(
-            stated,
+            (threshold for threshold, bound in stated.items() if not np.isnan(bound)),
             key=lambda threshold: (
                 value - stated[threshold]
                 if threshold.side == "floor"
                 else stated[threshold] - value
             ),
         )
-        bound = stated[near[0]] if near else np.nan
         nearest_first = {threshold: stated[threshold] for threshold in near}
+        bound = next(iter(nearest_first.values()), np.nan)
         text = _signal_text(
             decisions, measured(gate), value, nearest_first, scalar_value(margin), thresholds.on
         )

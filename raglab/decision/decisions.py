@@ -166,11 +166,11 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     # Asking back with one option asks nothing: its cost then does not compete.
     options = int(evidence.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
-    status = Status(int(expected_cost.least_cost(*costs.values(), can_ask)))
+    answer_cost, refuse_cost, ask_cost = costs.values()
+    status = Status(int(expected_cost.least_cost(answer_cost, refuse_cost, ask_cost, can_ask)))
     if not can_ask:
         del costs[Status.ambiguous]
-    answer_cost, *other_costs = costs.values()
-    alternative = min(other_costs)
+    alternative = min(refuse_cost, ask_cost) if can_ask else refuse_cost
     margin = alternative - answer_cost
     rest_texts = (
         f"{decisions.say(action.name)} {decimals(cost, costs[status])}"
