@@ -199,9 +199,7 @@ def clean(text: str) -> CleanAnswer:
     sentence = insufficiency(prose or without_fences(before))
     refused = Reason("says_none", {"sentence": repr(sentence)}) if sentence else None
     if not before:
-        refused = Reason("empty_answer")
-        if named:
-            refused = Reason("nothing_left", {"named": ", ".join(named)})
+        refused = Reason("nothing_left" if named else "empty_answer", {"named": ", ".join(named)})
     return CleanAnswer(before, refused, named)
 
 

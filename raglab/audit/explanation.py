@@ -333,7 +333,7 @@ def _derive_decision(
 ) -> CheckDecision | None:
     if row["clarified"]:
         return CheckDecision("ambiguous", "clarification", "") if clarified else None
-    if row["reason"] and row["reason"].startswith(_INVALID):
+    if (row["reason"] or "").startswith(_INVALID):
         return CheckDecision("refuse", "selection", row["reason"])
     return decide_by_checks(checks)
 

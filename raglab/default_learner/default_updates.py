@@ -106,7 +106,7 @@ def suggest(
     score = votes
     if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
-    best = max(liked, key=lambda value: score[value])
+    best = max(liked, key=score.__getitem__)
     leads = Reason("leads", {"votes": f"{votes[best]:g}", "signals": default.sample_size})
     return Suggested(best, say(language, leads))
 

@@ -119,8 +119,10 @@ def answer_request(request: Request, system: System) -> Response:
     # What belongs to this request alone is added after the cache: id, arm and why, its time and its
     # chance.
     answer = answer._replace(request_id=request.id, arm=choice.arm, arm_reason=choice.reason)
-    ms = {**record.ms, "total": 1e3 * (perf_counter() - start)}
-    response = Response(answer, record._replace(ms=ms, propensity=choice.propensity))
+    record = record._replace(
+        ms={**record.ms, "total": 1e3 * (perf_counter() - start)}, propensity=choice.propensity
+    )
+    response = Response(answer, record)
     if choice.propensity is not None and not choice.rewarded:
         record_outcome(response, system)
     return response
@@ -275,13 +277,13 @@ def _retrieve_depths(
 
 def _stored_depths(key: Key, system: System) -> list[DepthHits]:
     """Depths that the strategy cache holds, none where there is no cache."""
+    if system.caches is None:
+        return []
     n_chunks = len(system.retriever.chunks)
-    read = lambda entry: unpack_depths(entry["depths"], n_chunks)  # noqa: E731 - of one use
-    return (
-        []
-        if system.caches is None
-        else system.caches.strategies.get(key.digest("strategy"), read) or []
+    stored = system.caches.strategies.get(
+        key.digest("strategy"), lambda entry: unpack_depths(entry["depths"], n_chunks)
     )
+    return stored or []
 
 
 def _depths(
