@@ -523,6 +523,11 @@ class Generation(NamedTuple):
     reason: Reason | str | None = None
 
 
+def unanswered(reason: Reason | str) -> Generation:
+    """No answer of a generator, and why."""
+    return Generation("", np.nan, (), reason)
+
+
 def refuse(rule: str, value: object, remedy: str) -> NoReturn:
     """Raise a ValueError with rule, value and remedy."""
     msg = f"{rule}, got {value}; {remedy}."

@@ -686,7 +686,7 @@ def test_the_engines_agree() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Measured, "got a Measured; give it as it is"),
+        (Measured, "got a Measured; give"),
         (
             lambda held: SimpleNamespace(parts=(held.trace,)),
             "got a SimpleNamespace; give shards",

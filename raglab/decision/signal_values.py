@@ -385,20 +385,14 @@ def check_signals(trace: TraceData, names: Iterable[str]) -> None:
     if name in NAMES:
         # without it the trace that is built again lacks it too
         check_installed(f"the signal {name}", ROOM)
-        msg = (
-            f"{rule}; it is measured on the documents when a trace is built: build it again with "
-            "`raglab trace`."
-        )
+        msg = f"{rule}; build it again with `raglab trace`."
     else:
         own = sorted(set(trace.columns).difference(NAMES))
-        there = f"it holds {', '.join(own)}" if own else "it holds none of your own"
+        there = ", ".join(own) or "none of your own"
         near = get_close_matches(name, (*NAMES, *own), 1, 0.8)
         meant = f" Did you mean {near[0]}?" if near else ""
-        how = (
-            f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals where it is "
-            "registered"
-        )
-        msg = f"{rule} ({there}); {how}.{meant}"
+        how = f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals"
+        msg = f"{rule} (it holds {there}); {how}.{meant}"
     raise ValueError(msg)
 
 
