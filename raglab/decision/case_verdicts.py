@@ -18,7 +18,7 @@ from raglab.decision.scoring import headline_sentence, trace_basis
 from raglab.decision.trace_view import failed_count
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
-from raglab.values import UNLABELLED, Case, Status, check_labelled
+from raglab.values import UNLABELLED, Case, Status, check_labelled, refuse
 from raglab.words.html_display import MOST_ROWS, Fold
 from raglab.words.results import Summary
 
@@ -326,18 +326,18 @@ class CaseVerdicts(Protocol):
         """
         if self.trace is not after.trace and list(self.ids()) != list(after.ids()):
             pair = f"{len(self.ids())} and {len(after.ids())}"
-            msg = (
-                f"decisions must be on the same cases to be compared, got others ({pair}); decide "
-                "one trace twice."
+            refuse(
+                "decisions must be on the same cases to be compared",
+                f"others ({pair})",
+                "decide one trace twice",
             )
-            raise ValueError(msg)
         if self.basis != after.basis:
             pair = f"{self.basis} and {after.basis}"
-            msg = (
-                f"decisions must be judged on one basis to be compared, got {pair}; decide one "
-                "trace twice."
+            refuse(
+                "decisions must be judged on one basis to be compared",
+                pair,
+                "decide one trace twice",
             )
-            raise ValueError(msg)
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
 
     def row_of(self, case_id: str) -> int:

@@ -21,7 +21,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.trace_view import TraceView, once, trace_parts
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Case
+from raglab.values import Case, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 
@@ -355,8 +355,7 @@ def check_unlearned(learned: Learned) -> None:
         parts = " and the ".join(learned.parts)
         rule = f"cases must not be those that the {parts} was fitted on"
         remedy = "deal them into tune and certify before the fit: trace = raglab.split(trace)"
-        msg = f"{rule}, got {learned.k:,} of {learned.n:,} that are; {remedy}."
-        raise ValueError(msg)
+        refuse(rule, f"{learned.k:,} of {learned.n:,} that are", remedy)
 
 
 def warn_of_held_back(by_split: Queries, what: str) -> None:

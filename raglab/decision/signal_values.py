@@ -35,7 +35,7 @@ from raglab.signals import (
     declared_signal,
     retrieval_confidence,
 )
-from raglab.values import Case, Hits, TraceData
+from raglab.values import Case, Hits, TraceData, refuse
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, Language, expression
 from raglab.words.tokeniser import word_count
@@ -519,11 +519,11 @@ def intent_rules(language: Language = LANGUAGES) -> tuple[IntentPattern, ...]:
     known = {name for flag, rule, _ in table for name in (rule, f"{flag} {rule}")}
     if not own.rules.keys() <= known:
         unknown = ", ".join(sorted(own.rules.keys() - known))
-        msg = (
-            f"intent.rules of {language.name} must be rules of intent, got {unknown}; en.yaml has "
-            "their names."
+        refuse(
+            f"intent.rules of {language.name} must be rules of intent",
+            unknown,
+            "en.yaml has their names",
         )
-        raise ValueError(msg)
     rules = []
     for flag, name, weight in table:
         times, everywhere = _EVERYWHERE.get(name, (1, ""))

@@ -26,7 +26,7 @@ from raglab.policy_parts.gate_order import (
 from raglab.policy_parts.own_gates import own_gate, own_thresholds
 from raglab.policy_parts.sections import EXPECTED_COST, UNSTATED, SignalSection, in_order
 from raglab.resolver import RuleSwitches, RuleThresholds
-from raglab.values import Floats
+from raglab.values import Floats, refuse
 
 # of `ActionCosts`, by path in `decision.costs`
 COST_FIELDS = {path: name for name, path in PATHS.items()}
@@ -197,8 +197,7 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
         section, _, name = path.partition(".")
         if section == OWN and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
             rule = f"it reads {', '.join(sorted(read))} of the hits that gap chooses"
-            msg = f"an order must have {path} behind gap, got it before; {rule}."
-            raise ValueError(msg)
+            refuse(f"an order must have {path} behind gap", "it before", rule)
     return order
 
 
