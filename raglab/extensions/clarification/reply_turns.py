@@ -48,7 +48,7 @@ from raglab.live.system import normalise_question
 from raglab.policy import check_pack
 from raglab.store.log_rows import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import digest
 from raglab.words.languages import refusal
 
@@ -112,11 +112,11 @@ def answer_reply(
         msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     if not answer.strip() or len(answer) > LONGEST_REPLY:
-        msg = (
-            f"a reply must have 1 to {LONGEST_REPLY} characters, got {len(answer)}; say yes, no "
-            "or one of the values."
+        refuse(
+            f"a reply must have 1 to {LONGEST_REPLY} characters",
+            len(answer),
+            "say yes, no or one of the values",
         )
-        raise ValueError(msg)
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     matter = _open_request(request_id, log, system, question, now)
@@ -141,8 +141,7 @@ def answer_reply(
     with log.together() as entries:
         if _state(entries, request_id) != matter.state:
             rule = f"a reply must be the first to what was shown of {request_id!r}"
-            msg = f"{rule}, got {answer!r:.80} after another; read what that one led to."
-            raise ValueError(msg)
+            refuse(rule, f"{answer!r:.80} after another", "read what that one led to")
         for write in turn.writes or ():
             write()
         log.replied(request_id, answer, now=now)
@@ -187,11 +186,11 @@ def _open_request(
         )
         raise ValueError(msg)
     if pending is None and filled is None:
-        msg = (
-            f"a reply must be to a request that was asked about or filled in, got {request_id!r}; "
-            "ask it anew."
+        refuse(
+            "a reply must be to a request that was asked about or filled in",
+            repr(request_id),
+            "ask it anew",
         )
-        raise ValueError(msg)
     if pending is None and silent is not None:
         rule = (
             "a default is corrected before the next request and within 24 hours, and "
@@ -201,11 +200,11 @@ def _open_request(
         raise ValueError(msg)
     here = system.policy.policy_id
     if record["policy_id"] != here:
-        msg = (
-            f"a reply must go to the policy_id that asked, {record['policy_id']}, got {here}; "
-            "open that policy."
+        refuse(
+            f"a reply must go to the policy_id that asked, {record['policy_id']}",
+            here,
+            "open that policy",
         )
-        raise ValueError(msg)
     system.check_index(record["fingerprint"])
     remedy = "open that pack, or ask the question again"
     check_pack(
@@ -265,11 +264,11 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
         or digest(wording) == record["question_hash"]
     )
     if not same:
-        msg = (
-            f"question must be the one that was asked, got {question!r:.80}; give it as it was, "
-            "or leave it out."
+        refuse(
+            "question must be the one that was asked",
+            f"{question!r:.80}",
+            "give it as it was, or leave it out",
         )
-        raise ValueError(msg)
     return str(record["question"] if wording is None else wording)
 
 
@@ -532,10 +531,10 @@ def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
     )
     reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
-        msg = (
-            f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; "
-            "say which."
+        refuse(
+            f"a reply must be yes, no, or an option from 1 to {len(values)}",
+            f"{answer!r:.80}",
+            "say which",
         )
-        raise ValueError(msg)
     _learn(matter._replace(remaining=tuple(values)), reply, turn)
     return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

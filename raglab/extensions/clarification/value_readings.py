@@ -46,7 +46,7 @@ from raglab.live.response import Response, ResponseFields, ResponseRecord, check
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData, refuse
 from raglab.words.languages import refusal
 from raglab.words.text import pieces
 
@@ -288,11 +288,11 @@ def reading_response(
     """
     field_value, chunk = reading.field_value, reading.chunk
     if field_value is None or chunk is None:
-        msg = (
-            f"a reading must have found its field, got none of {reading.value!r}; ask the chain "
-            "instead."
+        refuse(
+            "a reading must have found its field",
+            f"none of {reading.value!r}",
+            "ask the chain instead",
         )
-        raise ValueError(msg)
     start = perf_counter()
     checked_answer = check_answer(
         request.text,
