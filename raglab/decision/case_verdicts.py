@@ -136,11 +136,11 @@ class CaseVerdicts(Protocol):
         )
         facts = [
             ("cases", f"{len(self):,}"),
-            ("policy", self.policy.policy_id),
-            *self.origin,
             ("decided", self.status_counts()),
             ("contract", self.contracts()),
             *([("basis", self.basis_text())] if self.is_labelled else []),
+            ("policy", self.policy.policy_id),
+            *self.origin,
             *([("judged", self.in_sample)] if self.in_sample else []),
         ]
         return Summary(facts, {fold.title: fold for fold in folds})
