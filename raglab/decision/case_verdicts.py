@@ -46,24 +46,22 @@ def _contract_table() -> NDArray[np.object_]:
     undecided.
     """
     table = np.full((len(Status) + 1, len(Status), 7), None, dtype=object)
-    lacks = {Status.ok: "the answer rests on", Status.ambiguous: "the options hold"}
+    rests = ("the answer rests on", "the refusal rests on", "the options hold")  # by label
     for label in Status:
         for status in Status:
-            table[label, status, 0] = f"{status.name} where the label is {label.name}"
-            table[label, status, 4] = (
-                f"{status.name} where the label is {label.name}, and {UNRECORDED}"
-            )
-        where = lacks.get(label, "the refusal rests on")
-        table[label, label, 1] = (
-            f"{label.name} as labelled, but {where} other sources than expected"
-        )
-        table[label, label, 2] = f"{label.name} as labelled" + (
-            ", expected sources" if label in lacks else ""
-        )
-    table[Status.ok, Status.ok, 3] = f"ok as labelled, but {NOT_EXPECTED}"
-    table[Status.ok, Status.ok, 4] = f"ok as labelled, but {UNRECORDED}"
-    table[Status.ok, Status.ok, 6] = f"ok as labelled, but {UNDECIDED}"
-    table[Status.ok, Status.ok, 5] = "ok as labelled, expected sources and answer"
+            wrong = f"{status.name} where the label is {label.name}"
+            table[label, status, [0, 4]] = wrong, f"{wrong}, and {UNRECORDED}"
+        labelled = f"{label.name} as labelled"
+        table[label, label, 1] = f"{labelled}, but {rests[label]} other sources than expected"
+        met = "" if label == Status.refuse else ", expected sources"
+        table[label, label, 2] = labelled + met
+    ok = "ok as labelled"
+    table[Status.ok, Status.ok, 3:] = (
+        f"{ok}, but {NOT_EXPECTED}",
+        f"{ok}, but {UNRECORDED}",
+        f"{ok}, expected sources and answer",
+        f"{ok}, but {UNDECIDED}",
+    )
     return table
 
 

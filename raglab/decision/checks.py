@@ -173,15 +173,13 @@ def _domain(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
     text, deny, allow = gates.margins_of(gate, read, thresholds)
     off = _off(thresholds.on)
-    of_words, of_deny, of_allow = (
-        decisions.say("in_query", words=counted("n_words", words)),
-        decisions.say("matched", patterns=counted("n_deny", denied), off=off),
-        decisions.say("matched", patterns=counted("n_allow", allowed), off=off),
-    )
-    yield format_check(gate.name, gate.rule, words, 1, text, of_words)
-    yield format_check(gate.name, gate.rule, denied, 0, deny, of_deny)
+    says = decisions.say("in_query", words=counted("n_words", words))
+    yield format_check(gate.name, gate.rule, words, 1, text, says)
+    says = decisions.say("matched", patterns=counted("n_deny", denied), off=off)
+    yield format_check(gate.name, gate.rule, denied, 0, deny, says)
     if read("needs_allowed"):
-        yield format_check(gate.name, gate.rule, allowed, 1, allow, of_allow)
+        says = decisions.say("matched", patterns=counted("n_allow", allowed), off=off)
+        yield format_check(gate.name, gate.rule, allowed, 1, allow, says)
 
 
 def _l2_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:

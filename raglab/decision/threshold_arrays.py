@@ -75,7 +75,7 @@ class Thresholds(NamedTuple):
             name, _, bound = key.partition(".")
             # as if the policy gated it
             gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
-            moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
+            moved = gate._replace(**{bound: values})
             return self._replace(signals={**self.signals, name: moved})
         if section == OWN:
             name, _, own = key.partition(".")
@@ -84,11 +84,8 @@ class Thresholds(NamedTuple):
             return self._replace(own={**self.own, name: moved_own})
         if section == "decision":
             name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
-            return (
-                self
-                if self.costs is None
-                else self._replace(costs=self.costs._replace(**{name: values}))
-            )
+            costs = self.costs and self.costs._replace(**{name: values})
+            return self._replace(costs=costs)
         if section == "resolver":
             return self._replace(rules=self.rules._replace(**{key: values}))
         return self._replace(
