@@ -44,7 +44,7 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import decimals, digest
 from raglab.words.characters import visible
 from raglab.words.html_display import display
-from raglab.words.languages import TEXTS, Reason, say
+from raglab.words.languages import TEXTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -325,7 +325,7 @@ def replay_decisions(
 
 
 # in any language
-_INVALID = tuple(say(language, Reason("invalid_selection", {"option": ""})) for language in TEXTS)
+_INVALID = tuple(texts["invalid_selection"].format(option="") for texts in TEXTS.values())
 
 
 def _derive_decision(

@@ -10,7 +10,6 @@ from raglab.decision.signal_values import ANSWERED, STORED, used_signals
 from raglab.policy import PolicyData
 from raglab.policy_parts.acting import acting_gates
 from raglab.signals import NAMES
-from raglab.values import refuse
 
 # gates and signals that read scores of retrieval
 SCORED = frozenset(
@@ -60,12 +59,13 @@ def check_scores(policy: PolicyData) -> None:
       ValueError: it was tuned or fitted on a trace of a frame or of spans.
     """
     if SCORED.intersection([*acting_gates(policy), *used_signals(policy)]):
-        refuse(
-            "a policy must be tuned on scores of raglab's retrieval",
-            f"one of {policy.tuned_scores} scores of another system",
-            "map it by raglab.rescale_thresholds(trace, policy, to=build_trace(…)), or "
-            "decide your hits by decide_frame",
+        msg = (
+            "a policy must be tuned on scores of raglab's retrieval, got one of "
+            f"{policy.tuned_scores} scores of another system; map it by "
+            "raglab.rescale_thresholds(trace, policy, to=build_trace(…)), or decide your hits by "
+            "decide_frame."
         )
+        raise ValueError(msg)
 
 
 def warn_of_other_retrieval(

@@ -517,8 +517,9 @@ class LiveSignals:
                     # its text may hold a key
                     cause = error.__cause__
                     kind = type(cause).__name__ if cause else "no value of its unit"
-                    about = {"name": function.name, "cause": kind}
-                    failures.append(Reason("unmeasured_signal", about))
+                    failures.append(
+                        Reason("unmeasured_signal", {"name": function.name, "cause": kind})
+                    )
                     warn_user(str(error))
                 known |= dict(zip(keys, values.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)

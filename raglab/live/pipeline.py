@@ -148,13 +148,13 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
         record = ResponseRecord(
             {"total": 1e3 * (perf_counter() - start)}, checks=(error_check(reason),)
         )
-        fields = ResponseFields(
+        unavailable = ResponseFields(
             say(request.language, Reason("unavailable")),
             status=Status.refuse,
             refusal_reason=reason,
             error=str(error),
         )
-        return unretrieved_response(fields, request, system, record)
+        return unretrieved_response(unavailable, request, system, record)
 
 
 def unretrieved_response(
@@ -443,7 +443,6 @@ def _decided_answer(
     if status == Status.ok:
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
     text = None if checked is None else checked.text
-    failed = decisions.trace.meta.get(FAILURES, ())
     return ResponseFields(
         refusal(decisions.language, system.policy.refusal_message) if refused else text,
         sources,
@@ -452,7 +451,10 @@ def _decided_answer(
         options=_options(decisions),
         warnings=(
             *decisions.warnings(0),
-            *dict.fromkeys(say(decisions.language, failure) for failure in failed),
+            *dict.fromkeys(
+                say(decisions.language, failure)
+                for failure in decisions.trace.meta.get(FAILURES, ())
+            ),
         ),
         confidence=float(decisions.confidence()[0]),
         route=decisions.route(0),

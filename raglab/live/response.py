@@ -245,8 +245,10 @@ def check_answer(
         raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
     between = perf_counter()
     cleaned = clean(generation.text)
-    unwritten = None if generation.text.strip() else generation.reason
-    refused = say(language, unwritten or cleaned.refused or "")
+    refused = say(
+        language,
+        (None if generation.text.strip() else generation.reason) or cleaned.refused or "",
+    )
     # A heading or the question said again is no claim: an answer that holds nothing else has no
     # support.
     claimed = "" if refused else text_without_echoes(cleaned.text, question, passages)
