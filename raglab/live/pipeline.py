@@ -148,13 +148,17 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
         record = ResponseRecord(
             {"total": 1e3 * (perf_counter() - start)}, checks=(error_check(reason),)
         )
-        unavailable = ResponseFields(
-            say(request.language, Reason("unavailable")),
-            status=Status.refuse,
-            refusal_reason=reason,
-            error=str(error),
+        return unretrieved_response(
+            ResponseFields(
+                say(request.language, Reason("unavailable")),
+                status=Status.refuse,
+                refusal_reason=reason,
+                error=str(error),
+            ),
+            request,
+            system,
+            record,
         )
-        return unretrieved_response(unavailable, request, system, record)
 
 
 def unretrieved_response(
