@@ -46,6 +46,7 @@ from raglab.live.clarifier import (
 from raglab.live.guarded_calls import (
     CallFailedError,
     CallTime,
+    LateCallError,
     attribute_text,
     call_in_time,
     is_running,
@@ -80,10 +81,11 @@ FORMS = {
 
 
 class Fallback(NamedTuple):
-    """That a default stood in: for what, and why."""
+    """That a default stood in: for what, why, and whether the call was late."""
 
     role: str
     reason: str
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,9 @@ class ProtocolCalls:
             if is_running(own.call):
                 msg = "RecursionError: it was called within itself"
                 raise CallFailedError(msg)  # noqa: TRY301 - a failure like any of the call
+            for failure in self.fallbacks:
+                if failure.is_late and failure.role == role:
+                    raise LateCallError(failure.reason)
             return call_in_time(
                 own.call,
                 tuple(map(_frozen, arguments)),
@@ -240,8 +245,8 @@ class ProtocolCalls:
                 late=self._late,
             )
         except CallFailedError as error:
-            reason = str(error)
-        self.fallbacks.append(Fallback(role, reason))
+            reason, is_late = str(error), isinstance(error, LateCallError)
+        self.fallbacks.append(Fallback(role, reason, is_late))
         kind = (role, reason.partition(":")[0])
         if kind not in self._warnings:
             self._warnings.add(kind)
