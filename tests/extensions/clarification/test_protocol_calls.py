@@ -468,7 +468,7 @@ def test_without_clarification_it_is_said_that_nothing_is_called(
 def test_no_callable_is_refused_with_the_remedy() -> None:
     """Of a model there is `ModelCalls`."""
     old = type("ModelReader", (), {"read": lambda *_: None})()
-    with pytest.raises(ValueError, match="ModelReader; .*ModelCalls"):
+    with pytest.raises(ValueError, match=r"ModelReader; .*ModelCalls"):
         ProtocolCalls(field_reader=old).check()
 
 
