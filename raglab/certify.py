@@ -301,11 +301,11 @@ def gate_counts(
         msg = "thresholds must ascend, each one once; np.unique sorts them."
         raise ValueError(msg)
     if int(groups.min(initial=0)) < 0:
-        msg = (
-            f"groups must be numbers from 0, got {groups.min()}; np.unique(..., "
-            "return_inverse=True) numbers them."
+        refuse(
+            "groups must be numbers from 0",
+            groups.min(),
+            "np.unique(..., return_inverse=True) numbers them",
         )
-        raise ValueError(msg)
     n_groups = int(groups.max(initial=-1)) + 1
     sizes = [len(levels) + 1 for levels in thresholds]
     cell = np.zeros(len(groups), dtype=np.int64)
@@ -328,11 +328,7 @@ def check_levels(alpha: float, delta: float) -> None:
       delta: error of the certificate, in (0, 0.5).
     """
     if not 0.0 < alpha < 1.0:
-        msg = (
-            f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, "
-            "0.1 for 10 %."
-        )
-        raise ValueError(msg)
+        refuse("alpha must be in (0, 1)", alpha, "0.1 allows 10 % of errors")
     check_delta(delta)
 
 
@@ -739,12 +735,11 @@ def _certify_cases(
     if odd.any():
         position = int(odd.argmax())
         shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
-        msg = (
-            f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN, "
-            f"got {shown}; the order is (correct, scores), grades need graded=True, and cases "
-            "without a label are left out."
+        refuse(
+            f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN",
+            shown,
+            "give (correct, scores) of labelled cases, grades by graded=True",
         )
-        raise ValueError(msg)
     return 1.0 - right, score
 
 
@@ -798,10 +793,7 @@ def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> Lab
     """
     _check_k_of_n(k, n)
     if most < 0:
-        msg = (
-            f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
-        )
-        raise ValueError(msg)
+        refuse("most must be at least 0", most, "it counts wrong labels")
     labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
     return LabelNoiseBound(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
 
@@ -835,5 +827,4 @@ def _check_k_of_n(k: int, n: int) -> None:
     if n < 1:
         refuse("n must be at least 1", n, "a bound takes answered cases")
     if not 0 <= k <= n:
-        msg = f"k must be between 0 and n, got {k} of {n}; check that both count the same cases."
-        raise ValueError(msg)
+        refuse("k must be between 0 and n", f"{k} of {n}", "check that both count the same cases")

@@ -585,7 +585,7 @@ class Gate(NamedTuple):
       judges: the `query`, all the `hits`, the hits `chosen` where retrieval would answer, or the
         `answer`.
       firing: `refuse`, `ask` (it hands over to the resolver) or `warn`.
-      label: of its measurement, in an explanation.
+      label: of its measurement, where the language files have none by the gate's name.
       thresholds: of the policy; the first is compared unless another one's `where` holds.
       reads: names of its measurements, one a margin; by default what its first threshold meets.
       stages: names of what it decides, one a margin; by default its own name.
@@ -649,7 +649,6 @@ def _signal_gate(known: Signal) -> Gate:
         "S2.15",
         judges="chosen",
         firing="refuse",
-        label=f"signal {name}",
         thresholds=(
             Threshold(f"{path}.min", "floor", unit, path, nullable=True),
             Threshold(f"{path}.max", "ceiling", unit, path, nullable=True),
@@ -683,7 +682,6 @@ GATES: tuple[Gate, ...] = (
         "S2.2",
         judges="hits",
         firing="refuse",
-        label="l2 of the nearest hit",
         thresholds=(
             Threshold("l2.max_l2", "ceiling", SQUARED_L2, "l2", step=0.05),
             Threshold("l2.soft_max_l2", "ceiling", SQUARED_L2, "l2", nullable=True, step=0.05),
@@ -701,7 +699,6 @@ GATES: tuple[Gate, ...] = (
         "S2.3",
         judges="hits",
         firing="refuse",
-        label="relevant hits",
         thresholds=(Threshold("density.min_keep", "floor", COUNT, "n_relevant"),),
         margins=lambda read, thresholds: density_margins(read("n_relevant"), thresholds),
         form=DensityThresholds,
@@ -711,7 +708,6 @@ GATES: tuple[Gate, ...] = (
         "S2.4",
         judges="hits",
         firing="ask",
-        label="gap of the two nearest hits",
         thresholds=(Threshold("gap.min_gap", "floor", SQUARED_L2, "gap", nullable=True, log=True),),
         margins=lambda read, thresholds: gap_margins(
             read("gap"), read("n_relevant"), read("agree"), thresholds
@@ -733,7 +729,6 @@ GATES: tuple[Gate, ...] = (
         "S2.6",
         judges="chosen",
         firing="refuse",
-        label="similarity of the nearest hit",
         thresholds=(
             Threshold(
                 "similarity.min_similarity",
@@ -762,7 +757,6 @@ GATES: tuple[Gate, ...] = (
         "S2.14",
         judges="chosen",
         firing="refuse",
-        label="fused probability",
         thresholds=(Threshold("fused.min_fused", "floor", SHARE, "fused", candidate=True),),
         form=FusedThresholds,
         moved=False,
@@ -772,7 +766,6 @@ GATES: tuple[Gate, ...] = (
         "S2.7",
         judges="chosen",
         firing="warn",
-        label="keyword share",
         thresholds=(Threshold("sufficiency.min_keyword_share", "floor", SHARE, "share"),),
         form=SufficiencyThresholds,
     ),
@@ -781,7 +774,6 @@ GATES: tuple[Gate, ...] = (
         "S2.8",
         judges="chosen",
         firing="refuse",
-        label="confidence",
         thresholds=(
             Threshold(
                 "confidence.tau_default", "floor", POINTS, "confidence", step=5.0, candidate=True
@@ -798,7 +790,6 @@ GATES: tuple[Gate, ...] = (
         "S2.10",
         judges="answer",
         firing="refuse",
-        label="generation confidence",
         thresholds=(
             Threshold("generation.min_generation_confidence", "floor", SHARE, "generation"),
         ),
@@ -810,7 +801,6 @@ GATES: tuple[Gate, ...] = (
         "S2.11",
         judges="answer",
         firing="refuse",
-        label="support of the weakest claim",
         thresholds=(Threshold("support.min_support", "floor", SHARE, "support"),),
         form=SupportThresholds,
         moved=False,

@@ -58,7 +58,7 @@ from raglab.policy_parts.sections import (
 from raglab.signals import (
     is_name,
 )
-from raglab.values import SCHEMA_VERSION
+from raglab.values import SCHEMA_VERSION, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display
@@ -362,8 +362,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """
         if len(changes) % 2:
             rule = "replace takes pairs of path and value"
-            msg = f"{rule}, got {len(changes)} arguments; write replace('l2.max_l2', 0.7)."
-            raise ValueError(msg)
+            refuse(rule, f"{len(changes)} arguments", "write replace('l2.max_l2', 0.7)")
         touched: dict[str, dict[str, Any]] = {}
         whole: dict[str, Any] = {}
         for path, value in zip(changes[::2], changes[1::2], strict=True):
@@ -651,11 +650,7 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
       >>> check_pack(None, "0c1d2e3f4a5b", "the trace", "build it again")
     """
     if stored and pack and stored != pack:
-        msg = (
-            f"{what} must be used with the pack that it was made with, {stored}, got {pack}; "
-            f"{remedy}."
-        )
-        raise ValueError(msg)
+        refuse(f"{what} must be used with the pack that it was made with, {stored}", pack, remedy)
 
 
 def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:

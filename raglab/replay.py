@@ -95,7 +95,7 @@ from raglab.replaying.step_functions import (
     step_cells,
     with_threshold,
 )
-from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
+from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -408,8 +408,7 @@ def _tally_evidence(
         evidence, thresholds = measured(group), policy_thresholds(group)
         unknown = unsupported_by_kernel(evidence, thresholds)
         if engine == "numba" and unknown:
-            msg = f"engine numba must know what it replays, got {unknown}; use engine='auto'."
-            raise ValueError(msg)
+            refuse("engine numba must know what it replays", unknown, "use engine='auto'")
         fell_back |= {unknown: None} if unknown and compiled is not None else {}
         if unknown or compiled is None:
             codes = vectorised_codes(evidence, thresholds, len(group))
@@ -520,11 +519,11 @@ def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a module
     if kernel is None or kernel.complete():
         return kernel
     if engine == "numba":
-        msg = (
-            "engine numba must know every gate of the table, got one with margins of its own; use "
-            "engine='auto'."
+        refuse(
+            "engine numba must know every gate of the table",
+            "one with margins of its own",
+            "use engine='auto'",
         )
-        raise ValueError(msg)
     return None
 
 
@@ -739,8 +738,7 @@ def steps(
 
     if resolution is not None and (resolution < 2 or resolution != int(resolution)):
         rule = "resolution must be a whole number of at least 2"
-        msg = f"{rule}, got {resolution}; it is the most steps of a threshold, such as 2000."
-        raise ValueError(msg)
+        refuse(rule, resolution, "it is the most steps of a threshold, such as 2000")
     curves, units = _step_curves(trace, policy, path, arm, resolution)
     names = np.repeat(
         np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()]

@@ -38,10 +38,9 @@ from raglab.policy_parts.resolver_rules import (
     ties_on_entities,
 )
 from raglab.signals import COSINE, Unit
-from raglab.values import TAG_KEYS, Status
+from raglab.values import TAG_KEYS, Status, refuse
 
 __all__ = [
-    "INVALID_SELECTION",
     "ONE_OPTION",
     "OUTCOMES",
     "RULES",
@@ -79,8 +78,6 @@ __all__ = [
     "ties_on_entities",
     "union_over",
 ]
-
-INVALID_SELECTION = "Invalid selection: {option}"  # rule S3.7
 
 
 def first_members(
@@ -268,7 +265,7 @@ def select(choices: Sequence[Option], selected_option: int) -> Option:
     for option in choices:
         if option.option_id == selected_option:
             return option
-    msg = INVALID_SELECTION.format(option=selected_option)
+    msg = f"Invalid selection: {selected_option}"
     raise KeyError(msg)
 
 
@@ -551,11 +548,11 @@ def resolve(
     _check_settings(thresholds, switches, max_options)
     shape = _real_array("best_l2", best_l2).shape
     if not shape:
-        msg = (
-            f"best_l2 must hold a number a group, got {best_l2!r}; write [{best_l2!r}] for one "
-            "group."
+        refuse(
+            "best_l2 must hold a number a group",
+            repr(best_l2),
+            f"write [{best_l2!r}] for one group",
         )
-        raise ValueError(msg)
     if not shape[-1]:  # no group of any query
         none = np.full((*shape[:-1], 1), np.nan)
         return resolve(
@@ -578,11 +575,7 @@ def resolve(
     )
     if (above := groups.entity_hits > named.reshape(-1, 1)).any():
         most = groups.entity_hits[above][0]
-        msg = (
-            f"entity_hits must be at most n_entities, got {most}; state how many entities the "
-            "query names."
-        )
-        raise ValueError(msg)
+        refuse("entity_hits must be at most n_entities", most, "correct either")
     evidence, winners, offered = _measure_groups(groups, named, overviews, max_options)
     number, tied = decide_rules(
         evidence,
@@ -633,16 +626,12 @@ def _check_settings(thresholds: object, switches: object, max_options: object) -
         and int(max_options) >= 1
     )
     if max_options is not None and not whole:
-        msg = (
-            f"max_options must be a whole number >= 1, got {max_options!r}; leave it out to offer "
-            "all groups."
-        )
-        raise ValueError(msg)
+        refuse("max_options must be a whole number >= 1", repr(max_options), "leave it out for all")
 
 
 def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Real numbers as float64, [...]; a missing one is NaN."""
-    remedy = "give a plain number each, in lists of one length or an array"
+    remedy = "give a plain number each"
     try:
         column = np.asarray(values)
         if column.dtype == object and all(
@@ -657,8 +646,7 @@ def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(msg) from None
     if column.size and column.dtype.kind not in "iuf":
         wrong = next(value for value in column.flat if not (is_missing(value) or _is_real(value)))
-        msg = f"{name} must hold real numbers, got {wrong!r:.60}; {remedy}."
-        raise ValueError(msg)
+        refuse(f"{name} must hold real numbers", f"{wrong!r:.60}", remedy)
     return column.astype(np.float64)
 
 
@@ -676,11 +664,7 @@ def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
         column = column.astype(np.bool_)
     if column.size and column.dtype != np.bool_:
         wrong = next(value for value in column.flat if not isinstance(value, bool | np.bool_))
-        msg = (
-            f"{name} must be True or False, got {wrong!r:.60}; write a comparison where it is a "
-            "number: count > 0."
-        )
-        raise ValueError(msg)
+        refuse(f"{name} must be True or False", f"{wrong!r:.60}", "write count > 0 for a number")
     return column.astype(np.bool_)
 
 
@@ -693,11 +677,11 @@ def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.f
     if wrong.any():
         kind = "whole and in" if unit.whole else "in"
         bounds = f"[{unit.low:g}, {unit.high:.10g}]"
-        msg = (
-            f"{name} must be {kind} {bounds}, got {column[wrong].flat[0]:.10g}; it is "
-            f"{unit.described}."
+        refuse(
+            f"{name} must be {kind} {bounds}",
+            f"{column[wrong].flat[0]:.10g}",
+            f"it is {unit.described}",
         )
-        raise ValueError(msg)
     return column
 
 
@@ -709,22 +693,14 @@ def _group_column(
         return np.full(shape, np.nan).reshape(-1, shape[-1])
     column = _real_array(name, values)
     if column.shape != shape:
-        msg = (
-            f"{name} must have the shape of best_l2, {shape}, got {column.shape}; give a number a "
-            "group, NaN for none."
-        )
-        raise ValueError(msg)
+        refuse(f"{name} must have the shape of best_l2, {shape}", column.shape, "NaN is none")
     return _in_unit(name, column, unit).reshape(-1, shape[-1])
 
 
 def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> NDArray[Any]:
     """A value a query, [...]."""
     if column.shape not in {(), queries}:
-        msg = (
-            f"{name} must be one value or one a query, {queries}, got {column.shape}; give it in "
-            "the order of best_l2."
-        )
-        raise ValueError(msg)
+        refuse(f"{name} must be one value or one a query, {queries}", column.shape, "correct it")
     return np.broadcast_to(column, queries)
 
 
@@ -732,31 +708,22 @@ def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> NDA
     """A count a query, [...]."""
     column = _in_unit(name, _query_column(name, _real_array(name, values), queries), COUNTED)
     if np.isnan(column).any():
-        msg = f"{name} must be given of every query, got NaN; write 0 where nothing is named."
-        raise ValueError(msg)
+        refuse(f"{name} must be given of every query", "NaN", "write 0 where nothing is named")
     return column.astype(np.int64)
 
 
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name, value in thresholds._asdict().items():
         if value is None:
-            msg = (
-                f"{name} must be a number, got None; leave it out, or write -inf where any number "
-                "will do."
-            )
-            raise ValueError(msg)
+            refuse(f"{name} must be a number", "None", "leave it out, or write -inf")
     checked = RuleThresholds(
         *(_real_array(name, value) for name, value in thresholds._asdict().items())
     )
     for name in ("min_sig_sim", "min_anchor_sim"):
         lead = getattr(checked, f"{name}_gap")
         if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):
-            remedy = f"state {name} too, -inf where any similarity will do"
-            msg = (
-                f"{name}_gap must come with {name}, without which its rule never decides, got "
-                f"{lead.max():g}; {remedy}."
-            )
-            raise ValueError(msg)
+            remedy = f"state {name} too, or -inf"
+            refuse(f"{name}_gap must come with {name}", f"{lead.max():g} alone", remedy)
     return checked
 
 

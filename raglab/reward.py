@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.values import Floats
+from raglab.values import Floats, refuse
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -280,11 +280,11 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     squares = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
     wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
     if wrong.any():
-        msg = (
-            f"vectors must have length 1, got {float(np.sqrt(squares[wrong][0])):g}; divide each "
-            "by its norm."
+        refuse(
+            "vectors must have length 1",
+            f"{float(np.sqrt(squares[wrong][0])):g}",
+            "divide each by its norm",
         )
-        raise ValueError(msg)
     n = hit.sum(axis=-1)
     # every ordered pair of different hits
     both = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)
@@ -322,8 +322,7 @@ def rank_consistency(
     first_scores, second_scores = float_array(first, "first"), float_array(second, "second")
     if first_scores.shape != second_scores.shape:
         shapes = f"{first_scores.shape} and {second_scores.shape}"
-        msg = f"first and second must score the same hits, got shapes {shapes}; pad both with NaN."
-        raise ValueError(msg)
+        refuse("first and second must score the same hits", f"shapes {shapes}", "pad both with NaN")
     hit = _hit_mask(retrieved, ~(np.isnan(first_scores) & np.isnan(second_scores)))
     left, right = np.triu_indices(first_scores.shape[-1], 1)
     agree = np.sign(first_scores[..., left] - first_scores[..., right]) * np.sign(
@@ -362,20 +361,18 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
     """
     if not isinstance(rule, str):
         if not 0.0 <= rule <= 1.0:
-            msg = f"rule must be a number in [0, 1] or 'median', got {rule}; rewards are in [0, 1]."
-            raise ValueError(msg)
+            refuse("rule must be a number in [0, 1] or 'median'", rule, "rewards are in [0, 1]")
         return float(rule)
     if rule != "median":
-        msg = f"rule must be a number in [0, 1] or 'median', got {rule!r}; the source's is 0.5."
-        raise ValueError(msg)
+        refuse("rule must be a number in [0, 1] or 'median'", repr(rule), "the source's is 0.5")
     values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
     known = values[~np.isnan(values)]
     if not len(known) or known.min() == known.max():
-        msg = (
-            f"rewards must differ for a median to split them, got {len(known)} alike; state a "
-            "number instead."
+        refuse(
+            "rewards must differ for a median to split them",
+            f"{len(known)} alike",
+            "state a number instead",
         )
-        raise ValueError(msg)
     middle = float(np.median(known))
     return middle if (known > middle).any() else float(known[known < middle].max())
 
@@ -399,11 +396,11 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
     """
     words = float_array(n_words, "n_words")
     if np.any(words < 0.0):
-        msg = (
-            f"n_words must be at least 0, got {float(words[words < 0.0].flat[0]):g}; NaN says "
-            "that there is no answer."
+        refuse(
+            "n_words must be at least 0",
+            f"{float(words[words < 0.0].flat[0]):g}",
+            "NaN says that there is no answer",
         )
-        raise ValueError(msg)
     return _scalar_or_array(1.0 / (1.0 + words / HALF_WORDS))
 
 
@@ -470,11 +467,11 @@ def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np
     wrong = (values < 0.0) | (values > high) | np.isinf(values)
     if wrong.any():
         what = "in [0, 1]" if high == 1.0 else "at least 0, milliseconds over the budget"
-        msg = (
-            f"{name} must be {what}, got {float(values[wrong].flat[0]):g}; NaN says that it is "
-            "missing."
+        refuse(
+            f"{name} must be {what}",
+            f"{float(values[wrong].flat[0]):g}",
+            "NaN says that it is missing",
         )
-        raise ValueError(msg)
     return values
 
 
@@ -489,17 +486,13 @@ def _check_weights(weights: RewardWeights) -> None:
         values = np.asarray(weight, dtype=np.float64)
         wrong = ~((values >= 0.0) & np.isfinite(values))
         if wrong.any():
-            msg = (
-                f"weight {name} must be at least 0, got {float(values[wrong].flat[0]):g}; 0 "
-                "leaves it out."
+            refuse(
+                f"weight {name} must be at least 0",
+                f"{float(values[wrong].flat[0]):g}",
+                "0 leaves it out",
             )
-            raise ValueError(msg)
     if not bool(np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0)):
-        msg = (
-            "one weight at least must be positive, got none; with all at 0 every answer is worth "
-            "the same."
-        )
-        raise ValueError(msg)
+        refuse("one weight at least must be positive", "none", "raise one")
 
 
 def _hit_mask(retrieved: ArrayLike | None, known: NDArray[np.bool_]) -> NDArray[np.bool_]:

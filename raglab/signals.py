@@ -280,6 +280,7 @@ class SignalSet:
 
 BUILT_IN_SET = SignalSet(BUILT_IN)
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+NAME_RULE = "a small letter, then up to 39 small letters, digits or underscores"
 ANY = 1e12  # a number without a unit that is known may be this large, either way
 # Units of a user's signal that are known by name, with their ranges. Any other text is a unit
 # without a range.
@@ -339,20 +340,14 @@ def check_name(name: object) -> str:
       'judge'
     """
     if not is_name(name):
-        rule = (
-            "a signal's name must be a small letter, then up to 39 small letters, digits or "
-            "underscores"
-        )
+        rule = f"a signal's name must be {NAME_RULE}"
         shown = repr(name)
         text = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
         msg = f"{rule}, got {text}; rename it, as in no_answer_score."
         raise ValueError(msg)
     assert isinstance(name, str)  # noqa: S101 - said above
     if name in NAMES:
-        msg = (
-            f"a signal of your own must not have the name of a built-in one, got {name!r}; rename "
-            f"it, as in my_{name}."
-        )
+        msg = f"a signal must not have the name of a built-in one, got {name!r}; rename it."
         raise ValueError(msg)
     return name
 

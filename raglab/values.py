@@ -24,6 +24,8 @@ from raglab.words.html_display import Cell, Fold, display, short
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.words.languages import Reason
+
 Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
 Bools = NDArray[np.bool_] | bool
@@ -418,10 +420,8 @@ are those of raglab.review.
     if n:
         msg = (
             f"every case must have a label where decisions are counted, got {n} of {len(codes)} "
-            "without;"
-            " label them, or keep the labelled ones, trace.subset([i for i, c in "
-            "enumerate(trace.cases) if"
-            " c.expect_status]); rates of a drawn sample are those of raglab.review."
+            "without; label them, take trace.subset of the labelled, or rate a drawn sample by "
+            "raglab.review."
         )
         raise ValueError(msg)
     return codes
@@ -514,13 +514,18 @@ class Generation(NamedTuple):
       text: the answer, '' where there is none.
       confidence: as the generator has it, in [0, 1], NaN where it has none.
       cited: positions, from 0, of the passages it rests on.
-      reason: why there is no answer.
+      reason: why there is no answer; `raglab.words.languages.say` has it in a language.
     """
 
     text: str
     confidence: float
     cited: tuple[int, ...] = ()
-    reason: str | None = None
+    reason: Reason | str | None = None
+
+
+def unanswered(reason: Reason | str) -> Generation:
+    """No answer of a generator, and why."""
+    return Generation("", np.nan, (), reason)
 
 
 def refuse(rule: str, value: object, remedy: str) -> NoReturn:

@@ -251,7 +251,7 @@ def test_outcomes_and_scores_in_the_wrong_order_are_refused(
     if graded and share.max() <= 1.0:
         share = share + 1.0
     certify(right, share, alpha=0.3, graded=graded)
-    with pytest.raises(ValueError, match=r"the order is \(correct, scores\)"):
+    with pytest.raises(ValueError, match=r"give \(correct, scores\)"):
         certify(share, right, alpha=0.3, graded=graded)
 
 

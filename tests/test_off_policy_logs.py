@@ -44,7 +44,7 @@ def changed(column: str, value: Any, row: int = 4) -> pd.DataFrame:
         (changed("action", 0.5), r"action must be one of 0..1, got 0.5 in row 4"),
         (changed("action", NAN), r"action must not be missing, got nan in row 4"),
         (LOG.assign(action=[0, 1, 0, 2, 0, 1]), r"action must be one of 0..1, got 2 in row 3"),
-        (LOG.assign(action="graph"), r"got 'graph' in row 0; name the arms"),
+        (LOG.assign(action="graph"), r"got 'graph' in row 0; name them"),
         (LOG.assign(q_0=0.5), r"a column for every arm.*\['q_1'\] is missing"),
         (LOG.assign(q_0=0.5, q_1="x"), "q_1 must be numbers"),
     ],
@@ -59,7 +59,7 @@ def test_a_broken_log_is_refused(log: pd.DataFrame, message: str) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        (EVEN[:4], r"row for each of the 6 rounds.*got shape \(4, 2\)"),
+        (EVEN[:4], r"with T = 6, .*got shape \(4, 2\)"),
         (np.full((N, 2), "a"), "target must be numbers, got <U1"),
         (EVEN[None], r"got shape \(1, 6, 2\)"),
         (

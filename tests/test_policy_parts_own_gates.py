@@ -162,9 +162,7 @@ def test_an_unregistered_gate_is_refused_when_it_decides() -> None:
     chosen = policy(gates={"fresh": {"max_age": 30.0}})
     assert chosen.policy_id != policy().policy_id
     assert chosen.value("gates.fresh.max_age") == 30.0
-    with pytest.raises(
-        ValueError, match=r"gates\.fresh needs it registered .*raglab\.register_gate"
-    ):
+    with pytest.raises(ValueError, match=r"gates\.fresh .*must be registered"):
         decide(trace_of((ask(), [[Hit(0.5)]])), chosen)
 
 
@@ -206,7 +204,7 @@ def test_a_gate_on_chosen_hits_stands_behind_the_gap() -> None:
             {"thresholds": {"least": {"side": "floor", "default": 2.0, "unit": "cosine"}}},
             r"lie in \[-1, 1\]",
         ),
-        ({"thresholds": {"enabled": {"side": "floor", "default": 0.0}}}, "must have a name"),
+        ({"thresholds": {"enabled": {"side": "floor", "default": 0.0}}}, "must be named by"),
     ],
 )
 def test_a_registration_that_is_none_is_refused(more: dict[str, Any], rule: str) -> None:

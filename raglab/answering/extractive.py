@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, pairwise
-from math import exp, log, nan
+from math import exp, log
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 
 from raglab.answering.hygiene import clean
 from raglab.calibration import apply, fit
-from raglab.values import Chunk, Generation
+from raglab.values import Chunk, Generation, unanswered
 from raglab.words.answer_terms import content_terms
-from raglab.words.languages import LANGUAGES, expression
+from raglab.words.languages import LANGUAGES, Reason, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of, currencies, tables
 from raglab.words.packs import GENERIC, Pack
 from raglab.words.text import Piece, fold_case, pieces
@@ -460,20 +460,18 @@ class Extractive:
         """
         parsed_question = parse_question(question, self.pack)
         if not parsed_question.stems:
-            return Generation("", nan, (), "the question has no content word to look for")
+            return unanswered(Reason("no_content_word"))
         read = [passage_lines(passage.text, passage.section) for passage in passages]
         weight = weights(parsed_question, read)
         candidates = tuple(score_lines(parsed_question, weight, read))
         if not candidates:
-            return Generation("", nan, (), "the passages have no sentence to answer with")
+            return unanswered(Reason("no_sentence"))
         prose = tuple(line for line in candidates if line.own and not line.line.is_code)
         if prose and not _ASKS_CODE.search(fold_case(question)):
             candidates = prose
         best = max(candidates, key=lambda candidate: candidate.support)
         if not best.near:
-            return Generation(
-                "", nan, (), "no sentence of the passages shares a content word with the question"
-            )
+            return unanswered(Reason("no_shared_word"))
         # A second line is close behind the best and adds words of the question.
         runner_up = max(
             (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from raglab.answering.prompts import (
     without_marks,
 )
 from raglab.answering.thoughts import without_thoughts
-from raglab.values import Chunk, Generation
+from raglab.values import Chunk, Generation, unanswered
 from raglab.words.text import split_code
 
 _CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
@@ -142,7 +141,7 @@ class ModelGenerator:
             no room for a passage.
         """
         if not passages:
-            return _none("there are no passages to answer from")
+            return unanswered("there are no passages to answer from")
         fitted = self._fitted(question, passages)
         sent = messages(self.prompt, data_prompt(question, fitted))
         # those of a client of the user's own, too
@@ -153,9 +152,11 @@ class ModelGenerator:
             reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens
         )
         if reply.finish == "declined":
-            return _none(reply.reason)
+            return unanswered(reply.reason)
         if _INSUFFICIENT.match(text):
-            return _none(f"{self.client.name} says that the passages do not answer the question")
+            return unanswered(
+                f"{self.client.name} says that the passages do not answer the question"
+            )
         return Generation(text, reply.mean_probability, cited_passages(text, len(fitted)))
 
 
@@ -174,7 +175,3 @@ def cited_passages(text: str, n: int) -> tuple[int, ...]:
     prose = "\n".join(part for part in split_code(text.split("\n")) if isinstance(part, str))
     numbers = [int(number) for mark in _CITED.findall(prose) for number in re.split("[,;]", mark)]
     return tuple(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= n))
-
-
-def _none(reason: str) -> Generation:
-    return Generation("", math.nan, (), reason)

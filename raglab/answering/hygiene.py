@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from raglab.values import Chunk
 from raglab.words.characters import composed
-from raglab.words.languages import LANGUAGES, expression
+from raglab.words.languages import LANGUAGES, Reason, expression
 from raglab.words.text import CodeBlock, is_underline, pieces, split_code, without_fences
 from raglab.words.tokeniser import split_words
 
@@ -149,13 +149,13 @@ _SCRIPTED = ("javascript:", "vbscript:", "data:text/", "data:image/svg", "data:a
 class CleanAnswer(NamedTuple):
     """An answer as it may leave the system.
 
-    text: without what was removed. refused: why it is no answer, None where it is one, never ''.
+    text: without what was removed. refused: why it is no answer, None where it is one.
     changes: what was removed, each once, in the order of the first removal; empty exactly where
     `text` is what came.
     """
 
     text: str
-    refused: str | None
+    refused: Reason | None
     changes: tuple[str, ...]
 
 
@@ -179,7 +179,7 @@ def clean(text: str) -> CleanAnswer:
       ('html', 'heading', 'label line', 'placeholder line')
       >>> clean("Install it:\n```sh\npip install  corvid\n```").text
       'Install it:\n```sh\npip install  corvid\n```'
-      >>> clean("The context does not contain enough information.").refused
+      >>> str(clean("The context does not contain enough information.").refused)
       "the answer says that it has none: 'The context does not contain enough information.'"
     """
     before = visible_text = visible(text)
@@ -194,19 +194,13 @@ def clean(text: str) -> CleanAnswer:
             break
     named = tuple(dict.fromkeys([*changes, *runs]))
     if not settled:
-        return CleanAnswer("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
+        return CleanAnswer("", Reason("nested_marks", {"levels": MAX_PASSES}), named)
     prose = _PLACE.sub("", _without_code(before)[0]).strip()
     sentence = insufficiency(prose or without_fences(before))
-    nothing = (
-        f"nothing is left of the answer without: {', '.join(named)}"
-        if named
-        else "the answer is empty"
-    )
-    return CleanAnswer(
-        before,
-        (sentence and f"the answer says that it has none: {sentence!r}") if before else nothing,
-        named,
-    )
+    refused = Reason("says_none", {"sentence": repr(sentence)}) if sentence else None
+    if not before:
+        refused = Reason("nothing_left" if named else "empty_answer", {"named": ", ".join(named)})
+    return CleanAnswer(before, refused, named)
 
 
 def visible(text: str) -> str:

@@ -27,7 +27,7 @@ from raglab.decision.decisions import COST_RULES
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gating.signal_gates import SIGNALS, firing_of
 from raglab.policy import PolicyData
-from raglab.resolver import INVALID_SELECTION, RULES
+from raglab.resolver import RULES
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
 from raglab.store.log_rows import Entries, as_written
 from raglab.store.log_tables import (
@@ -44,7 +44,7 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import decimals, digest
 from raglab.words.characters import visible
 from raglab.words.html_display import display
-from raglab.words.languages import TEXTS, sentence
+from raglab.words.languages import TEXTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -325,7 +325,7 @@ def replay_decisions(
 
 
 # in any language
-_INVALID = tuple(sentence(INVALID_SELECTION, language, option="") for language in TEXTS)
+_INVALID = tuple(texts["invalid_selection"].format(option="") for texts in TEXTS.values())
 
 
 def _derive_decision(
@@ -333,7 +333,7 @@ def _derive_decision(
 ) -> CheckDecision | None:
     if row["clarified"]:
         return CheckDecision("ambiguous", "clarification", "") if clarified else None
-    if row["reason"] and row["reason"].startswith(_INVALID):
+    if (row["reason"] or "").startswith(_INVALID):
         return CheckDecision("refuse", "selection", row["reason"])
     return decide_by_checks(checks)
 

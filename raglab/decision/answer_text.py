@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.values import Answers, Case, Status, TraceData
+from raglab.values import Answers, Case, Status, TraceData, refuse
 from raglab.words.answer_match import AnswerMatch, answer_match
 
 # share of the answered cases with a gold answer that may lack a recorded answer in a comparison
@@ -110,8 +110,7 @@ def gold_answers(case: Case) -> tuple[str, ...]:
     further = case.extra.get(ANSWERS)
     listed = () if further is None else listed_answers(further)
     if listed is None:
-        msg = f"{ANSWERS_RULE}, got {str(further)[:80]!r} in case {case.id!r}; {ANSWERS_REMEDY}."
-        raise ValueError(msg)
+        refuse(ANSWERS_RULE, f"{str(further)[:80]!r} in case {case.id!r}", ANSWERS_REMEDY)
     return tuple(gold for gold in (*listed, case.answer) if gold is not None and gold.strip())
 
 
@@ -147,8 +146,7 @@ def answer_basis(cases: Sequence[Case]) -> str:
         raise ValueError(msg)
     columns = [key for key in (ANSWER_RIGHT, JUDGE_RIGHT) if any(key in c.extra for c in cases)]
     if not stated <= {TEXT, *columns}:
-        msg = f"a basis must be a column of the cases or {TEXT}, got {sorted(stated)}; add it."
-        raise ValueError(msg)
+        refuse(f"a basis must be a column of the cases or {TEXT}", sorted(stated), "add it")
     return stated.pop() if stated else next(iter(columns), TEXT)
 
 
@@ -307,8 +305,7 @@ class Basis(NamedTuple):
         every = list(parts)
         if len({part.by for part in every}) > 1:
             bases = sorted({part.by for part in every})
-            msg = f"shards must have one basis (rule S6.3), got {bases}; see raglab.lab.with_basis."
-            raise ValueError(msg)
+            refuse("shards must have one basis (rule S6.3)", bases, "see raglab.lab.with_basis")
         text, ok, differ, compared, unused = (
             sum(getattr(part, name) for part in every)
             for name in ("text", "ok", "differ", "compared", "unused")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,8 +18,9 @@ from raglab.decision.scoring import headline_sentence, trace_basis
 from raglab.decision.trace_view import failed_count
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
-from raglab.values import UNLABELLED, Case, Status, check_labelled
-from raglab.words.html_display import MOST_ROWS, Fold, display
+from raglab.values import UNLABELLED, Case, Status, check_labelled, refuse
+from raglab.words.html_display import MOST_ROWS, Fold
+from raglab.words.results import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,24 +46,22 @@ def _contract_table() -> NDArray[np.object_]:
     undecided.
     """
     table = np.full((len(Status) + 1, len(Status), 7), None, dtype=object)
-    lacks = {Status.ok: "the answer rests on", Status.ambiguous: "the options hold"}
+    rests = ("the answer rests on", "the refusal rests on", "the options hold")  # by label
     for label in Status:
         for status in Status:
-            table[label, status, 0] = f"{status.name} where the label is {label.name}"
-            table[label, status, 4] = (
-                f"{status.name} where the label is {label.name}, and {UNRECORDED}"
-            )
-        where = lacks.get(label, "the refusal rests on")
-        table[label, label, 1] = (
-            f"{label.name} as labelled, but {where} other sources than expected"
-        )
-        table[label, label, 2] = f"{label.name} as labelled" + (
-            ", expected sources" if label in lacks else ""
-        )
-    table[Status.ok, Status.ok, 3] = f"ok as labelled, but {NOT_EXPECTED}"
-    table[Status.ok, Status.ok, 4] = f"ok as labelled, but {UNRECORDED}"
-    table[Status.ok, Status.ok, 6] = f"ok as labelled, but {UNDECIDED}"
-    table[Status.ok, Status.ok, 5] = "ok as labelled, expected sources and answer"
+            wrong = f"{status.name} where the label is {label.name}"
+            table[label, status, [0, 4]] = wrong, f"{wrong}, and {UNRECORDED}"
+        labelled = f"{label.name} as labelled"
+        table[label, label, 1] = f"{labelled}, but {rests[label]} other sources than expected"
+        met = "" if label == Status.refuse else ", expected sources"
+        table[label, label, 2] = labelled + met
+    ok = "ok as labelled"
+    table[Status.ok, Status.ok, 3:] = (
+        f"{ok}, but {NOT_EXPECTED}",
+        f"{ok}, but {UNRECORDED}",
+        f"{ok}, expected sources and answer",
+        f"{ok}, but {UNDECIDED}",
+    )
     return table
 
 
@@ -118,61 +117,50 @@ class CaseVerdicts(Protocol):
     def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
         """Cases at ascending positions."""
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook.
-
-        What decided, label by decision, and the first cases whose contract is not met.
-        """
-        # Most frequent first: the gate that decides most is the one to look at.
-        deciders, counts = np.unique(self.decided_by.astype(str), return_counts=True)
-        decided = [
-            (str(deciders[place]), f"{counts[place]:,}")
-            for place in np.argsort(-counts, kind="stable")
-        ]
-        labels = self.label_code
-        # Cases without a label have a row of their own, since they can be neither right nor wrong.
-        table = [
-            (
-                status.name if code >= 0 else "none",
-                *(
-                    f"{int(((labels == code) & (self.status == outcome)).sum()):,}"
-                    for outcome in Status
-                ),
-            )
-            for code, status in (
-                (UNLABELLED, Status.ok),
-                *((outcome.value, outcome) for outcome in Status),
-            )
-            if (labels == code).any()
-        ]
-        # Only cases that are shown are looked up: a trace of millions would make no page.
+    def _summary(self) -> Summary:
+        """What decided, label by decision, and the first cases whose contract is not met."""
         # None where a case has no label
         failed = np.flatnonzero(self.correct == False)  # noqa: E712
-        shown = failed[:MOST_ROWS]
-        rows = [
-            (case.id, case.query, str(self.decided_by[row]), self.why(row) or "")
-            for row, case in zip(shown.tolist(), self.cases_at(shown), strict=True)
-        ]
+        heads = "label", *(outcome.name for outcome in Status)
+        folds = (
+            Fold("label by decision", self._label_rows(), None, heads, open=True),
+            Fold("what decided", self._deciding_rows(), None, ("decided by", "cases")),
+            Fold(
+                "contract not met",
+                self._failed_rows(failed[:MOST_ROWS]),
+                len(failed),
+                ("case", "query", "decided by", "why"),
+            ),
+        )
         facts = [
-            ("policy", self.policy.policy_id),
-            *self.origin,
+            ("cases", f"{len(self):,}"),
             ("decided", self.status_counts()),
             ("contract", self.contracts()),
             *([("basis", self.basis_text())] if self.is_labelled else []),
+            ("policy", self.policy.policy_id),
+            *self.origin,
             *([("judged", self.in_sample)] if self.in_sample else []),
         ]
-        folds = (
-            Fold(
-                "label by decision",
-                table,
-                None,
-                ("label", *(outcome.name for outcome in Status)),
-                open=True,
-            ),
-            Fold("what decided", decided, None, ("decided by", "cases")),
-            Fold("contract not met", rows, len(failed), ("case", "query", "decided by", "why")),
-        )
-        return display(f"Decisions on {len(self):,} cases", facts, folds)
+        return Summary(facts, {fold.title: fold for fold in folds})
+
+    def _label_rows(self) -> Iterator[tuple[str, ...]]:
+        """Cases by label and status; cases without a label, neither right nor wrong, first."""
+        labels = self.label_code
+        for code, name in ((UNLABELLED, "none"), *((label, label.name) for label in Status)):
+            counts = np.bincount(self.status[labels == code], minlength=len(Status))
+            if counts.any():
+                yield name, *(f"{count:,}" for count in counts.tolist())
+
+    def _deciding_rows(self) -> Iterator[tuple[str, str]]:
+        """What decided, most frequent first: the gate that decides most is worth a look."""
+        deciders, counts = np.unique(self.decided_by.astype(str), return_counts=True)
+        for place in np.argsort(-counts, kind="stable"):
+            yield str(deciders[place]), f"{counts[place]:,}"
+
+    def _failed_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[str, ...]]:
+        """Some cases and why; only these are looked up, of millions there would be no page."""
+        for row, case in zip(rows.tolist(), self.cases_at(rows), strict=True):
+            yield case.id, case.query, str(self.decided_by[row]), self.why(row) or ""
 
     def status_counts(self) -> str:
         """How many cases have each status, in words."""
@@ -233,15 +221,6 @@ class CaseVerdicts(Protocol):
         """
         return (
             in_sample_note(trace_learned([self.policy], self.trace)[0]) if self.is_labelled else ""
-        )
-
-    def _summary(self) -> str:
-        """What its representation says of the decisions."""
-        basis = f"; basis {self.basis_text()}" if self.is_labelled else ""
-        in_sample = f", {self.in_sample}" if self.in_sample else ""
-        return (
-            f"{self.status_counts()}; contract {self.contracts()}{basis}; policy "
-            f"{self.policy.policy_id}{in_sample}"
         )
 
     @property
@@ -345,18 +324,18 @@ class CaseVerdicts(Protocol):
         """
         if self.trace is not after.trace and list(self.ids()) != list(after.ids()):
             pair = f"{len(self.ids())} and {len(after.ids())}"
-            msg = (
-                f"decisions must be on the same cases to be compared, got others ({pair}); decide "
-                "one trace twice."
+            refuse(
+                "decisions must be on the same cases to be compared",
+                f"others ({pair})",
+                "decide one trace twice",
             )
-            raise ValueError(msg)
         if self.basis != after.basis:
             pair = f"{self.basis} and {after.basis}"
-            msg = (
-                f"decisions must be judged on one basis to be compared, got {pair}; decide one "
-                "trace twice."
+            refuse(
+                "decisions must be judged on one basis to be compared",
+                pair,
+                "decide one trace twice",
             )
-            raise ValueError(msg)
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
 
     def row_of(self, case_id: str) -> int:

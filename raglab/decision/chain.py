@@ -23,7 +23,7 @@ from raglab.policy_parts.gate_order import Order, Step
 from raglab.policy_parts.own_gates import check_direction
 from raglab.policy_parts.resolver_rules import NO_NUMBER, number_unless
 from raglab.signals import retrieval_confidence
-from raglab.values import Status
+from raglab.values import Status, refuse
 
 # rule S2.17
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"
@@ -37,11 +37,11 @@ def _outcome_order() -> tuple[tuple[str, Status], ...]:
     order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
     if order != sorted(order):
         rows = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
-        msg = (
-            f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge, got "
-            f"{rows}; move the row."
+        refuse(
+            f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge",
+            rows,
+            "move the row",
         )
-        raise ValueError(msg)
     refusals = [name for gate in gates.GATES if gate.firing == "refuse" for name in gate.decides]
     confident = [name for gate in gates.GATES if gate.firing == "ask" for name in gate.decides]
     rules = [(rule.name, rule.status) for rule in resolver.RULES]

@@ -23,9 +23,7 @@ from raglab.values import Floats
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display
-from raglab.words.languages import retold, sentence
-
-FIT = "the answer is fit to leave"
+from raglab.words.languages import Reason, say
 
 
 class Check(NamedTuple):
@@ -100,8 +98,8 @@ class Judged(Protocol):
     def __len__(self) -> int:
         """Count the cases."""
 
-    def say(self, template: str, **parts: object) -> str:
-        """A sentence in that language."""
+    def say(self, key: str, /, **values: object) -> str:
+        """Words of a reason in that language."""
 
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that too few hits of a case's slot carry."""
@@ -137,14 +135,8 @@ def step_checks(
         else:
             margins = gates.margins_of(gate, read, decisions.thresholds.gates.get(gate.name))
             for name, margin in zip(gate.measurements, margins, strict=True):
-                yield format_check(
-                    gate.name,
-                    gate.rule,
-                    read(name),
-                    0,
-                    margin,
-                    f"{decisions.say(gate.label)} {decimals(scalar_value(read(name)))}",
-                )
+                text = f"{gate.label} {decimals(scalar_value(read(name)))}"
+                yield format_check(gate.name, gate.rule, read(name), 0, margin, text)
 
 
 def threshold_check(decisions: Judged, gate: gates.Gate, read: gates.Read, more: str = "") -> Check:
@@ -158,54 +150,55 @@ def _check_against(
     gate_thresholds, met = thresholds.gates[gate.name], gates.threshold_met(gate, read)
     value, bound = float(read(met.meets)), scalar_value(getattr(gate_thresholds, met.key))
     margin = reduce(np.minimum, gates.margins_of(gate, read, gate_thresholds))
-    side, label = met.side == "ceiling", sentence(gate.label, language)
-    text = _margin_sentence(
-        label, value, met.key, bound, margin, gate_thresholds.on, upper=side, language=language
+    reason = _margin_reason(
+        measured(gate),
+        value,
+        met.key,
+        bound,
+        margin,
+        gate_thresholds.on,
+        upper=met.side == "ceiling",
     )
-    return format_check(gate.name, gate.rule, value, bound, margin, text + more)
+    return format_check(gate.name, gate.rule, value, bound, margin, say(language, reason) + more)
+
+
+def measured(gate: gates.Gate) -> Reason | str:
+    """Label of what a gate measures, or the reason that says it: a signal, or the gate's name."""
+    _, _, signal = gate.name.partition(".")
+    return gate.label or (Reason("signal", {"name": signal}) if signal else Reason(gate.name))
 
 
 def _domain(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     gate, thresholds = gates.gate_by_name("domain"), decisions.thresholds.gates["domain"]
     words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
     text, deny, allow = gates.margins_of(gate, read, thresholds)
-    off, language = _off(thresholds.on, decisions.language), decisions.language
-    of_words = decisions.say("{words} in the query", words=count_text(words, "word", language))
-    of_deny = decisions.say(
-        "{patterns} matched", patterns=count_text(denied, "deny pattern", language)
-    )
-    of_allow = decisions.say(
-        "{patterns} matched", patterns=count_text(allowed, "allow pattern", language)
-    )
-    yield format_check(gate.name, gate.rule, words, 1, text, of_words)
-    yield format_check(gate.name, gate.rule, denied, 0, deny, of_deny + off)
+    off = _off(thresholds.on)
+    says = decisions.say("in_query", words=counted("n_words", words))
+    yield format_check(gate.name, gate.rule, words, 1, text, says)
+    says = decisions.say("matched", patterns=counted("n_deny", denied), off=off)
+    yield format_check(gate.name, gate.rule, denied, 0, deny, says)
     if read("needs_allowed"):
-        yield format_check(gate.name, gate.rule, allowed, 1, allow, of_allow + off)
-
-
-def hits_text(hits: int, language: str) -> str:
-    """How many hits were retrieved."""
-    return sentence("{hits} retrieved", language, hits=count_text(hits, "hit", language))
+        says = decisions.say("matched", patterns=counted("n_allow", allowed), off=off)
+        yield format_check(gate.name, gate.rule, allowed, 1, allow, says)
 
 
 def _l2_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     gate, thresholds = gates.gate_by_name("l2"), decisions.thresholds.gates["l2"]
     hits, best = int(read("n_hits")), float(read("best_l2"))
     any_hit, margin = gates.margins_of(gate, read, thresholds)
-    yield format_check(gate.name, gate.rule, hits, 1, any_hit, hits_text(hits, decisions.language))
+    text = decisions.say("retrieved", hits=counted("n_hits", hits))
+    yield format_check(gate.name, gate.rule, hits, 1, any_hit, text)
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
     hard = gates.l2_margins(best, thresholds._replace(soft_max_l2=np.nan)).l2
     fails = not gates.meets_threshold(scalar_value(margin))
     by_soft = not fails and not gates.meets_threshold(scalar_value(hard))
     name = "soft_max_l2" if by_soft else "max_l2"
     bound, soft = scalar_value(getattr(thresholds, name)), scalar_value(thresholds.soft_max_l2)
-    label, language = decisions.say(gate.label), decisions.language
-    text = _margin_sentence(
-        label, best, name, bound, margin, thresholds.on, upper=True, language=language
-    )
-    has_soft = fails and not np.isnan(soft)
-    both = decisions.say(" and soft_max_l2 {bound}", bound=decimals(soft, best)) if has_soft else ""
-    yield format_check(gate.name, gate.rule, best, bound, margin, text + both)
+    reason = _margin_reason(measured(gate), best, name, bound, margin, thresholds.on, upper=True)
+    text = say(decisions.language, reason)
+    if fails and not np.isnan(soft):
+        text += decisions.say("soft_bound", bound=decimals(soft, best))
+    yield format_check(gate.name, gate.rule, best, bound, margin, text)
 
 
 def _density(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
@@ -213,12 +206,12 @@ def _density(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     count, least = read("n_relevant"), scalar_value(thresholds.min_keep)
     (margin,) = gates.margins_of(gate, read, thresholds)
     cut = scalar_value(gates.l2_cut(float(read("best_l2")), decisions.thresholds.gates["l2"]))
-    shown, bound = (
-        count_text(count, "relevant hit", decisions.language),
-        {"cut": decimals(cut), "least": decimals(least)},
-    )
-    text = decisions.say("{hits} within l2 {cut}, min_keep {least}", hits=shown, **bound) + _off(
-        thresholds.on, decisions.language
+    text = decisions.say(
+        "within_l2",
+        hits=counted("n_relevant", count),
+        cut=decimals(cut),
+        least=decimals(least),
+        off=_off(thresholds.on),
     )
     yield format_check(gate.name, gate.rule, count, least, margin, text)
 
@@ -227,13 +220,9 @@ def gap_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     """Check of the gap between the first two hits."""
     check = threshold_check(decisions, gates.gate_by_name("gap"), read)
     if read("n_relevant") <= 1:
-        check = check._replace(text=decisions.say("no second relevant hit to be apart from"))
+        check = check._replace(text=decisions.say("no_second"))
     elif read("agree"):
-        check = check._replace(
-            text=decisions.say(
-                "the two nearest hits agree: one document, near pages, or one signature"
-            )
-        )
+        check = check._replace(text=decisions.say("agree"))
     yield check
 
 
@@ -254,35 +243,29 @@ def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
         ]
     )
     winner = tied and bool(evidence.has_winner[depth, row])
-    entities_text = (
-        "one group has the query's entities"
-        if winner
-        else "groups tie on them"
-        if tied
-        else "they decide nothing"
-    )
-    counted = decisions.say(
-        "{groups} of hits", groups=count_text(groups, "group", decisions.language)
-    )
-    yield _rule_check("single_group", groups == 1, counted)
-    yield _rule_check(
-        "overview",
-        overview,
-        decisions.say("an overview question" if overview else "no overview question"),
-    )
-    yield _rule_check(
-        "entities",
-        winner,
-        decisions.say("entities of the query: {entities}", entities=decisions.say(entities_text)),
-    )
+    entities = Reason("entities" if winner else "entities_tie" if tied else "entities_idle")
+    for name, decides, text in (
+        (
+            "single_group",
+            groups == 1,
+            decisions.say("groups_of_hits", groups=counted("n_groups", groups)),
+        ),
+        ("overview", overview, decisions.say("is_overview" if overview else "no_overview")),
+        ("entities", winner, decisions.say("query_entities", entities=entities)),
+    ):
+        margin = 0.0 if decides else -1.0
+        yield format_check("resolver", f"S3.3 {name}", float(decides), 1, margin, text)
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
     contest = resolver.Contest(
         *[field[depth, row] for field in (evidence.tied if tied else evidence.all)]
     )
     rules, margins = thresholds.rules, resolver.rule_margins(contest, thresholds.rules)
     least = scalar_value(rules.min_group_gap)
-    what, gap = decisions.say("gap of the first two groups"), float(contest.group_gap)
-    text = _against_threshold(what, gap, "min_group_gap", least, decisions.language)
+    # Value and threshold, without a verdict.
+    gap = float(contest.group_gap)
+    value = decisions.say("is_missing") if np.isnan(gap) else decimals(gap, least)
+    bound = say(decisions.language, threshold_reason(least, gap))
+    text = f"{decisions.say('group_gap')} {value}, min_group_gap {bound}"
     yield format_check(
         "resolver", "S3.3 group_gap", contest.group_gap, least, margins.group_gap, text
     )
@@ -306,38 +289,30 @@ def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
         name = f"{what}_similarity"
         pairs = {"best": (best, least_best), "lead": (lead, least_lead)}
         sides = {
-            key: _required_side(float(value), scalar_value(least), decisions.language)
+            key: Reason(
+                "at_least",
+                {
+                    "value": decimals(float(value), scalar_value(least)),
+                    "bound": threshold_reason(scalar_value(least), float(value)),
+                },
+            )
             for key, (value, least) in pairs.items()
         }
-        text = decisions.say(f"best {what} {{best}}, lead {{lead}}", **sides)
+        text = decisions.say(name, **sides)
         yield format_check(
             "resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text
         )
-
-
-def _rule_check(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 - a verdict
-    return format_check(
-        "resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text
-    )
 
 
 def _coverage(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
     gate, thresholds = gates.gate_by_name("coverage"), decisions.thresholds.gates["coverage"]
     missing = int(read("missing"))
     (margin,) = gates.margins_of(gate, read, thresholds)
-    text = decisions.say("every entity that must be covered is")
-    if missing:
-        least, names = decisions.policy.coverage.min_hits, ", ".join(decisions.lacking(row))
-        text = (
-            decisions.say(
-                "missing document coverage in {least} hits for: {names}", least=least, names=names
-            )
-            if least > 1
-            else decisions.say("missing document coverage for: {names}", names=names)
-        )
-    yield format_check(
-        gate.name, gate.rule, missing, 0, margin, text + _off(thresholds.on, decisions.language)
-    )
+    least, names = decisions.policy.coverage.min_hits, ", ".join(decisions.lacking(row))
+    uncovered = "uncovered_hits" if least > 1 else "uncovered"
+    key, values = (uncovered, {"least": least, "names": names}) if missing else ("covered", {})
+    text = decisions.say(key, off=_off(thresholds.on), **values)
+    yield format_check(gate.name, gate.rule, missing, 0, margin, text)
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain
@@ -378,9 +353,6 @@ def user_checks(
                 yield _own_check(decisions, own, read)
 
 
-VAIN = "; it would be asked back, but there are no two options"
-
-
 def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check:
     """Check of a gate of the user: its headroom, what it read and its thresholds."""
     gate = own_gate(own.name)
@@ -393,15 +365,10 @@ def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check
     numbers = ", ".join(f"{name} {decimals(value)}" for name, value in (*readings, *thresholds))
     vain = own.firing == "ask" and int(read("n_options_all")) < LEAST_OPTIONS
     fires = not gates.meets_threshold(margin)
-    off = _off(own.on, decisions.language)
     text = decisions.say(
-        "gate {name}{off}: {numbers}; headroom {margin}",
-        name=own.name,
-        off=off,
-        numbers=numbers,
-        margin=decimals(margin),
+        "own_gate", name=own.name, off=_off(own.on), numbers=numbers, margin=decimals(margin)
     )
-    text += decisions.say(VAIN) if fires and vain else ""
+    text += decisions.say("no_options") if fires and vain else ""
     rule = OWN_RULES["refuse" if vain else own.firing]
     return format_check(
         gate.path, rule, readings[0][1], thresholds[0][1] if thresholds else 0.0, margin, text
@@ -424,62 +391,58 @@ def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) ->
         )
         value = scalar_value(read(gate.measurements[0]))
         (margin,) = gates.margins_of(gate, read, thresholds)
-        bounds = {
+        stated = {
             threshold: scalar_value(getattr(thresholds, threshold.key))
             for threshold in gate.thresholds
         }
-        stated = {threshold: bound for threshold, bound in bounds.items() if not np.isnan(bound)}
         # The bound that is told first is the one that the value fails, or comes nearest to.
         near = sorted(
-            stated,
+            (threshold for threshold, bound in stated.items() if not np.isnan(bound)),
             key=lambda threshold: (
                 value - stated[threshold]
                 if threshold.side == "floor"
                 else stated[threshold] - value
             ),
         )
-        bound = stated[near[0]] if near else np.nan
-        label = decisions.say("signal {name}", name=name)
         nearest_first = {threshold: stated[threshold] for threshold in near}
-        text = _signal_sentence(
-            label, value, nearest_first, scalar_value(margin), thresholds.on, decisions.language
+        bound = next(iter(nearest_first.values()), np.nan)
+        text = _signal_text(
+            decisions, measured(gate), value, nearest_first, scalar_value(margin), thresholds.on
         )
         fires, vain = not gates.meets_threshold(scalar_value(margin)), act == "ask" and not can_ask
-        text += decisions.say(VAIN) if fires and vain else ""
+        text += decisions.say("no_options") if fires and vain else ""
         yield format_check(
             gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text
         )
 
 
-def _signal_sentence(
-    what: str,
+def _signal_text(
+    decisions: Judged,
+    what: Reason | str,
     value: float,
     stated: Mapping[gates.Threshold, float],
     margin: float,
     on: Any,  # noqa: ANN401 - bool or [1, 1]
-    language: str,
 ) -> str:
-    """Sentence with a signal and its bounds.
+    """A signal and its bounds in words.
 
     Args:
       stated: bounds that are set, ordered tightest first.
     """
     if not stated:
-        return sentence(
-            "{what} {value}, no bound is set", language, what=what, value=decimals(value)
-        )
+        return decisions.say("unbounded", what=what, value=decimals(value))
     (nearest, bound), *rest = stated.items()
-    upper = nearest.side == "ceiling"
-    text = _margin_sentence(
-        what, value, nearest.key, bound, margin, on, upper=upper, language=language
+    reason = _margin_reason(
+        what, value, nearest.key, bound, margin, on, upper=nearest.side == "ceiling"
     )
+    text = say(decisions.language, reason)
     if not scalar_value(on):
         return text
     text += "".join(
         f", {threshold.key} {decimals(next_bound, value)}" for threshold, next_bound in rest
     )
     missing = np.isnan(value) and gates.meets_threshold(margin)
-    return text + (sentence("; it may be missing", language) if missing else "")
+    return text + (decisions.say("may_miss") if missing else "")
 
 
 def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
@@ -496,9 +459,7 @@ def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Che
         key=lambda pair: (-abs(pair[0]), pair[1].signal),
     )
     terms = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
-    more = decisions.say(
-        "; in logits: {terms}, bias {bias}", terms=terms, bias=_signed_share(model.bias)
-    )
+    more = decisions.say("logits", terms=terms, bias=_signed_share(model.bias))
     yield threshold_check(decisions, gates.gate_by_name("fused"), read, more)
 
 
@@ -532,8 +493,7 @@ def answer_checks(
     Source: rules S2.10 to S2.13.
     """
     measured = {"generation": confidence, "support": support, "unfit": bool(refused)}
-    reason = retold(refused, language)
-    why = f"; {reason}" if refused else ""
+    why = f"; {refused}" if refused else ""
     more = {
         "generation": why if np.isnan(confidence) else "",
         "support": f": {claim!r}" if claim else why,
@@ -545,74 +505,53 @@ def answer_checks(
             )
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
-            text = reason or sentence(FIT, language)
+            text = refused or say(language, Reason("fit"))
             yield format_check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
 
 
 RELATIONS = {  # by whether the gate fails, and whether its threshold is an upper bound
-    (True, True): "{what} {value} is above {name} {bound}",
-    (True, False): "{what} {value} is below {name} {bound}",
-    (False, True): "{what} {value} is within {name} {bound}",
-    (False, False): "{what} {value} is at or above {name} {bound}",
+    (True, True): "above",
+    (True, False): "below",
+    (False, True): "within",
+    (False, False): "reaches",
 }
 
 
-def _margin_sentence(
-    what: str,
+def _margin_reason(
+    what: Reason | str,
     value: float,
     name: str,
     threshold: float,
     margin: Floats,
     on: Any,  # noqa: ANN401 - bool or [1, 1]
     *,
-    upper: bool = False,
-    language: str,
-) -> str:
-    """Sentence of a check, its relation read from the margin."""
+    upper: bool,
+) -> Reason:
+    """What a check says, its relation read from the margin."""
+    values = {"what": what, "value": decimals(value, threshold), "name": name}
     if not scalar_value(on):
-        return f"{what} {decimals(value)}{_off(on, language)}"
-    bound = threshold_text(threshold, value, language)
-    if np.isnan(value):
-        return sentence(
-            "{what} is missing, {name} {bound}", language, what=what, name=name, bound=bound
-        )
-    relation = RELATIONS[not gates.meets_threshold(scalar_value(margin)), upper]
-    return sentence(
-        relation, language, what=what, value=decimals(value, threshold), name=name, bound=bound
-    )
+        return Reason("unjudged", values | {"value": decimals(value)})
+    fails = not gates.meets_threshold(scalar_value(margin))
+    key = "missing" if np.isnan(value) else RELATIONS[fails, upper]
+    return Reason(key, values | {"bound": threshold_reason(threshold, value)})
 
 
-def _off(on: Any, language: str) -> str:  # noqa: ANN401 - bool or [1, 1]
-    return "" if scalar_value(on) else sentence(" (gate off)", language)
+def _off(on: Any) -> Reason | str:  # noqa: ANN401 - bool or [1, 1]
+    return "" if scalar_value(on) else Reason("gate_off")
 
 
-def threshold_text(threshold: float, value: float, language: str) -> str:
-    """Threshold in words, with enough digits to differ from the value."""
-    return decimals(threshold, value) if np.isfinite(threshold) else sentence("not set", language)
-
-
-def _against_threshold(what: str, value: float, name: str, threshold: float, language: str) -> str:
-    """Value and threshold of a rule, without a verdict."""
-    value_text = sentence("is missing", language) if np.isnan(value) else decimals(value, threshold)
-    return f"{what} {value_text}, {name} {threshold_text(threshold, value, language)}"
-
-
-def _required_side(value: float, threshold: float, language: str) -> str:
-    bound = threshold_text(threshold, value, language)
-    return sentence(
-        "{value} (at least {bound})", language, value=decimals(value, threshold), bound=bound
-    )
+def threshold_reason(threshold: float, value: float) -> Reason | str:
+    """Threshold with enough digits to differ from the value, or that it is not set."""
+    return decimals(threshold, value) if np.isfinite(threshold) else Reason("not_set")
 
 
 def _signed_share(share: float) -> str:
     return f"{'' if share < 0.0 else '+'}{decimals(share)}"
 
 
-def count_text(number: int, what: str, language: str) -> str:
-    """Number and noun, such as `2 hits`."""
-    return sentence(
-        f"{{number}} {what}" if number == 1 else f"{{number}} {what}s", language, number=number
-    )
+def counted(key: str, number: int) -> Reason:
+    """Number and noun, such as `2 hits`; key: of the noun's two forms."""
+    return Reason(key, {"n": number})
 
 
 def scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one

@@ -18,24 +18,20 @@ from raglab import gates, metrics, resolver
 from raglab.arguments.plain_arrays import read_only
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
-from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts
+from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, CaseVerdicts
 from raglab.decision.checks import (
-    FIT,
-    RELATIONS,
     WARN_RULES,
     Check,
     Checks,
     answer_checks,
-    count_text,
+    counted,
     decides_by_signal,
     format_check,
     gap_check,
-    hits_text,
     resolver_checks,
     scalar_value,
     step_checks,
     threshold_check,
-    threshold_text,
     user_checks,
 )
 from raglab.decision.measurement import Tables
@@ -53,7 +49,8 @@ from raglab.signals import NAMES
 from raglab.values import Case, Status, TraceData
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.languages import retold, sentence
+from raglab.words.languages import Reason, say
+from raglab.words.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +84,8 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
     case_checks += step_checks(decisions, row, read, order.after)
     if decisions.tables.evidence.answered and decisions.generated(row):
         answer = decisions.answer(row)
-        answer_parts = ("", UNRECORDED) if answer is None else (answer.claim, answer.refused)
+        unrecorded = "", decisions.say("unrecorded")
+        answer_parts = unrecorded if answer is None else (answer.claim, answer.refused)
         case_checks += answer_checks(
             read("generation"),
             read("support"),
@@ -106,33 +104,18 @@ def decision_reason(decisions: Decisions, row: int, rows: Sequence[Check] | None
     """
     stage, depth = decisions.stage(row), int(decisions.outcome.depth[row])
     groups = int(decisions.tables.evidence.n_groups[depth, row])
-    # No number decides these stages, so each has a fixed sentence.
-    plain = {
-        "empty_query": "empty query",
-        "deny": "out of domain: a deny pattern matches",
-        "allow": "out of domain: no allow pattern matches",
-        "no_hits": "no hits were retrieved",
-        "overview": "an overview question over {groups} groups of documents",
-        "single_group": "all hits are of one group",
-        "entities": "one group has the query's entities",
-        "single_option": "one option is left",
-    }
-    if stage in plain:
-        return decisions.say(plain[stage], groups=groups)
+    if stage in _FIXED:
+        return decisions.say(stage, groups=groups)
     # Nothing fired: the sentence claims only gates that are on and that the trace can judge.
     off = stage in decisions.tables.evidence.off
     if off or (stage == chain.GAP.name and not scalar_value(decisions.thresholds.gates[stage].on)):
-        return decisions.say(
-            "every gate that the trace can judge passes" if off else "every gate that is on passes"
-        )
+        return decisions.say("passes_judged" if off else "passes_all")
     rows = checks(decisions, row) if rows is None else rows
     # No rule picked a group: every comparison that fell short is part of the reason.
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
         comparisons = "; ".join(check.text for check in rows if check.rule in thresholded)
-        return decisions.say(
-            "no rule picks one of the groups: {comparisons}", comparisons=comparisons
-        )
+        return decisions.say(stage, comparisons=comparisons)
     if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
         return next(
             check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check)
@@ -142,13 +125,14 @@ def decision_reason(decisions: Decisions, row: int, rows: Sequence[Check] | None
     text = next((check.text for check in named if not check.passes), named[-1].text)
     if stage != "confidence" or not depth:
         return text
-    return decisions.say(
-        "{text} after {refinements}",
-        text=text,
-        refinements=count_text(depth, "refinement", decisions.language),
-    )
+    return decisions.say("after", text=text, refinements=counted("n_refinements", depth))
 
 
+# Stages that no number decides, so each has a reason of its own name.
+_FIXED = frozenset(
+    {"empty_query", "deny", "allow", "no_hits", "overview"}
+    | {"single_group", "entities", "single_option"}
+)
 # of a check that does not pass, by what is done instead
 COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}
 # headroom of an answer that costs just as much as what is done instead
@@ -167,45 +151,38 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     evidence, thresholds = decisions.tables.evidence, decisions.thresholds
     # Without a hit there is nothing to answer from, so no cost is compared.
     hits = int(evidence.n_hits[0, row])
-    yield format_check("l2", "S2.2", hits, 1, float(hits - 1), hits_text(hits, decisions.language))
+    text = decisions.say("retrieved", hits=counted("n_hits", hits))
+    yield format_check("l2", "S2.2", hits, 1, float(hits - 1), text)
     if not hits:
         return
     # What fires first ends the decision before costs are compared (rule S2.17).
     yield from hard
     if decisions.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
-    costs = [
-        float(np.broadcast_to(cost, (1, len(decisions)))[0, row])
-        for cost in chain.action_costs_of(evidence, thresholds)
-    ]
-    answer_cost, refuse_cost, ask_cost = costs
+    priced = zip(Status, chain.action_costs_of(evidence, thresholds), strict=True)
+    costs = {
+        status: float(np.broadcast_to(cost, (1, len(decisions)))[0, row]) for status, cost in priced
+    }
     # Asking back with one option asks nothing: its cost then does not compete.
     options = int(evidence.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
+    answer_cost, refuse_cost, ask_cost = costs.values()
     status = Status(int(expected_cost.least_cost(answer_cost, refuse_cost, ask_cost, can_ask)))
+    if not can_ask:
+        del costs[Status.ambiguous]
     alternative = min(refuse_cost, ask_cost) if can_ask else refuse_cost
     margin = alternative - answer_cost
-    action_costs = {"answering": answer_cost, "refusing": refuse_cost}
-    action_costs |= {"asking back": ask_cost} if can_ask else {}
-    action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[
-        status
-    ]
     rest_texts = (
-        f"{decisions.say(name)} {decimals(cost, action_costs[action])}"
-        for name, cost in action_costs.items()
-        if name != action
+        f"{decisions.say(action.name)} {decimals(cost, costs[status])}"
+        for action, cost in costs.items()
+        if action != status
     )
-    shown = count_text(options, "option", decisions.language)
-    why = (
-        "" if can_ask else decisions.say("; with {options} there is no asking back", options=shown)
-    )
-    cost, rest = decimals(action_costs[action]), ", ".join(rest_texts)
     text = decisions.say(
-        "{action} costs {cost}, the least ({rest}{why})",
-        action=decisions.say(action),
-        cost=cost,
-        rest=rest,
-        why=why,
+        "costs_least",
+        action=Reason(status.name),
+        cost=decimals(costs[status]),
+        rest=", ".join(rest_texts),
+        why="" if can_ask else Reason("no_asking", {"options": counted("n_options", options)}),
     )
     # Equal costs refuse or ask, which a margin of 0 would show as passed.
     answers = status == Status.ok
@@ -222,15 +199,9 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     )
     if evidence.answered and answers:
         recorded = decisions.answer(row)
-        refusal = UNRECORDED if recorded is None else recorded.refused
-        yield format_check(
-            "hygiene",
-            "S2.13",
-            bool(refusal),
-            0,
-            -float(bool(refusal)),
-            retold(refusal or FIT, decisions.language),
-        )
+        refusal = decisions.say("unrecorded") if recorded is None else recorded.refused
+        unfit, text = bool(refusal), refusal or decisions.say("fit")
+        yield format_check("hygiene", "S2.13", unfit, 0, -float(unfit), text)
 
 
 def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
@@ -266,7 +237,7 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
         for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
     )
     return decisions.say(
-        "chances: {chance}; {action} against {rival} in logits: {listed}, the rest {rest}",
+        "chances",
         chance=chance,
         action=names[own],
         rival=names[rival],
@@ -283,9 +254,7 @@ def _group_term(
     shown = visible(cut_value(f"{groups.attribute} {name}".rstrip()))
     if bias is not None:
         return shown, bias[own] - bias[rival]
-    return decisions.say(
-        "{group} without a bias of its own" if name else "{group} not stated", group=shown
-    ), 0.0
+    return decisions.say("no_bias" if name else "not_stated", group=shown), 0.0
 
 
 def _case_measurements(decisions: Decisions, row: int) -> gates.Read:
@@ -378,7 +347,7 @@ class OptionShown(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Decisions(CaseVerdicts):
+class Decisions(CaseVerdicts, Result):
     """What one policy says of every case of a trace; see `frame`, `explain` and `options`.
 
     language: of the sentences; a question asked live is answered in its own. held: the trace as it
@@ -402,9 +371,6 @@ class Decisions(CaseVerdicts):
         """Count the cases."""
         return len(self.trace)
 
-    def __repr__(self) -> str:
-        return f"Decisions({len(self):,} cases: {self._summary()})"
-
     @property
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
@@ -413,9 +379,9 @@ class Decisions(CaseVerdicts):
             ("arm", self.tables.arm),
         ]
 
-    def say(self, template: str, **parts: object) -> str:
-        """A sentence in the language of these decisions."""
-        return sentence(template, self.language, **parts)
+    def say(self, key: str, /, **values: object) -> str:
+        """Words of a reason in the language of these decisions."""
+        return say(self.language, Reason(key, values))
 
     @cached_property
     def status(self) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -803,31 +769,19 @@ class Decisions(CaseVerdicts):
         evidence, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
         if self.status[row] == Status.ok:
             read = _case_measurements(self, row)
-            for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
-                check, met = threshold_check(self, gate, read), gates.threshold_met(gate, read)
-                if not check.passes:
-                    value, bound = check.value, check.threshold
-                    shown = {
-                        "value": decimals(value, bound),
-                        "bound": threshold_text(bound, value, self.language),
-                    }
-                    relation = RELATIONS[True, met.side == "ceiling"]
-                    out.append(self.say(relation, what=self.say(gate.label), name=met.key, **shown))
-            warned = (check for check in user_checks(self, read) if check.rule in WARN_RULES)
-            out += [check.text for check in warned if not check.passes]
+            warning = [gate for gate in gates.GATES if gate.firing == "warn"]
+            rows = [threshold_check(self, gate, read) for gate in warning]
+            rows += [check for check in user_checks(self, read) if check.rule in WARN_RULES]
+            out += [check.text for check in rows if not check.passes]
             out += self._off_warnings
         if self.answer_checks[row] in {AnswerCheck.unrecorded, AnswerCheck.unearned}:
-            out.append(self.say(UNRECORDED))
+            out.append(self.say("unrecorded"))
         gate_on = bool(np.squeeze(self.thresholds.gates["confidence"].on))
         if gate_on and bool(evidence.degenerate[depth, row]) and evidence.n_hits[depth, row]:
             ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
             cosine = ran and self.policy.confidence.fallback == "cosine"
-            score = "the calibrated cosine" if cosine else "the hybrid score"
-            out.append(
-                self.say(
-                    "reranker gave no usable scores: confidence is {score}", score=self.say(score)
-                )
-            )
+            score = Reason("cosine_score" if cosine else "hybrid_score")
+            out.append(self.say("unscored", score=score))
         return out
 
     @cached_property
@@ -835,11 +789,7 @@ class Decisions(CaseVerdicts):
         """That gates of the policy are off in this trace; nothing where none is."""
         off = [gate.name for gate in gates.GATES if gate.name in self.tables.evidence.off]
         named = ", ".join(name for name in off if getattr(self.policy, name).enabled)
-        return (
-            [self.say("gates off, since the trace measured nothing for them: {named}", named=named)]
-            if named
-            else []
-        )
+        return [self.say("gates_off", named=named)] if named else []
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the chain's order, with the numbers that decided."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from raglab.values import Case, Chunk, TraceData, document_path
+from raglab.values import Case, Chunk, TraceData, document_path, refuse
 
 EXACT_NAMES = "exact_names"  # key of a trace's meta: see `exact_names`
 _SHOWN = 5  # candidates that a message lists
@@ -183,12 +183,12 @@ def refuse_unclear(source: str, meaning: Meaning, place: str = "") -> NoReturn:
     """
     names = ", ".join(meaning.documents[:_SHOWN])
     more = f" and {len(meaning.documents) - _SHOWN} more" if len(meaning.documents) > _SHOWN else ""
-    msg = (
-        f"a source must name one document, got {source[:_LENGTH]!r}{place}, which "
-        f"{len(meaning.documents)} documents "
-        f"have: {names}{more}; give the path, as {meaning.documents[0]}."
+    refuse(
+        "a source must name one document",
+        f"{source[:_LENGTH]!r}{place}, which {len(meaning.documents)} documents have: "
+        f"{names}{more}",
+        f"give the path, as {meaning.documents[0]}",
     )
-    raise ValueError(msg)
 
 
 def full_source(meaning: Meaning) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab.decision.trace_view import TraceView, trace_parts
 from raglab.metrics import TrafficMix
-from raglab.values import Case
+from raglab.values import Case, refuse
 
 PROBABILITY = "inclusion_probability"  # key of `Case.extra`
 _GRID = 2.0**20  # parts of a weight: sums of such numbers are exact in any order
@@ -38,12 +38,11 @@ def case_weights(cases: Sequence[Case]) -> NDArray[np.float64] | None:
         probability = np.full(len(cases), np.nan)
     wrong = ~((probability > 0.0) & (probability <= 1.0))
     if wrong.any():
-        msg = (
-            f"{PROBABILITY} must be in (0, 1] for each case or none, got "
-            f"{stated[int(wrong.argmax())]!r} in {int(wrong.sum()):,} of {len(cases):,}; take the "
-            "drawn cases alone (trace.subset)."
+        refuse(
+            f"{PROBABILITY} must be in (0, 1] for each case or none",
+            f"{stated[int(wrong.argmax())]!r} in {int(wrong.sum()):,} of {len(cases):,}",
+            "take the drawn cases alone (trace.subset)",
         )
-        raise ValueError(msg)
     weight = 1.0 / probability
     rounded: NDArray[np.float64] = np.round(weight * (len(weight) / weight.sum()) * _GRID) / _GRID
     return rounded if np.ptp(rounded) > 2.0 / _GRID else None
@@ -56,8 +55,6 @@ def check_alone(mix: TrafficMix, weight: NDArray[np.float64] | None) -> None:
       ValueError: the cases have weights.
     """
     if weight is not None:
-        msg = (
-            "mix must be 'sample' for cases drawn with several probabilities, which state their "
-            f"traffic themselves, got {mix}; leave mix out."
+        refuse(
+            "mix must be 'sample' for cases drawn with several probabilities", mix, "leave mix out"
         )
-        raise ValueError(msg)

@@ -21,7 +21,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.trace_view import TraceView, once, trace_parts
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Case
+from raglab.values import Case, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 
@@ -217,8 +217,7 @@ class Learned(NamedTuple):
             return ""
         return (
             f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} "
-            "cases is not seen: the policy keeps no code of each plain question. Fit it again to "
-            "count the cases."
+            "cases is not seen; fit it again to count them."
         )
 
 
@@ -356,8 +355,7 @@ def check_unlearned(learned: Learned) -> None:
         parts = " and the ".join(learned.parts)
         rule = f"cases must not be those that the {parts} was fitted on"
         remedy = "deal them into tune and certify before the fit: trace = raglab.split(trace)"
-        msg = f"{rule}, got {learned.k:,} of {learned.n:,} that are; {remedy}."
-        raise ValueError(msg)
+        refuse(rule, f"{learned.k:,} of {learned.n:,} that are", remedy)
 
 
 def warn_of_held_back(by_split: Queries, what: str) -> None:
@@ -367,8 +365,6 @@ def warn_of_held_back(by_split: Queries, what: str) -> None:
     if n and len(held) == len(by_split):
         warn_user(
             f"{what} should be fitted on cases of split tune, got {n:,} of split "
-            f"{' and '.join(held)}, which is kept "
-            "to judge on: there the policy is in sample. Fit it on the whole trace, which takes "
-            "split tune, or on "
+            f"{' and '.join(held)}: there the policy is in sample; fit it on "
             "trace.split('tune')."
         )

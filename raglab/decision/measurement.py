@@ -68,6 +68,7 @@ from raglab.values import (
     check_n_hits,
     label_codes,
     map_fields,
+    refuse,
 )
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.tokeniser import word_count
@@ -262,11 +263,11 @@ def gates_off(trace: Any) -> frozenset[str]:  # noqa: ANN401 - a trace, in memor
     """
     named = frozenset(map(str, trace.meta.get("gates_off", ())))
     if wrong := sorted(named.difference(CAN_BE_OFF)):
-        msg = (
-            f"a trace may declare off only {', '.join(CAN_BE_OFF)}, got {wrong[0]!r}; build the "
-            "trace again."
+        refuse(
+            f"a trace may declare off only {', '.join(CAN_BE_OFF)}",
+            repr(wrong[0]),
+            "build the trace again",
         )
-        raise ValueError(msg)
     return named
 
 
@@ -528,8 +529,7 @@ def add_probabilities(measured: Tables, structure: Structure, cases: Sequence[Ca
         rule = (
             "a decision model must give every case finite chances (its weights must not overflow)"
         )
-        msg = f"{rule}, got NaN for the case of row {place}; fit it again with raglab.fit_decision."
-        raise ValueError(msg)
+        refuse(rule, f"NaN for the case of row {place}", "fit it again with raglab.fit_decision")
     asked_right = np.full(len(evidence.label_code), model.asked_right)
     return measured._replace(
         evidence=evidence._replace(probability=probability, asked_right=asked_right)
@@ -550,11 +550,11 @@ def check_model(structure: Structure, arm: str) -> None:
             "a decision model must be used on the hits it was fitted on (final_k, order, "
             "patterns, options, arm)"
         )
-        msg = (
-            f"{rule}, {fitted}, got {there} with arm {arm!r}; fit it again with "
-            "raglab.fit_decision, or state its arm."
+        refuse(
+            f"{rule}, {fitted}",
+            f"{there} with arm {arm!r}",
+            "fit it again with raglab.fit_decision, or state its arm",
         )
-        raise ValueError(msg)
 
 
 def structure_hash(structure: Structure, arm: str) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.case_verdicts import CaseVerdicts
-from raglab.decision.checks import scalar_value
+from raglab.decision.checks import measured, scalar_value
 from raglab.decision.decisions import UNSWITCHED, Decisions
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS
@@ -68,10 +67,9 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     if bound is None:
         return f'{text}; see decisions.frame(reasons=True)["reason"].'
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
-    text += (
-        f": {stated + ', ' if stated else ''}{bound.label} of these is "
-        f"{_range(decisions, gate, bound.measured)}; "
-    )
+    ends = _ends(decisions, bound.measured, gate)
+    extent = " to ".join(map(decimals, ends)) or "missing"
+    text += f": {stated + ', ' if stated else ''}{bound.label} of these is {extent}; "
     return f"{text}raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on."
 
 
@@ -97,8 +95,8 @@ def idle_text(decisions: CaseVerdicts) -> str:
             if decisions.policy.value(f"{SIGNALS}.{name}.enabled")
             else None
         )
-        ends = _ends(decisions, bound.measured) if bound is not None and bound.thresholds else None
-        if bound is None or ends is None:
+        ends = _ends(decisions, bound.measured) if bound is not None and bound.thresholds else ()
+        if bound is None or not ends:
             continue
         unit, aside = first.tables.evidence.known.signal(name).unit, FAR * (ends[1] - ends[0])
         far = {"min": unit.low < bound.thresholds.get("min", ends[0]) < ends[0] - aside}
@@ -107,26 +105,29 @@ def idle_text(decisions: CaseVerdicts) -> str:
             stated = " and ".join(
                 f"{key} is {decimals(value)}" for key, value in bound.thresholds.items()
             )
-            extent = f"{bound.label} is {decimals(ends[0])} to {decimals(ends[1])}"
-            text = (
-                f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
-                f"{stated}, {extent}"
-            )
             return (
-                f"{text}; write the bound on the scale of these values, or let raglab.tune(trace) "
-                "move it."
+                f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
+                f"{stated}, {bound.label} is {' to '.join(map(decimals, ends))}; write the bound "
+                "on the scale of these values, or let raglab.tune(trace) move it."
             )
     return ""
 
 
-def _ends(decisions: CaseVerdicts, measured: str) -> tuple[float, float] | None:
-    """Least and greatest value of a measurement among all cases; None where no case has one."""
+def _ends(decisions: CaseVerdicts, measured: str, gate: str = "") -> tuple[float, ...]:
+    """Least and greatest value of a measurement; () where no case has one.
+
+    Args:
+      gate: of the cases labelled ok that it refuses; of all where not given.
+    """
     ends: list[float] = []
     for part in _parts(decisions):
-        values = np.asarray(part.measurements(measured), dtype=np.float64)
+        every = np.asarray(part.measurements(measured), dtype=np.float64)
+        values = np.broadcast_to(every, (1, len(part)))[0]
+        if gate:
+            values = values[(part.label_code == Status.ok) & (part.decided_by == gate)]
         values = values[np.isfinite(values)]
         ends += [float(values.min()), float(values.max())] if values.size else []
-    return (min(ends), max(ends)) if ends else None
+    return (min(ends), max(ends)) if ends else ()
 
 
 def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
@@ -134,21 +135,15 @@ def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
 
     Empty where only what has no switch does.
     """
-    gates_only = {
-        name: n for name, n in refusals.items() if name not in {*UNSWITCHED, EXPECTED_COST}
-    }
-    if sum(gates_only.values()) <= MOST_REFUSED * n_ok:
+    switched = refusals.keys() - {*UNSWITCHED, EXPECTED_COST}
+    n_refused = sum(refusals[name] for name in switched)
+    if n_refused <= MOST_REFUSED * n_ok:
         return ""
-    named = ", ".join(
-        f"{name} {n:,}"
-        for name, n in sorted(gates_only.items(), key=lambda item: (-item[1], item[0]))
-    )
-    text = (
-        f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok "
-        f"({named})"
-    )
+    ordered = sorted(switched, key=lambda name: (-refusals[name], name))
+    named = ", ".join(f"{name} {refusals[name]:,}" for name in ordered)
     return (
-        f"{text}; raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
+        f"gates together refuse {n_refused:,} of {n_ok:,} cases labelled ok ({named}); "
+        "raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
     )
 
 
@@ -176,52 +171,21 @@ def _parts(decisions: Any) -> Iterator[Decisions]:  # noqa: ANN401
 def _bound(decisions: Decisions, name: str) -> Bound | None:
     """What a gate compares in these cases; None where it compares with no number."""
     section, _, own = name.partition(".")
-    thresholds = decisions.thresholds
-    gate_thresholds: Any
+    thresholds, known = decisions.thresholds, decisions.tables.evidence.known
+    in_force: Any
     if section == OWN and own:
-        gate = own_gate(own)
-        keys = {
-            threshold.key: scalar_value(getattr(thresholds.own[own].values, threshold.key))
-            for threshold in gate.thresholds
-        }
-        return Bound(gate.reads[0], gate.reads[0], keys)
-    if section == SIGNALS and own:
-        row, gate_thresholds = (
-            gates.signal_gate(decisions.tables.evidence.known.signal(own)),
-            thresholds.signals[own],
-        )
+        user = own_gate(own)
+        label = read = user.reads[0]
+        rows, in_force = user.thresholds, thresholds.own[own].values
     else:
-        row = gates.gate_by_name(name)
-        gate_thresholds = thresholds.gates[name] if row.thresholds else None
-    if gate_thresholds is None or not row.thresholds:
-        return None
-    there = (
-        threshold
-        for threshold in row.thresholds
-        if not threshold.where or np.any(decisions.measurements(threshold.where))
-    )
+        gate = gates.signal_gate(known.signal(own)) if own else gates.gate_by_name(name)
+        if not gate.thresholds:
+            return None
+        label, read, rows = str(measured(gate)), gate.measurements[-1], gate.thresholds
+        in_force = thresholds.signals[own] if own else thresholds.gates[name]
     values = {
-        threshold.key: scalar_value(getattr(gate_thresholds, threshold.key)) for threshold in there
+        row.key: scalar_value(getattr(in_force, row.key))
+        for row in rows
+        if not row.where or np.any(decisions.measurements(row.where))
     }
-    return Bound(
-        row.label,
-        row.measurements[-1],
-        {key: value for key, value in values.items() if np.isfinite(value)},
-    )
-
-
-def _range(decisions: CaseVerdicts, gate: str, measured: str) -> str:
-    """Least and greatest measurement of the cases labelled ok that a gate refuses, in words."""
-    ends: list[float] = []
-    for part in _parts(decisions):
-        values = _refused_values(part, gate, measured)
-        ends += [float(values.min()), float(values.max())] if len(values) else []
-    return f"{decimals(min(ends))} to {decimals(max(ends))}" if ends else "missing"
-
-
-def _refused_values(decisions: Decisions, gate: str, measured: str) -> NDArray[np.float64]:
-    """Measurements of the cases labelled ok that a gate refuses, those that are there."""
-    rows = (decisions.label_code == Status.ok) & (decisions.decided_by == gate)
-    every = np.asarray(decisions.measurements(measured), dtype=np.float64)
-    values: NDArray[np.float64] = np.broadcast_to(every, (1, len(decisions)))[0][rows]
-    return values[np.isfinite(values)]
+    return Bound(label, read, {key: value for key, value in values.items() if np.isfinite(value)})

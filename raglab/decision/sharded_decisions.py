@@ -23,6 +23,7 @@ from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.values import Case
+from raglab.words.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,7 @@ def decision_columns(decisions: Decisions) -> CaseColumns:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShardedDecisions(CaseVerdicts):
+class ShardedDecisions(CaseVerdicts, Result):
     """What one policy says of every case of a trace of shards.
 
     Whatever needs hits decides the shard that holds them.
@@ -88,12 +89,6 @@ class ShardedDecisions(CaseVerdicts):
     def __len__(self) -> int:
         """Count the cases."""
         return len(self.columns.status)
-
-    def __repr__(self) -> str:
-        sizes = (
-            f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
-        )
-        return f"{type(self).__name__}({sizes}: {self._summary()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:

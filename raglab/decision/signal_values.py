@@ -35,7 +35,7 @@ from raglab.signals import (
     declared_signal,
     retrieval_confidence,
 )
-from raglab.values import Case, Hits, TraceData
+from raglab.values import Case, Hits, TraceData, refuse
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, Language, expression
 from raglab.words.tokeniser import word_count
@@ -385,20 +385,14 @@ def check_signals(trace: TraceData, names: Iterable[str]) -> None:
     if name in NAMES:
         # without it the trace that is built again lacks it too
         check_installed(f"the signal {name}", ROOM)
-        msg = (
-            f"{rule}; it is measured on the documents when a trace is built: build it again with "
-            "`raglab trace`."
-        )
+        msg = f"{rule}; build it again with `raglab trace`."
     else:
         own = sorted(set(trace.columns).difference(NAMES))
-        there = f"it holds {', '.join(own)}" if own else "it holds none of your own"
+        there = ", ".join(own) or "none of your own"
         near = get_close_matches(name, (*NAMES, *own), 1, 0.8)
         meant = f" Did you mean {near[0]}?" if near else ""
-        how = (
-            f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals where it is "
-            "registered"
-        )
-        msg = f"{rule} ({there}); {how}.{meant}"
+        how = f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals"
+        msg = f"{rule} (it holds {there}); {how}.{meant}"
     raise ValueError(msg)
 
 
@@ -435,63 +429,77 @@ class Intent(NamedTuple):
     reasons: Mapping[str, tuple[str, ...]]
 
 
-# Flag, name, weight and occurrences of each rule, and what it matches in every language; a
-# language's own expressions stand in its file under the name, or under flag and name where two
-# flags have a rule of that name.
-_INTENT_TABLE: tuple[tuple[IntentFlag, str, float, int, str], ...] = (
+# Weight of each rule, by flag and name. What it matches stands in the file of a language under the
+# name, or under flag and name where two flags have a rule of that name.
+_INTENT_TABLE: Mapping[IntentFlag, Mapping[str, float]] = {
     # Relations: who stands how to whom. A role, a relation, a way over two parties needs no second
     # rule; `who` alone asks for a name.
-    ("graph", "role", 0.5, 1, ""),
-    ("graph", "standing", 0.6, 1, ""),
-    ("graph", "who is a party", 0.5, 1, ""),
-    ("graph", "who is", 0.2, 1, ""),
-    ("graph", "who does", 0.2, 1, ""),
-    ("graph", "whom", 0.4, 1, ""),
-    ("graph", "right or duty", 0.3, 1, ""),
-    ("graph", "payment to a party", 0.4, 1, ""),
-    ("graph", "which party", 0.4, 1, ""),
-    ("graph", "relation", 0.6, 1, ""),
-    ("graph", "relation of parties", 0.5, 1, ""),
-    ("graph", "a party by what it does", 0.6, 1, ""),
-    ("graph", "both", 0.3, 1, ""),
-    ("graph", "interest of a party", 0.4, 1, ""),
+    "graph": {
+        "role": 0.5,
+        "standing": 0.6,
+        "who is a party": 0.5,
+        "who is": 0.2,
+        "who does": 0.2,
+        "whom": 0.4,
+        "right or duty": 0.3,
+        "payment to a party": 0.4,
+        "which party": 0.4,
+        "relation": 0.6,
+        "relation of parties": 0.5,
+        "a party by what it does": 0.6,
+        "both": 0.3,
+        "interest of a party": 0.4,
+    },
     # Tables: work on rows (compare, sort, count, sum, filter), or the figure of a row. A bare
     # figure or number, and a record that texts state as a fact (the highest mountain), ask for a
     # sentence.
-    ("table", "how much", 0.3, 1, ""),
-    ("table", "how long", 0.2, 1, ""),
-    ("table", "figure", 0.3, 1, ""),
-    ("table", "figure of a row", 0.3, 1, ""),
-    ("table", "figure of a named thing", 0.4, 1, ""),
-    ("table", "by how much", 0.5, 1, ""),
-    ("table", "comparison", 0.3, 1, ""),
-    ("table", "comparison of a column", 0.5, 1, ""),
-    ("table", "comparison of rows", 0.5, 1, ""),
-    ("table", "change", 0.3, 1, ""),
-    ("table", "change between years", 0.5, 1, ""),
-    ("table", "aggregate", 0.2, 1, ""),
-    ("table", "aggregate of a column", 0.5, 1, ""),
-    ("table", "most or least", 0.2, 1, ""),
-    ("table", "most or least of a column", 0.5, 1, ""),
-    ("table", "order", 0.5, 1, ""),
-    ("table", "table", 0.4, 1, ""),
-    ("table", "rows", 0.4, 1, ""),
-    ("table", "filter", 0.2, 1, ""),
-    ("table", "count by a filter", 0.5, 1, ""),
-    ("table", "per unit", 0.2, 1, ""),
-    ("table", "money or share", 0.2, 1, r"[£$€%]|\b(?:gbp|eur|usd)\b"),
+    "table": {
+        "how much": 0.3,
+        "how long": 0.2,
+        "figure": 0.3,
+        "figure of a row": 0.3,
+        "figure of a named thing": 0.4,
+        "by how much": 0.5,
+        "comparison": 0.3,
+        "comparison of a column": 0.5,
+        "comparison of rows": 0.5,
+        "change": 0.3,
+        "change between years": 0.5,
+        "aggregate": 0.2,
+        "aggregate of a column": 0.5,
+        "most or least": 0.2,
+        "most or least of a column": 0.5,
+        "order": 0.5,
+        "table": 0.4,
+        "rows": 0.4,
+        "filter": 0.2,
+        "count by a filter": 0.5,
+        "per unit": 0.2,
+        "money or share": 0.2,
+    },
     # Complexity: several steps, conditions, things to hold beside one another.
-    ("complexity", "comparison", 0.5, 1, ""),
-    ("complexity", "condition", 0.3, 1, ""),
-    ("complexity", "time order", 0.3, 1, ""),
-    ("complexity", "why or how", 0.4, 1, ""),
-    ("complexity", "second question", 0.5, 1, ""),
-    ("complexity", "second sentence", 0.4, 1, r"[.!?;] +\S"),
-    ("complexity", "clauses", 0.4, 3, "[,;:]| - "),
-    ("complexity", "figures", 0.3, 2, r"\d+(?:[.,/]\d+)*"),
-    ("complexity", "length", 0.3, 15, r"\w+"),
-    ("complexity", "great length", 0.3, 22, r"\w+"),
-)
+    "complexity": {
+        "comparison": 0.5,
+        "condition": 0.3,
+        "time order": 0.3,
+        "why or how": 0.4,
+        "second question": 0.5,
+        "second sentence": 0.4,
+        "clauses": 0.4,
+        "figures": 0.3,
+        "length": 0.3,
+        "great length": 0.3,
+    },
+}
+# Of few: occurrences that a rule takes, and what it matches in every language.
+_EVERYWHERE: Mapping[str, tuple[int, str]] = {
+    "money or share": (1, r"[£$€%]|\b(?:gbp|eur|usd)\b"),
+    "second sentence": (1, r"[.!?;] +\S"),
+    "clauses": (3, "[,;:]| - "),
+    "figures": (2, r"\d+(?:[.,/]\d+)*"),
+    "length": (15, r"\w+"),
+    "great length": (22, r"\w+"),
+}
 
 
 def intent_rules(language: Language = LANGUAGES) -> tuple[IntentPattern, ...]:
@@ -507,25 +515,22 @@ def intent_rules(language: Language = LANGUAGES) -> tuple[IntentPattern, ...]:
       'both'
     """
     own = language.intent
-    known = {name for _, name, *_ in _INTENT_TABLE} | {
-        f"{flag} {name}" for flag, name, *_ in _INTENT_TABLE
-    }
+    table = [(flag, *row) for flag, rows in _INTENT_TABLE.items() for row in rows.items()]
+    known = {name for flag, rule, _ in table for name in (rule, f"{flag} {rule}")}
     if not own.rules.keys() <= known:
         unknown = ", ".join(sorted(own.rules.keys() - known))
-        msg = (
-            f"intent.rules of {language.name} must be rules of intent, got {unknown}; en.yaml has "
-            "their names."
+        refuse(
+            f"intent.rules of {language.name} must be rules of intent",
+            unknown,
+            "en.yaml has their names",
         )
-        raise ValueError(msg)
     rules = []
-    for flag, name, weight, times, everywhere in _INTENT_TABLE:
+    for flag, name, weight in table:
+        times, everywhere = _EVERYWHERE.get(name, (1, ""))
         patterns = own.rules.get(f"{flag} {name}", own.rules.get(name, ()))
         every = [*([everywhere] if everywhere else []), *patterns] or ["(?!)"]
-        rules.append(
-            IntentPattern(
-                flag, name, weight, re.compile(expression(every, own.words), re.IGNORECASE), times
-            )
-        )
+        pattern = re.compile(expression(every, own.words), re.IGNORECASE)
+        rules.append(IntentPattern(flag, name, weight, pattern, times))
     return tuple(rules)
 
 

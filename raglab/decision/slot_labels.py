@@ -23,7 +23,7 @@ from raglab.decision.document_names import (
 )
 from raglab.decision.evidence import OPTION_SLOTS, CaseBatch, ChosenHits, Entities
 from raglab.policy import Structure
-from raglab.values import PatternHits, TraceData
+from raglab.values import PatternHits, TraceData, refuse
 from raglab.words.text import BITS, content_words, word_set
 
 
@@ -110,12 +110,8 @@ def bit_masks(
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query, row in enumerate(items):
         if len(row) > BITS:
-            msg = (
-                f"a query may name at most {BITS} entities, words or sources in one plane, got "
-                f"{len(row)}; "
-            )
-            msg += "take item_masks."
-            raise ValueError(msg)
+            rule = f"a query may name at most {BITS} entities, words or sources in one plane"
+            refuse(rule, len(row), "take item_masks")
         for bit, item in enumerate(row):
             if item in holders:
                 bits_by_item.setdefault(item, []).append((query, bit))

@@ -26,7 +26,7 @@ from raglab.policy_parts.gate_order import (
 from raglab.policy_parts.own_gates import own_gate, own_thresholds
 from raglab.policy_parts.sections import EXPECTED_COST, UNSTATED, SignalSection, in_order
 from raglab.resolver import RuleSwitches, RuleThresholds
-from raglab.values import Floats
+from raglab.values import Floats, refuse
 
 # of `ActionCosts`, by path in `decision.costs`
 COST_FIELDS = {path: name for name, path in PATHS.items()}
@@ -75,7 +75,7 @@ class Thresholds(NamedTuple):
             name, _, bound = key.partition(".")
             # as if the policy gated it
             gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
-            moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
+            moved = gate._replace(**{bound: values})
             return self._replace(signals={**self.signals, name: moved})
         if section == OWN:
             name, _, own = key.partition(".")
@@ -84,11 +84,8 @@ class Thresholds(NamedTuple):
             return self._replace(own={**self.own, name: moved_own})
         if section == "decision":
             name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
-            return (
-                self
-                if self.costs is None
-                else self._replace(costs=self.costs._replace(**{name: values}))
-            )
+            costs = self.costs and self.costs._replace(**{name: values})
+            return self._replace(costs=costs)
         if section == "resolver":
             return self._replace(rules=self.rules._replace(**{key: values}))
         return self._replace(
@@ -196,14 +193,8 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     for path in (name for step in order.before for name in step.names or ()):
         section, _, name = path.partition(".")
         if section == OWN and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
-            rule = (
-                f"it reads {', '.join(sorted(read))} of the chosen hits, which the gap gate and "
-                "the resolver choose"
-            )
-            msg = (
-                f"an order must have {path} behind gap, got it before: {rule}; name gap before it."
-            )
-            raise ValueError(msg)
+            rule = f"it reads {', '.join(sorted(read))} of the hits that gap chooses"
+            refuse(f"an order must have {path} behind gap", "it before", rule)
     return order
 
 

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from raglab.policy import PolicyData
-from raglab.values import Case, CaseCounts, TraceData
+from raglab.values import Case, CaseCounts, TraceData, refuse
 
 FAILED_CALLS = "failed_calls"  # key of the meta: rows of call, id and split of a case
 RECORDED = "recorded answers"  # the call of `record_answers`
@@ -93,8 +93,7 @@ def answered_cases(trace: Any) -> Any:  # noqa: ANN401
         return trace
     rows = [row for row, case in enumerate(trace.cases) if case.id not in failed]
     if not rows:
-        msg = f"some case must have no failed call, got none of {len(trace)}; make them again."
-        raise ValueError(msg)
+        refuse("some case must have no failed call", f"none of {len(trace)}", "make them again")
     if len(rows) == len(trace):
         return trace
     answered = trace.subset(rows)
@@ -214,8 +213,7 @@ def trace_parts(trace: TraceView) -> Sequence[TracePart]:
     """
     if not hasattr(trace, "parts"):
         remedy = "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load"
-        msg = f"trace must be in memory or of shards, got {type(trace).__name__}; {remedy}."
-        raise ValueError(msg)
+        refuse("trace must be in memory or of shards", type(trace).__name__, remedy)
     parts: Sequence[TracePart] = answered_cases(trace).parts
     return parts
 
@@ -292,15 +290,9 @@ class Measured:
 
     def __init__(self, trace: TraceData) -> None:
         if not isinstance(trace, TraceData):
-            remedy = "load one by raglab.Trace.load(path)"
-            if hasattr(trace, "parts"):
-                remedy = (
-                    "give it as it is: each shard is measured when replayed; or load it whole: "
-                    "trace.loaded()"
-                )
             msg = (
-                f"Measured must have a plain trace in memory, got a {type(trace).__name__}; "
-                f"{remedy}."
+                f"Measured must have a plain trace in memory, got a {type(trace).__name__}; give "
+                "shards as they are, or load them whole by trace.loaded()."
             )
             raise TypeError(msg)
         self._trace = answered_cases(trace)

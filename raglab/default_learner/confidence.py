@@ -515,11 +515,11 @@ class ClarificationDefault(BaseModel):
                 float(vote_counts(arrays(self, [name]))[0]),
             )
             if not isclose(vote, count, rel_tol=CLOSE, abs_tol=CLOSE):
-                msg = (
-                    f"candidate_votes must be those of counts, got {vote:g} and {count:g} for "
-                    f"{name!r}; give one alone."
+                refuse(
+                    "candidate_votes must be those of counts",
+                    f"{vote:g} and {count:g} for {name!r}",
+                    "give one alone",
                 )
-                raise ValueError(msg)
         if self.remembered > self.sample_size + CLOSE:
             refuse(
                 "remembered must be at most sample_size",

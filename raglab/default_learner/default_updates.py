@@ -43,7 +43,7 @@ from raglab.default_learner.confidence import (
 )
 from raglab.values import refuse
 from raglab.words.canonical import canonical_json, instant
-from raglab.words.languages import sentence
+from raglab.words.languages import Reason, say
 
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 SHARE = 1.0  # votes that each candidate has before the first
@@ -102,18 +102,13 @@ def suggest(
     votes = {} if default is None else default.candidate_votes
     liked = [value for value in candidates if votes.get(value, 0.0) > 0.0]
     if default is None or not liked:
-        return Suggested(
-            candidates[0],
-            sentence("It is the first candidate; no vote speaks for another yet.", language),
-        )
-    score = dict(votes)
+        return Suggested(candidates[0], say(language, Reason("first_candidate")))
+    score = votes
     if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
-    best = max(liked, key=lambda value: score[value])
-    parts = {"votes": f"{votes[best]:g}", "signals": default.sample_size}
-    return Suggested(
-        best, sentence("It leads: votes for it {votes}, signals {signals}.", language, **parts)
-    )
+    best = max(liked, key=score.__getitem__)
+    leads = Reason("leads", {"votes": f"{votes[best]:g}", "signals": default.sample_size})
+    return Suggested(best, say(language, leads))
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from raglab.arguments.plain_arrays import measured_values
 from raglab.gating.case_groups import group_values
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.signals import NAMES
-from raglab.values import Case, Floats, Status
+from raglab.values import Case, Floats, Status, refuse
 
 # answer would be right; ok but its evidence would miss; the rest
 CLASSES = ("right", "miss", "refuse", "ambiguous")
@@ -234,8 +234,7 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np
         rule = (
             f"a model with a bias by {model.groups.attribute} must be given the group of each case"
         )
-        msg = f"{rule}, got none; pass those of `DecisionModel.group_values`."
-        raise ValueError(msg)
+        refuse(rule, "none", "pass those of `DecisionModel.group_values`")
     of_group, none = dict(model.groups.bias), (0.0,) * len(CLASSES)
     added: NDArray[np.float64] = np.array(
         [of_group.get(name, none) for name in groups], dtype=np.float64

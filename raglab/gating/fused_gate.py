@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array
 from raglab.signals import SIGNALS
+from raglab.values import refuse
 from raglab.words.characters import visible
 from raglab.words.html_display import Fold, display, short
 
@@ -186,11 +187,11 @@ def fit_fusion(
     check_present(outcomes, "right", "leave out cases without a label")
     right = outcomes != 0.0
     if right.all() or not right.any():
-        msg = (
-            f"a fused gate must see right and wrong cases, got {int(right.sum())} right of "
-            f"{len(right)}; add the other."
+        refuse(
+            "a fused gate must see right and wrong cases",
+            f"{int(right.sum())} right of {len(right)}",
+            "add the other",
         )
-        raise ValueError(msg)
     # Floats add up differently in another order: cases are sorted by value, so that their order
     # does not matter.
     order = np.lexsort((right, *signals[::-1]))
@@ -207,8 +208,7 @@ def fit_fusion(
         named.append((name, x, (z - column.mean()) / column.std()))
         columns.append((column - column.mean()) / column.std())
     if not named:
-        msg = "a fused gate needs a signal that varies, got none; check that the trace holds hits."
-        raise ValueError(msg)
+        refuse("a fused gate needs a signal that varies", "none", "check that the trace holds hits")
     design = np.stack(columns, axis=1)
 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -246,11 +246,11 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
     """
     if not slope > 0.0:
         what = "the model ranks against the labels on cases it did not see"
-        msg = (
-            f"slope must be positive, got {slope:g}: {what}; label more cases, or keep to a "
-            "single gate."
+        refuse(
+            "slope must be positive",
+            f"{slope:g}: {what}",
+            "label more cases, or keep to a single gate",
         )
-        raise ValueError(msg)
     parts = tuple(
         Part(part.signal, part.x, tuple(slope * value for value in part.y)) for part in model.parts
     )

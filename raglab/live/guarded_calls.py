@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from raglab.answering.client import end_calls_within
 
 T = TypeVar("T")
-LATE = "TimeoutError: "  # how the reason of a late call begins
 MOST_LATE = 8  # calls that still run after their time; beside them none is begun
 LONGEST_REASON = 200  # characters of an error's text
 _running: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("running", default=())
@@ -22,6 +21,10 @@ _running: contextvars.ContextVar[tuple[object, ...]] = contextvars.ContextVar("r
 
 class CallFailedError(Exception):
     """A callable of the user gave nothing that can be taken; its text is the reason."""
+
+
+class LateCallError(CallFailedError):
+    """It took longer than it may, or too many such calls still run."""
 
 
 def is_running(call: object) -> bool:
@@ -86,8 +89,8 @@ def call_in_time(
     """
     late[:] = [thread for thread in late if thread.is_alive()]
     if len(late) >= MOST_LATE:
-        msg = f"{LATE}{len(late)} earlier calls still run"
-        raise CallFailedError(msg)
+        msg = f"TimeoutError: {len(late)} earlier calls still run"
+        raise LateCallError(msg)
     result: list[T] = []
     failure: list[str] = []
     context = contextvars.copy_context()
@@ -125,7 +128,9 @@ def call_in_time(
 
 
 def _over(time: CallTime) -> CallFailedError:
-    return CallFailedError(f"{LATE}calls took longer than the {time.limit_s:g} s of a question")
+    return LateCallError(
+        f"TimeoutError: calls took longer than the {time.limit_s:g} s of a question"
+    )
 
 
 def error_line(error: BaseException) -> str:

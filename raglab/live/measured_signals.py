@@ -44,6 +44,7 @@ from raglab.store.traces import Trace
 from raglab.values import Answers, Latency, ModelUnavailableError, TraceData, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import composed, visible
+from raglab.words.languages import Reason
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
@@ -516,12 +517,13 @@ class LiveSignals:
                     # its text may hold a key
                     cause = error.__cause__
                     kind = type(cause).__name__ if cause else "no value of its unit"
-                    reason = f"could not be measured ({kind}): it counts as missing"
-                    failures.append(f"signal {function.name} {reason}")
+                    failures.append(
+                        Reason("unmeasured_signal", {"name": function.name, "cause": kind})
+                    )
                     warn_user(str(error))
                 known |= dict(zip(keys, values.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
-        return columns, tuple(dict.fromkeys(failures))
+        return columns, tuple(failures)
 
     def _in_time(
         self, function: SignalFunction, cells: Sequence[tuple[Any, ...]], time: CallTime

@@ -48,15 +48,12 @@ from raglab.live.system import (
 from raglab.live.telemetry import depths_in_spans, request_tracing, write_stored_depths
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
-from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
-from raglab.words.languages import retold, sentence
+from raglab.words.languages import Reason, refusal, say
 from raglab.words.tokeniser import word_count
-
-UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
 
 
 class StoredAnswer(NamedTuple):
@@ -122,8 +119,10 @@ def answer_request(request: Request, system: System) -> Response:
     # What belongs to this request alone is added after the cache: id, arm and why, its time and its
     # chance.
     answer = answer._replace(request_id=request.id, arm=choice.arm, arm_reason=choice.reason)
-    ms = {**record.ms, "total": 1e3 * (perf_counter() - start)}
-    response = Response(answer, record._replace(ms=ms, propensity=choice.propensity))
+    record = record._replace(
+        ms={**record.ms, "total": 1e3 * (perf_counter() - start)}, propensity=choice.propensity
+    )
+    response = Response(answer, record)
     if choice.propensity is not None and not choice.rewarded:
         record_outcome(response, system)
     return response
@@ -145,18 +144,21 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
     except ModelUnavailableError as error:
         if system.on_error == "raise":
             raise
-        reason = sentence(
-            "no answer was generated: {reason}", request.language, reason=error.reason
+        reason = say(request.language, Reason("ungenerated", {"reason": error.reason}))
+        record = ResponseRecord(
+            {"total": 1e3 * (perf_counter() - start)}, checks=(error_check(reason),)
         )
-        refusal = ResponseFields(
-            sentence(UNAVAILABLE, request.language),
-            status=Status.refuse,
-            refusal_reason=reason,
-            error=str(error),
+        return unretrieved_response(
+            ResponseFields(
+                say(request.language, Reason("unavailable")),
+                status=Status.refuse,
+                refusal_reason=reason,
+                error=str(error),
+            ),
+            request,
+            system,
+            record,
         )
-        ms = {"total": 1e3 * (perf_counter() - start)}
-        record = ResponseRecord(ms, checks=(error_check(reason),))
-        return unretrieved_response(refusal, request, system, record)
 
 
 def unretrieved_response(
@@ -279,13 +281,13 @@ def _retrieve_depths(
 
 def _stored_depths(key: Key, system: System) -> list[DepthHits]:
     """Depths that the strategy cache holds, none where there is no cache."""
+    if system.caches is None:
+        return []
     n_chunks = len(system.retriever.chunks)
-    read = lambda entry: unpack_depths(entry["depths"], n_chunks)  # noqa: E731 - of one use
-    return (
-        []
-        if system.caches is None
-        else system.caches.strategies.get(key.digest("strategy"), read) or []
+    stored = system.caches.strategies.get(
+        key.digest("strategy"), lambda entry: unpack_depths(entry["depths"], n_chunks)
     )
+    return stored or []
 
 
 def _depths(
@@ -405,7 +407,9 @@ def complete_response(
     ms = dict(record.ms)
     chunks = decisions.chunks_of_decision(0)
     passages = [decisions.trace.chunks[number] for number in chunks]
-    checked = check_answer(text, passages, system.generator, system.scorer, ms=ms)
+    checked = check_answer(
+        text, passages, system.generator, system.scorer, ms=ms, language=decisions.language
+    )
     # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and
     # not a second copy.
     start = perf_counter()
@@ -413,8 +417,10 @@ def complete_response(
     answers = answer_sets([key], [checked], system.generator.name, system.scorer.name)
     trace = replace(decisions.trace, answers=answers)
     measured = add_answers(decisions.tables, trace, system.policy.structure)
-    final = decide_on_tables(measured, trace, system.policy, decisions.thresholds)
-    final = replace(final, language=decisions.language)
+    final = replace(
+        decide_on_tables(measured, trace, system.policy, decisions.thresholds),
+        language=decisions.language,
+    )
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
     # Of an answer that leaves, its optional components are measured too; a refusal has neither.
     component_values = dict(record.measures)
@@ -441,16 +447,18 @@ def _decided_answer(
     if status == Status.ok:
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
     text = None if checked is None else checked.text
-    failed = decisions.trace.meta.get(FAILURES, ())
     return ResponseFields(
-        decisions.say(system.policy.refusal_message) if refused else text,
+        refusal(decisions.language, system.policy.refusal_message) if refused else text,
         sources,
         status,
         refusal_reason=decisions.reason(0) if refused else None,
         options=_options(decisions),
         warnings=(
             *decisions.warnings(0),
-            *(retold(failure, decisions.language) for failure in failed),
+            *dict.fromkeys(
+                say(decisions.language, failure)
+                for failure in decisions.trace.meta.get(FAILURES, ())
+            ),
         ),
         confidence=float(decisions.confidence()[0]),
         route=decisions.route(0),
@@ -488,7 +496,7 @@ def _selected_option(
     # Refused until everything holds: an unknown option and an answer that a gate stops leave the
     # same fields.
     refused = decided._replace(
-        answer=decisions.say(system.policy.refusal_message),
+        answer=refusal(decisions.language, system.policy.refusal_message),
         sources=(),
         status=Status.refuse,
         options=(),
@@ -496,12 +504,14 @@ def _selected_option(
     try:
         option = decisions.select(decisions.trace.cases[0].id, selected)
     except KeyError:
-        reason = decisions.say(INVALID_SELECTION, option=selected)
+        reason = decisions.say("invalid_selection", option=selected)
         return refused._replace(refusal_reason=reason), record
     # The hits of an option are no slot of the chain, so the gates on the answer are asked by
     # themselves.
     passages = [decisions.trace.chunks[number] for number in option.chunks]
-    checked = check_answer(text, passages, system.generator, system.scorer)
+    checked = check_answer(
+        text, passages, system.generator, system.scorer, language=decisions.language
+    )
     calibration = system.policy.structure.calibration
     confidence = float(calibrate_confidence(np.array(checked.confidence), calibration))
     checks = tuple(

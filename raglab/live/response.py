@@ -25,6 +25,7 @@ from raglab.retrieval.indexes import ArmIndex, Indexes
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError, Status
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
+from raglab.words.languages import Reason, say
 from raglab.words.text import NO_MATH, html_text
 
 CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
@@ -71,7 +72,7 @@ class ResponseRecord(NamedTuple):
     brevity and logprob too, None where one cannot be measured; both from the cache where the answer
     is. retrieved: statistics of the hits at the depth that decided. propensity: probability of the
     arm where a bandit chose it. offered: options among which a user chose. signal_failures: what
-    could not be measured, in words. evidence: what a clarified request retrieved and was answered
+    could not be measured. evidence: what a clarified request retrieved and was answered
     with, as JSON values. applied: the default that the response names in `default_applied`, None
     where there is none. logged: whether the audit log has the decision; see `LogOutages`.
     """
@@ -85,7 +86,7 @@ class ResponseRecord(NamedTuple):
     retrieved: Mapping[str, float | None] = {}
     propensity: float | None = None
     offered: Sequence[Mapping[str, Any]] = ()
-    signal_failures: tuple[str, ...] = ()
+    signal_failures: tuple[Reason, ...] = ()
     evidence: Mapping[str, Any] | None = None
     applied: DefaultUse | None = None
     logged: bool = False
@@ -217,11 +218,13 @@ def check_answer(
     scorer: SupportScorer,
     *,
     ms: dict[str, float] | None = None,
+    language: str = "en",
 ) -> CheckedAnswer:
     """Answer a question from passages: generation, hygiene, support.
 
     Args:
       ms: takes the milliseconds of `generate`, and of `support` with hygiene.
+      language: of the words why there is no answer.
 
     Raises:
       ModelUnavailableError: the generator's model failed; its own TimeoutError or ConnectionError
@@ -242,10 +245,9 @@ def check_answer(
         raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
     between = perf_counter()
     cleaned = clean(generation.text)
-    refused = (
-        generation.reason
-        if generation.reason and not generation.text.strip()
-        else cleaned.refused or ""
+    refused = say(
+        language,
+        (None if generation.text.strip() else generation.reason) or cleaned.refused or "",
     )
     # A heading or the question said again is no claim: an answer that holds nothing else has no
     # support.

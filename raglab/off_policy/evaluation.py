@@ -50,6 +50,7 @@ from raglab.off_policy.trust import (
     diagnose_estimate,
     target_overlap,
 )
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,8 +69,7 @@ def read_targets(
 ) -> tuple[ArrayLike | pd.DataFrame, ...]:
     """Targets as arrays or frames; functions are called and learners played here, once."""
     if not hasattr(log, "columns"):
-        msg = f"a log must be a DataFrame, got {type(log).__name__}; wrap it in pandas.DataFrame."
-        raise ValueError(msg)
+        refuse("a log must be a DataFrame", type(log).__name__, "wrap it in pandas.DataFrame")
     return tuple(target_probabilities(target, log, arms, mask, features) for target in targets)
 
 
@@ -97,8 +97,7 @@ def weigh_targets(
 def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
     """Column that is estimated where there is one; what was chosen for the user is said."""
     if reward is not None and not isinstance(reward, str):
-        msg = f"reward must be one column here, got {reward!r}; call it once for each."
-        raise ValueError(msg)
+        refuse("reward must be one column here", repr(reward), "call it once for each")
     (name,), note = outcome_columns(log, reward)
     if note:
         warn_user(note)
@@ -110,8 +109,7 @@ def estimator_settings(
 ) -> EstimatorSettings:
     """Arguments of single estimators, with the square root of T if a largest weight is missing."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        msg = f"seed must be a whole number >= 0, got {seed!r}; the same seed gives the same bits."
-        raise ValueError(msg)
+        refuse("seed must be a whole number >= 0", repr(seed), "the same seed gives the same bits")
     root = sqrt(len(rows.weight))
     for name, value in (("clip", clip), ("switch", switch)):
         if value is not None:
@@ -137,28 +135,27 @@ def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: i
         names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
     )
     if unknown:
-        msg = (
-            f"estimators must be a sequence of {list(ESTIMATORS)}, got {unknown!r}; even one "
-            "stands in a tuple."
+        refuse(
+            f"estimators must be a sequence of {list(ESTIMATORS)}",
+            repr(unknown),
+            "even one stands in a tuple",
         )
-        raise ValueError(msg)
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
         msg = f"interval must be delta or bootstrap, got {interval!r}."
         raise ValueError(msg)
     if n_boot < 1:
-        msg = f"n_boot must be at least 1, got {n_boot}; 1000 is usual."
-        raise ValueError(msg)
+        refuse("n_boot must be at least 1", n_boot, "1000 is usual")
 
 
 def check_weight(name: str, value: float) -> None:
     """Refuse a largest weight that is none."""
     if not value > 0.0:
-        msg = (
-            f"{name} must be a weight above 0, got {value:g}; leave it out for the square root of "
-            "the rounds."
+        refuse(
+            f"{name} must be a weight above 0",
+            f"{value:g}",
+            "leave it out for the square root of the rounds",
         )
-        raise ValueError(msg)
 
 
 def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
@@ -167,17 +164,12 @@ def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
     if not weighted or rows.log.propensity.min() < CERTAIN or rows.weight.min() >= CERTAIN:
         return
     row = int(rows.weight.argmin())
-    msg = (
-        f"{', '.join(weighted)} must not be used on a log of a deterministic policy: every "
-        "propensity is 1, and in row "
-        f"{row} the target puts {1.0 - rows.weight[row]:.3g} on arms that could not be logged. "
-        "Log with a floor (every "
-        "available arm at some probability) and come back; until then estimators=('dm',) with a "
-        "reward model from "
-        "outside (q_<arm>) is an extrapolation, and replay of the matches says nothing about the "
-        "other arms."
+    refuse(
+        f"{', '.join(weighted)} must not be used on a log of a deterministic policy",
+        f"propensity 1 in every round and a target that puts {1.0 - rows.weight[row]:.3g} on "
+        f"other arms in row {row}",
+        "log with a floor, or extrapolate by estimators=('dm',) with q_<arm> from outside",
     )
-    raise ValueError(msg)
 
 
 COLUMNS = ("estimator", "value", "low", "high", "ess", "max_weight", "status")
@@ -562,19 +554,18 @@ def lower_bound(
       0.704
     """
     if not 0.0 < delta < 1.0:
-        msg = f"delta must be in (0, 1), got {delta:g}; 0.05 bounds at 95 % confidence."
-        raise ValueError(msg)
+        refuse("delta must be in (0, 1)", f"{delta:g}", "0.05 bounds at 95 % confidence")
     shares = read_targets(log, (target,), arms, mask, features)
     name = single_outcome(log, reward)
     (rows,) = weigh_targets(log, shares, arms, None, mask, name)
     refuse_deterministic(rows, ("clipped_ips",))
     outcome = rows.log.reward
     if not (outcome.min() >= 0.0 and outcome.max() <= 1.0):
-        msg = (
-            f"{name} must be in [0, 1] for a bound, got {outcome.min():g} to {outcome.max():g}; "
-            "rescale it first."
+        refuse(
+            f"{name} must be in [0, 1] for a bound",
+            f"{outcome.min():g} to {outcome.max():g}",
+            "rescale it first",
         )
-        raise ValueError(msg)
     if clip is not None:
         check_weight("clip", clip)
     grid = (

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array, plain_array, within_range
 from raglab.loops.compiled import kernel_of
+from raglab.values import refuse
 from raglab.words.html_display import Fold, display, short
 
 if TYPE_CHECKING:
@@ -103,11 +104,11 @@ def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | No
     """Arms as stated, as the columns of the target, or None: positions."""
     columns = getattr(target, "columns", None)
     if arms is not None and columns is not None and list(arms) != list(columns):
-        msg = (
-            f"arms must be the columns of target in order, got {list(arms)} and {list(columns)}; "
-            "leave arms out."
+        refuse(
+            "arms must be the columns of target in order",
+            f"{list(arms)} and {list(columns)}",
+            "leave arms out",
         )
-        raise ValueError(msg)
     named = arms if arms is not None else columns
     return None if named is None else tuple(named)
 
@@ -121,21 +122,19 @@ def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - ar
         target.to_numpy() if hasattr(target, "to_numpy") else target, "target"
     )
     if probabilities.dtype.kind not in "fiub":
-        msg = (
-            f"target must be numbers, got {probabilities.dtype}; give the probability of every "
-            "arm in every round."
+        refuse(
+            "target must be numbers",
+            probabilities.dtype,
+            "give the probability of every arm in every round",
         )
-        raise ValueError(msg)
     if probabilities.ndim == 1:
         probabilities = np.broadcast_to(probabilities, (rounds, len(probabilities)))
     if probabilities.ndim != 2 or len(probabilities) != rounds or probabilities.shape[1] == 0:
-        msg = (
-            f"target must be [T, A] with a row for each of the {rounds} rounds of the log, or [A] "
-            "for all of them, "
-            f"got shape {np.shape(target)}; give the target's probability of every arm in every "
-            "round."
+        refuse(
+            f"target must be [T, A] with T = {rounds}, or [A]",
+            f"shape {np.shape(target)}",
+            "give the probability of every arm in every round",
         )
-        raise ValueError(msg)
     return probabilities
 
 
@@ -179,17 +178,14 @@ def read_log(
             if len(heads) > _HEADS_SHOWN
             else heads
         )
-        msg = f"a log must have the columns {columns}, got {shown}; {missing} is missing{remedy}."
-        raise ValueError(msg)
+        refuse(f"a log must have the columns {columns}", shown, f"{missing} is missing{remedy}")
     if not log.columns.is_unique:
         twice = log.columns[log.columns.duplicated()][0]
-        msg = (
-            f"columns of a log must have different names, got {twice!r} twice; rename or drop one."
+        refuse(
+            "columns of a log must have different names", f"{twice!r} twice", "rename or drop one"
         )
-        raise ValueError(msg)
     if not len(log):
-        msg = "a log must hold at least one round, got none; check the filter that made it."
-        raise ValueError(msg)
+        refuse("a log must hold at least one round", "none", "check the filter that made it")
     if arms is not None and (len(arms) != n_arms or len(set(arms)) != n_arms):
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
@@ -241,25 +237,20 @@ def outcome_columns(
         if not {"cost", "value"} <= set(log.columns) or not (log["cost"].to_numpy() != 0.0).any():
             return ("reward",), ""
         note = (
-            "this log has costs, and its column reward is what the learner saw, moved and scaled "
-            "into [0, 1]: "
-            "estimated is `value`, net of cost, in your unit. reward=('value', 'cost') gives the "
-            "spend besides, "
-            "reward='reward' what the learner saw; state one of them to have no warning."
+            "this log has costs: estimated is `value`, net of cost, in your unit; state "
+            "reward='value', ('value', 'cost') for the spend besides, or 'reward' for what the "
+            "learner saw."
         )
         return ("value",), note
     names = (reward,) if isinstance(reward, str) else tuple(reward)
     if not names or len(set(names)) < len(names):
-        msg = (
-            f"reward must name columns of the log, each once, got {list(names)}; 'reward' is usual."
-        )
-        raise ValueError(msg)
+        refuse("reward must name columns of the log, each once", list(names), "'reward' is usual")
     if len(names) > 1 and (models := [name for name in log.columns if str(name).startswith("q_")]):
-        msg = (
-            f"q_<arm> must be the model of one outcome, got {models[:5]} beside {list(names)}; "
-            "estimate one by one."
+        refuse(
+            "q_<arm> must be the model of one outcome",
+            f"{models[:5]} beside {list(names)}",
+            "estimate one by one",
         )
-        raise ValueError(msg)
     return names, ""
 
 
@@ -307,8 +298,7 @@ def _raise_first_violation(
 ) -> None:
     if bad.any():
         row = int(bad.argmax())
-        msg = f"{rule}, got {values[row]} in row {row} ({int(bad.sum())} such rows); {remedy}."
-        raise ValueError(msg)
+        refuse(rule, f"{values[row]} in row {row} ({int(bad.sum())} such rows)", remedy)
 
 
 # a series
@@ -333,12 +323,11 @@ def action_positions(
         exact = values == np.floor(values)
         number = np.where(exact & np.isfinite(values), values, -1.0).astype(np.int64)
     elif arms is None:
-        msg = (
-            f"action must be 0..{n_arms - 1} where arms have no names, got {values[0]!r} in row 0; "
-            "name the arms in the order of target's columns (arms=…), or give target as a frame "
-            "with arms as columns."
+        refuse(
+            f"action must be 0..{n_arms - 1} where arms have no names",
+            f"{values[0]!r} in row 0",
+            "name them by arms= or by the columns of target",
         )
-        raise ValueError(msg)
     else:
         import pandas as pd
 
@@ -381,20 +370,20 @@ def _sessions(
         return None, len(log)
     if isinstance(session, str):
         if session not in log.columns:
-            msg = (
-                f"session must be a column of the log, got {session!r}; there is "
-                f"{list(log.columns)}."
+            refuse(
+                "session must be a column of the log",
+                repr(session),
+                f"there is {list(log.columns)}",
             )
-            raise ValueError(msg)
         values: Any = log[session].to_numpy()
     else:
         values = np.asarray(session)
     if np.shape(values) != (len(log),):
-        msg = (
-            f"session must be [T] with T = {len(log)}, got shape {np.shape(values)}; one session "
-            "for each round."
+        refuse(
+            f"session must be [T] with T = {len(log)}",
+            f"shape {np.shape(values)}",
+            "one session for each round",
         )
-        raise ValueError(msg)
     import pandas as pd
 
     try:
@@ -559,41 +548,38 @@ def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Mask as bool [T, A]."""
     values = np.asarray(mask)
     if values.dtype != np.bool_ or values.shape not in {shape, shape[1:]}:
-        msg = (
-            f"mask must be booleans [A] or [T, A], {shape}, got {values.dtype} {values.shape}; "
-            "True where available."
+        refuse(
+            f"mask must be booleans [A] or [T, A], {shape}",
+            f"{values.dtype} {values.shape}",
+            "True where available",
         )
-        raise ValueError(msg)
     return np.broadcast_to(values, shape)
 
 
 def _refuse_mass(part: Floats, gone: NDArray[np.bool_], names: tuple[str, ...], start: int) -> None:
     row, arm = map(int, np.argwhere(gone)[0])
-    msg = (
-        f"target must have no mass on an arm that was not available, got {part[row, arm]:g} on arm "
-        f"{names[arm]} in row {start + row}; spread it over the available arms."
+    refuse(
+        "target must have no mass on an arm that was not available",
+        f"{part[row, arm]:g} on arm {names[arm]} in row {start + row}",
+        "spread it over the others",
     )
-    raise ValueError(msg)
 
 
 def _refuse_model(values: Floats, start: int) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
-        msg = (
-            "q_<arm> must be finite for the logged arm and wherever target has mass, got NaN or "
-            "infinity in row "
-            f"{start + int(bad.argmax())}; fill it, or drop all q_ columns to use the mean reward "
-            "by arm."
+        refuse(
+            "q_<arm> must be finite for the logged arm and wherever target has mass",
+            f"NaN or infinity in row {start + int(bad.argmax())}",
+            "fill it, or drop all q_ columns",
         )
-        raise ValueError(msg)
 
 
 def _refuse_target(part: Floats, start: int) -> None:
     bad = ~((part >= 0.0).all(axis=1) & (np.abs(part.sum(axis=1) - 1.0) <= SUM_TOLERANCE))
     row = int(bad.argmax())
-    msg = (
-        "a row of target must be probabilities >= 0 that sum to 1, got "
-        f"{part[row].round(6).tolist()[:8]} with sum "
-        f"{part[row].sum():g} in row {start + row}; divide each row by its sum."
+    refuse(
+        "a row of target must be probabilities that sum to 1",
+        f"{part[row].round(6).tolist()[:8]} with sum {part[row].sum():g} in row {start + row}",
+        "divide it by its sum",
     )
-    raise ValueError(msg)

@@ -20,6 +20,7 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.propensity import propensities
 from raglab.off_policy.logs import Floats, action_positions, float_column
+from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,20 +115,20 @@ def learner_probabilities(
         else [str(name)[2:] for name in log.columns if str(name).startswith(PREFIX)]
     )
     if not names:
-        msg = (
-            "a learner as target needs the arms, got a log without columns p_<arm>; name them "
-            "(arms=…)."
+        refuse(
+            "a learner as target needs the arms",
+            "a log without columns p_<arm>",
+            "name them (arms=…)",
         )
-        raise ValueError(msg)
     check_bandit(bandit, len(names))
     missing = [name for name in ("action", "reward") if name not in log.columns]
     if missing or not len(log):
         value = f"{missing} missing" if missing else "no rounds"
-        msg = (
-            "a learner as target learns from the columns action and reward of a log, got "
-            f"{value}; add them."
+        refuse(
+            "a learner as target learns from the columns action and reward of a log",
+            value,
+            "add them",
         )
-        raise ValueError(msg)
     arm = action_positions(log["action"], len(names), names)
     reward, context = float_column(log["reward"], "reward"), _context(bandit, log, features)
     known = ~np.isnan(reward)
@@ -173,16 +174,15 @@ def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floa
             if missing
             else "none"
         )
-        msg = (
-            f"features must name the columns of {bandit.algorithm}'s context, got {value}; add "
-            "them to the log."
+        refuse(
+            f"features must name the columns of {bandit.algorithm}'s context",
+            value,
+            "add them to the log",
         )
-        raise ValueError(msg)
     context = np.column_stack([float_column(log[name], f"the feature {name}") for name in features])
     if not np.isfinite(context).all():
         row = int(np.flatnonzero(~np.isfinite(context).all(axis=1))[0])
-        msg = f"features must be finite, got NaN or infinity in row {row}; fill or drop it."
-        raise ValueError(msg)
+        refuse("features must be finite", f"NaN or infinity in row {row}", "fill or drop it")
     return context
 
 

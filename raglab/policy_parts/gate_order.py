@@ -19,6 +19,7 @@ from raglab.gates import Gate
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS
 from raglab.signals import is_name
+from raglab.values import refuse
 
 GAP = "gap"
 # gates, or what they read of the hits
@@ -148,8 +149,7 @@ def check_order(stated: Sequence[str]) -> None:
         resolver chooses them.
     """
     if not stated:
-        msg = "an order must name a gate, got none; null is the published order."
-        raise ValueError(msg)
+        refuse("an order must name a gate", "none", "null is the published order")
     table = {gate.name: gate for gate in gates.GATES}
     earlier: set[str] = set()
     stage = 0  # 0 the query's, 1 the hits', 2 the answer's
@@ -159,19 +159,16 @@ def check_order(stated: Sequence[str]) -> None:
         section, _, own = name.partition(".")
         if name not in table and not (section in {SIGNALS, OWN} and is_name(own)):
             known = f"{', '.join(table)}, signals.<name> or gates.<name>"
-            msg = f"an order must name gates ({known}), got {name[:80]!r}; correct the name."
-            raise ValueError(msg)
+            refuse(f"an order must name gates ({known})", repr(name[:80]), "correct the name")
         if name in earlier:
-            msg = f"an order must name each gate once, got {name!r} twice; take one away."
-            raise ValueError(msg)
+            refuse("an order must name each gate once", f"{name!r} twice", "take one away")
         earlier.add(name)
         # What judges a query needs no hits, and what judges an answer needs all that comes before.
         judges = table[name].judges if name in table else "chosen"
         here = {"query": 0, "answer": 2}.get(judges, 1)
         if here < stage:
             rule = "an order must have gates on the query first and those on the answer last"
-            msg = f"{rule}, got {name!r} behind others; move it."
-            raise ValueError(msg)
+            refuse(rule, f"{name!r} behind others", "move it")
         stage = here
     # The resolver chooses hits behind the gap gate; before it there are no chosen hits to judge.
     named = [
@@ -182,12 +179,8 @@ def check_order(stated: Sequence[str]) -> None:
     ahead = named[: named.index(GAP)] if GAP in named else []
     for name in ahead:
         if name in ON_CHOSEN:
-            rule = f"{name} judges the chosen hits, which the gap gate and the resolver choose"
-            msg = (
-                f"an order must have {GAP} before {name}, got it behind: {rule}; name {GAP} "
-                "before it."
-            )
-            raise ValueError(msg)
+            rule = f"it judges the hits that {GAP} chooses"
+            refuse(f"an order must have {GAP} before {name}", "it behind", rule)
 
 
 def user_names(signals: Iterable[str], own: Mapping[str, object]) -> tuple[str, ...]:

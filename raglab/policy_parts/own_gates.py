@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
 from raglab.gating.own_margins import OWN, OwnThresholds, own_margin
-from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
-from raglab.values import Floats
+from raglab.signals import BUILT_IN, LONGEST_TEXT, NAME_RULE, Unit, is_name, unit_of
+from raglab.values import Floats, refuse
 
 # Measurements that a gate of the user may read beside signals: of the question, of all hits, and of
 # the chosen ones.
@@ -118,12 +118,8 @@ def register_gate(
         # The name becomes a section of policy files and a value of columns, so it must be plain.
         own = name if name is not None else getattr(function, "__name__", "")
         if not is_name(own):
-            rule = (
-                "a gate's name must be a small letter, then up to 39 small letters, digits or "
-                "underscores"
-            )
-            msg = f"{rule}, got {str(own)[:80]!r}; rename it."
-            raise ValueError(msg)
+            rule = f"a gate's name must be {NAME_RULE}"
+            refuse(rule, repr(str(own)[:80]), "rename it")
         if on_fire not in get_args(Firing):
             msg = (
                 f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}, got "
@@ -139,8 +135,7 @@ def register_gate(
             or not all(isinstance(measurement, str) for measurement in reads)
         ):
             rule = f"reads of gate {own} must be a list of texts"
-            msg = f"{rule}, got {str(reads)[:80]!r}; write reads=['signals.confidence']."
-            raise ValueError(msg)
+            refuse(rule, repr(str(reads)[:80]), "write reads=['signals.confidence']")
         if not isinstance(thresholds, Mapping):
             rule = f"thresholds of gate {own} must be a mapping of key to side, default and unit"
             msg = f"{rule}, got {str(thresholds)[:80]!r}; write {{}} for none."
@@ -153,11 +148,11 @@ def register_gate(
                 msg = f"gate {own} must read {named}, got {str(measurement)[:80]!r}."
                 raise ValueError(msg)
         if not reads:
-            msg = (
-                f"gate {own} must read something, got nothing; name a signal, as in "
-                "signals.confidence."
+            refuse(
+                f"gate {own} must read something",
+                "nothing",
+                "name a signal, as in signals.confidence",
             )
-            raise ValueError(msg)
         if not callable(function):
             msg = (
                 f"gate {own} must be a function of read and thresholds, got a "
@@ -179,14 +174,8 @@ def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
     """A threshold as it is registered."""
     # The function reads it as `thresholds.<key>`, which a word of Python's grammar cannot be.
     if not is_name(key) or key in {"enabled", "on"} or keyword.iskeyword(key):
-        rule = (
-            f"a threshold of gate {gate} must have a name of small letters, digits and underscores"
-        )
-        msg = (
-            f"{rule}, and none of Python's keywords, got {str(key)[:80]!r}; rename it, as in "
-            f"least_{str(key)[:30]}."
-        )
-        raise ValueError(msg)
+        rule = f"a threshold of gate {gate} must be named by {NAME_RULE}"
+        refuse(f"{rule}, no keyword of Python", repr(str(key)[:80]), "rename it")
     keys = {"side", "default", "unit", "low", "high"}
     whole = isinstance(stated, Mapping) and {"side", "default"} <= set(stated) <= keys
     if not whole or not _is_side(stated["side"]):
@@ -197,11 +186,9 @@ def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
         if name in stated and not _is_number(stated[name]):
             held = stated[name]
             value = f"one of {held.bit_length()} bits" if type(held) is int else repr(held)[:80]
-            msg = (
-                f"{name} of {gate}.{key} must be a finite number, got {value}; write it without "
-                "quotes."
+            refuse(
+                f"{name} of {gate}.{key} must be a finite number", value, "write it without quotes"
             )
-            raise ValueError(msg)
     unit = unit_of(stated.get("unit", "number"))
     unit = Unit(
         unit.name,
@@ -211,11 +198,11 @@ def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
     )
     default = float(stated["default"])
     if not unit.low <= default <= unit.high or not np.isfinite([unit.low, unit.high]).all():
-        msg = (
-            f"default of {gate}.{key} must lie in [{unit.low:g}, {unit.high:g}], got {default:g}; "
-            "state low and high."
+        refuse(
+            f"default of {gate}.{key} must lie in [{unit.low:g}, {unit.high:g}]",
+            f"{default:g}",
+            "state low and high",
         )
-        raise ValueError(msg)
     path = f"{OWN}.{gate}.{key}"
     return Threshold(path, stated["side"], unit, path, default=default)
 
@@ -239,13 +226,10 @@ def own_gate(name: str) -> OwnGate:
     """
     if name in REGISTERED:
         return REGISTERED[name]
-    there = (
-        f"registered are {', '.join(sorted(REGISTERED))}" if REGISTERED else "none is registered"
-    )
+    there = f"got {', '.join(sorted(REGISTERED))}" if REGISTERED else "got none"
     msg = (
-        f"a policy that uses the gate gates.{name} needs it registered in this process ({there}); "
-        "import the module"
-        " that calls raglab.register_gate, or take the gate out of the policy."
+        f"gate gates.{name} of a policy must be registered in this process, {there}; import the "
+        "module that registers it."
     )
     raise ValueError(msg)
 
@@ -366,14 +350,12 @@ def _check_side(
     remedy = f"state side: {opposite}, or swap the subtraction"
     if right:
         remedy = f"it moves both ways: return headroom that can only {must} as {row.key} rises"
-    msg = (
-        f"headroom of gate {gate} must {must} as {row.path} rises, which is a {row.side}, "
-        f"got {margins[first][at]:g} at "
-        f"{points[first]:g} and {margins[second][at]:g} at {points[second]:g} "
-        f"({int(against.sum()):,} of "
-        f"{against.size:,} measurements); {remedy}."
+    refuse(
+        f"headroom of gate {gate} must {must} as {row.path} rises, which is a {row.side}",
+        f"{margins[first][at]:g} at {points[first]:g} and {margins[second][at]:g} at "
+        f"{points[second]:g} ({int(against.sum()):,} of {against.size:,} measurements)",
+        remedy,
     )
-    raise ValueError(msg)
 
 
 def critical_values(

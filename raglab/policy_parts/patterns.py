@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.values import Case, Chunk, PatternHits
+from raglab.values import Case, Chunk, PatternHits, refuse
 from raglab.words.canonical import canonical_json, digest
 
 Pattern = str | Sequence[str]
@@ -106,8 +106,7 @@ def _compile_part(part: str) -> Any:  # noqa: ANN401 - re2 ships no types
     """
     compiled = _compile_pattern(part)
     if r"\Q" in part and _either((part,)) is None:
-        msg = f"a pattern must end each quotation \\Q with \\E, got {part!r}; add the \\E."
-        raise ValueError(msg)
+        refuse("a pattern must end each quotation \\Q with \\E", repr(part), "add the \\E")
     return compiled
 
 
@@ -148,11 +147,11 @@ def check_patterns(
             if size > MOST_INSTRUCTIONS or n_parts > MOST_PARTS:
                 most = f"{MOST_PARTS:,} expressions and {MOST_INSTRUCTIONS:,} instructions of RE2"
                 total = f"{n_parts:,} and {size:,} up to {part[:80]!r}"
-                msg = (
-                    f"all patterns together must take at most {most}, got {total}; repeat less, "
-                    "or join some."
+                refuse(
+                    f"all patterns together must take at most {most}",
+                    total,
+                    "repeat less, or join some",
                 )
-                raise ValueError(msg)
     return PatternBudget(n_parts, size)
 
 

@@ -162,10 +162,7 @@ class Polyline(_Section):
         if any(left >= right for left, right in pairwise(self.x)) or any(
             left > right for left, right in pairwise(self.y)
         ):
-            msg = (
-                "x must ascend and y must not fall, a surer signal never lowers the probability; "
-                "fit the gate again"
-            )
+            msg = "x must ascend and y must not fall; fit the gate again"
             raise ValueError(msg)
         return self
 
@@ -205,7 +202,7 @@ class Calibration(Polyline):
     @model_validator(mode="after")
     def _probability(self) -> Self:
         if not all(0.0 <= value <= 1.0 for value in self.y):
-            msg = "y must lie in [0, 1], it is a probability; fit the calibration again"
+            msg = "y must lie in [0, 1]; fit the calibration again"
             raise ValueError(msg)
         return self
 
@@ -535,7 +532,7 @@ class PatternLists(_Section):
         for pattern in patterns:
             parts = (pattern,) if isinstance(pattern, str) else pattern
             if not parts or not all(parts):
-                msg = "a pattern must not be empty, it would match every text; remove it"
+                msg = "a pattern must not be empty; remove it"
                 raise ValueError(msg)
             for part in parts:
                 if len(part) > LONGEST_PATTERN:

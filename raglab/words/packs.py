@@ -112,7 +112,7 @@ def _after_class(expression: str, at: int) -> int:
 
 def _check_expression(expression: str) -> str:
     if not expression:
-        msg = "an expression must not be empty, it would match every text; remove it"
+        msg = "an expression must not be empty; remove it"
         raise ValueError(msg)
     try:
         re.compile(expression)

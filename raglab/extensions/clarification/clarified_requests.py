@@ -75,7 +75,7 @@ from raglab.live.system import AUDIT
 from raglab.store.database import UnwritableLogError
 from raglab.values import Chunk, Status
 from raglab.words.canonical import decimals
-from raglab.words.languages import sentence
+from raglab.words.languages import Reason, say
 from raglab.words.tokeniser import split_words
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ LIMITS = (
 )
 # kinds whose values are statements, or lead to them
 STATED = frozenset({"field_type", "implicit_entity", PAGE_SCOPE})
-UNLOGGED = "the audit log cannot be written: nothing was asked back, filled in or learned"
 
 
 class Waiting(NamedTuple):
@@ -186,7 +185,7 @@ def clarify_request(request: Request, system: System, clarification: Clarificati
     # chooses.
     plain_answer = partial(answer_request, request, replace(system, online=None))
     response = answer_or_refuse(request, system, plain_answer)
-    return response.changed([sentence(UNLOGGED, request.language)])
+    return response.changed([say(request.language, Reason("unlogged"))])
 
 
 def _clarified(
@@ -258,7 +257,7 @@ def with_fallbacks(response: Response, turn: Turn) -> Response:
     warnings = dict.fromkeys(
         # What it gave stands in the log alone: it may be a text that no document of the user holds.
         turn.say(
-            "{role} failed, the default stood in: {reason}",
+            "stood_in",
             role=fallback.role,
             reason=fallback.reason.partition(", got")[0],
         )
@@ -680,9 +679,7 @@ def asking_response(
         status=Status.ambiguous,
         options=tuple(option_rows(gap.readings, gap.kind, turn.request.language)),
         clarification=request.model_dump(mode="json"),
-        arm_reason=turn.say(
-            "{kind} of {field}: {why}", kind=gap.kind, field=waiting.field, why=why
-        ),
+        arm_reason=turn.say("asks_for", kind=gap.kind, field=waiting.field, why=why),
         warnings=(*warnings,),
     )
     record = ResponseRecord(checks=waiting.domain)
@@ -717,10 +714,8 @@ def answer_reading(
     name = field_text(parsed.known("target_field", 0.0) or "", language, turn.pack) or reading.value
     shown = scope or value_text(reading.value, language)
     page = None if reading.chunk is None else reading.chunk.page
-    where = turn.say(
-        "{field} was found in {scope}, on page {page}", field=name, scope=shown, page=page
-    )
-    why = turn.say("{field} was read, no arm retrieved: {value}", field=name, value=shown)
+    where = turn.say("found_on_page", field=name, scope=shown, page=page)
+    why = turn.say("read_field", field=name, value=shown)
     return reading_response(turn.request, reading, why, where, domain, turn.system, warnings)
 
 
@@ -734,19 +729,15 @@ def _answer_narrowed(turn: Turn, narrowed: Any) -> Response:  # noqa: ANN401 - a
 
 def vain_warning(waiting: Waiting, tried: Sequence[str]) -> str:
     """What was read in vain, as a warning says it."""
-    values = waiting.turn.say(" or ").join(waiting.shown(value) for value in dict.fromkeys(tried))
-    template = (
-        "{field} was not found in {values}"
-        if waiting.gap.kind == PAGE_SCOPE
-        else "{field} could not be read as {values}"
-    )
-    return waiting.turn.say(template, field=waiting.field, values=values)
+    values = waiting.turn.say("either").join(waiting.shown(value) for value in dict.fromkeys(tried))
+    key = "not_found" if waiting.gap.kind == PAGE_SCOPE else "unreadable"
+    return waiting.turn.say(key, field=waiting.field, values=values)
 
 
 def _unstated(waiting: Waiting, tried: Sequence[str]) -> str:
     """That some values did not state the field."""
     values = waiting.turn.listed([waiting.shown(value) for value in tried])
-    return waiting.turn.say("{values} did not state it", values=values)
+    return waiting.turn.say("not_in", values=values)
 
 
 def _asking_reason(
@@ -756,19 +747,15 @@ def _asking_reason(
     if tried:
         return _unstated(waiting, tried)
     if not is_learned:
-        return turn.say("no default was learned for it yet")
+        return turn.say("no_default")
     if gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above) == "ask":
         bounds = {
             "confidence": decimals(sure, rule.ask_below),
             "least": decimals(rule.ask_below, sure),
         }
-        return turn.say("confidence {confidence} is below ask_below {least}", **bounds)
+        return turn.say("below_ask", **bounds)
     bounds = {
         "confidence": decimals(sure, rule.apply_above),
         "least": decimals(rule.apply_above, sure),
     }
-    template = (
-        "confidence {confidence} is not above apply_above {least}, and request {number} is one in "
-        "{every}"
-    )
-    return turn.say(template, **bounds, number=row.requests + 1, every=rule.every)
+    return turn.say("below_apply", **bounds, number=row.requests + 1, every=rule.every)

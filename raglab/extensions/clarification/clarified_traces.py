@@ -14,7 +14,7 @@ from raglab.live.response import CheckedAnswer, answer_sets
 from raglab.live.system import unpack_depths
 from raglab.store.log_tables import EVIDENCE, request_row
 from raglab.store.traces import Trace
-from raglab.values import Case
+from raglab.values import Case, refuse
 
 if TYPE_CHECKING:
     from raglab.live.system import System
@@ -47,11 +47,11 @@ def clarified_trace(request_id: str, system: System) -> Trace:
     with system.audit.log.reading() as log:
         request, row = request_row(log, request_id), log.row(EVIDENCE, request_id=request_id)
     if row is None:
-        msg = (
-            f"a clarified trace must be of a request that was retrieved anew, got {request_id!r}; "
-            "see explain."
+        refuse(
+            "a clarified trace must be of a request that was retrieved anew",
+            repr(request_id),
+            "see explain",
         )
-        raise ValueError(msg)
     if row["query"] is None:
         msg = (
             f"the log keeps no text of {request_id!r}, by which patterns are decided; keep texts "
@@ -59,11 +59,11 @@ def clarified_trace(request_id: str, system: System) -> Trace:
         )
         raise ValueError(msg)
     if request["fingerprint"] != system.fingerprint:
-        msg = (
-            f"{request_id!r} was asked of index {request['fingerprint']}, got "
-            f"{system.fingerprint}; open that index."
+        refuse(
+            f"{request_id!r} was asked of index {request['fingerprint']}",
+            system.fingerprint,
+            "open that index",
         )
-        raise ValueError(msg)
     depths = unpack_depths(row["depths"], len(system.retriever.chunks))
     extra = {"groups": dict(groups)} if (groups := request_groups(request)) else {}
     case = Case(

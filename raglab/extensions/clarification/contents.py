@@ -28,7 +28,7 @@ from raglab.extensions.clarification.contents_layouts import (
     single_labels,
 )
 from raglab.extensions.clarification.language_words import plain
-from raglab.values import Chunk
+from raglab.values import Chunk, refuse
 from raglab.words.packs import GENERIC, Pack, compile_expression
 from raglab.words.text import content_words, pieces
 from raglab.words.tokeniser import split_words
@@ -69,10 +69,9 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     """
     sources = {chunk.source for chunk in chunks}
     if len(sources) > 1:
-        msg = (
-            f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
+        refuse(
+            "contents reads one document", f"chunks of {len(sources)}", "pass those of one source"
         )
-        raise ValueError(msg)
     where, headings = _positions(chunks), _headings(chunks)
     for chunk in chunks:
         titled = _is_titled(chunk, pack)
@@ -229,11 +228,9 @@ def scope(
         pages = contents_pages(field, chunks, about, pack=pack)
         return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
     if not value.isdecimal() or int(value) < 1:
-        msg = (
-            f"a page scope must be document, toc or a page from 1, got {value!r}; name one of "
-            "these."
+        refuse(
+            "a page scope must be document, toc or a page from 1", repr(value), "name one of these"
         )
-        raise ValueError(msg)
     return tuple(chunk for chunk in chunks if chunk.page == int(value))
 
 
@@ -327,8 +324,7 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
     Source: rule S5.6.
     """
     if not chunks:
-        msg = "page_kind needs at least one chunk of page 1, got none; pass those with page == 1."
-        raise ValueError(msg)
+        refuse("page_kind needs at least one chunk of page 1", "none", "pass those with page == 1")
     model = pack.page_kind.model
     rows = [model.features[name] for name in FEATURES]
     mean, scale, weights = (

@@ -33,6 +33,7 @@ from raglab.store.log_tables import (
     VERSIONS,
     request_row,
 )
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.html_display import Fold, display, short
 
@@ -443,8 +444,7 @@ def key_of_row(log: Entries, row_id: str) -> RowKey:
             return RowKey(target_field, doctype, conditions)
     version = log.row(VERSIONS, row_id=row_id)
     if version is None:
-        msg = (
-            f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."
+        refuse(
+            "a row must come from a change in the log", repr(row_id), "meet it before it is used"
         )
-        raise ValueError(msg)
     return RowKey(version["target_field"], version["doctype"], version["body"]["sub_conditions"])

@@ -10,7 +10,7 @@ from raglab.extensions.clarification.field_values import read_value
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.live.clarifier import FieldReader, FieldValue
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
+from raglab.values import Chunk, refuse
 from raglab.words.packs import GENERIC, Pack
 
 
@@ -39,11 +39,11 @@ def read_field(
       FieldValue(value='0800 123 4567', quote='Phone: 0800 123 4567')
     """
     if not name.strip():
-        msg = (
-            "a field must have a name, got an empty text; name a field of the pack, or what "
-            "documents call it."
+        refuse(
+            "a field must have a name",
+            "an empty text",
+            "name a field of the pack, or what documents call it",
         )
-        raise ValueError(msg)
     trade = _pack(pack)
     if reader is None:
         return read_value(name, chunks, pack=trade)

@@ -30,6 +30,7 @@ from raglab.extensions.clarification.replayed_defaults import (
 from raglab.extensions.clarification.silence import record_application, settle
 from raglab.store.log_rows import Entries
 from raglab.store.log_tables import CLARIFICATIONS, request_row
+from raglab.values import refuse
 
 
 class LoggedDefaults:
@@ -61,11 +62,11 @@ class LoggedDefaults:
         request_row(log, request_id)
         key_of_row(log, row["row_id"])
         if log.row(CLARIFICATIONS, request_id=request_id) is not None:
-            msg = (
-                "a request may be asked about once, got a second clarification of "
-                f"{request_id!r}; decide it."
+            refuse(
+                "a request may be asked about once",
+                f"a second clarification of {request_id!r}",
+                "decide it",
             )
-            raise ValueError(msg)
         columns = {
             "target_field": request.target_field,
             "question_to_user": request.question_to_user,

@@ -44,9 +44,9 @@ from raglab.live.clarifier import (
     Slot,
 )
 from raglab.live.guarded_calls import (
-    LATE,
     CallFailedError,
     CallTime,
+    LateCallError,
     attribute_text,
     call_in_time,
     is_running,
@@ -81,10 +81,11 @@ FORMS = {
 
 
 class Fallback(NamedTuple):
-    """That a default stood in: for what, and why."""
+    """That a default stood in: for what, why, and whether the call was late."""
 
     role: str
     reason: str
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,12 @@ class ProtocolCalls:
         if own is None:
             return default()
         try:
-            self._check_free(role, own)
+            if is_running(own.call):
+                msg = "RecursionError: it was called within itself"
+                raise CallFailedError(msg)  # noqa: TRY301 - a failure like any of the call
+            for failure in self.fallbacks:
+                if failure.is_late and failure.role == role:
+                    raise LateCallError(failure.reason)
             return call_in_time(
                 own.call,
                 tuple(map(_frozen, arguments)),
@@ -239,8 +245,8 @@ class ProtocolCalls:
                 late=self._late,
             )
         except CallFailedError as error:
-            reason = str(error)
-        self.fallbacks.append(Fallback(role, reason))
+            reason, is_late = str(error), isinstance(error, LateCallError)
+        self.fallbacks.append(Fallback(role, reason, is_late))
         kind = (role, reason.partition(":")[0])
         if kind not in self._warnings:
             self._warnings.add(kind)
@@ -249,25 +255,11 @@ class ProtocolCalls:
             )
         return default()
 
-    def _check_free(self, role: str, own: OwnCall) -> None:
-        """Begin no call in itself, or after the request's late one."""
-        if is_running(own.call):
-            msg = "RecursionError: it was called within itself"
-            raise CallFailedError(msg)
-        for failure in self.fallbacks:
-            if failure.role == role and failure.reason.startswith(LATE):
-                raise CallFailedError(failure.reason)
-
 
 def _misfit(call: object, form: str) -> str:
     """Why something can never be called as a protocol is; '' where it may be."""
     if not callable(call):
-        old = hasattr(call, "parse") or hasattr(call, "read")
-        remedy = (
-            " Classes with .parse or .read are of an earlier version; of a model: "
-            "ModelCalls(client).arguments."
-        )
-        return f"{type(call).__name__}; see raglab.live.clarifier.{remedy if old else ''}"
+        return f"{type(call).__name__}; of a model take ModelCalls(client).arguments."
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
         return "an async function; write def, or run it by asyncio.run."
     try:

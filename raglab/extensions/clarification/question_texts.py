@@ -15,13 +15,9 @@ from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.words.canonical import decimals
-from raglab.words.languages import sentence
+from raglab.words.languages import Reason, say
 from raglab.words.packs import GENERIC, Pack
 
-LEARNED = (
-    "{field}: {value} by the learned default for {where} (confidence {confidence} of {before}); "
-    "reply to correct it"
-)
 YEAR = 4  # digits that are no page
 PERSON = "person"  # field of a question whom to turn to, which names nobody
 _IN_WORDS = frozenset({CONTENTS, DOCUMENT, LAST_PAGE, "newest", "oldest"}) | {
@@ -179,21 +175,12 @@ def default_sentence(
 ) -> str:
     """A default that was applied, in words."""
     under = ", ".join(f"{name} {value}" for name, value in row.sub_conditions.items())
-    where = (
-        sentence("{doctype} with {under}", language, doctype=row.doctype, under=under)
-        if under
-        else row.doctype
-    )
-    size = row.sample_size
-    before = sentence(
-        "{number} earlier request" if size == 1 else "{number} earlier requests",
-        language,
-        number=size,
-    )
-    parts = {
+    doctype_under = Reason("doctype_under", {"doctype": row.doctype, "under": under})
+    values = {
         "field": field_text(row.target_field, language, pack),
         "value": shown,
-        "where": where,
-        "before": before,
+        "where": doctype_under if under else row.doctype,
+        "before": Reason("n_requests", {"n": row.sample_size}),
+        "confidence": decimals(row.confidence),
     }
-    return sentence(LEARNED, language, **parts, confidence=decimals(row.confidence))
+    return say(language, Reason("learned_default", values))

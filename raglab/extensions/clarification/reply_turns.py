@@ -31,7 +31,6 @@ from raglab.extensions.clarification.value_readings import (
     ValueReading,
     domain_checks,
     field_check,
-    refusal_text,
 )
 from raglab.live.ask import audit_log, log_decision
 from raglab.live.clarifier import (
@@ -49,8 +48,9 @@ from raglab.live.system import normalise_question
 from raglab.policy import check_pack
 from raglab.store.log_rows import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import digest
+from raglab.words.languages import refusal
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -60,10 +60,6 @@ if TYPE_CHECKING:
 LONGEST_REPLY = 200  # characters
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 FEWEST = 2  # values that are a choice
-NOT_NAMED = (
-    "the reply {reply} names no value on offer: say yes, no, one of the values or its number"
-)
-NOW_PROPOSED = "the proposal is now {value}: yes takes it, or name another of the options"
 LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds nothing
 
 
@@ -116,11 +112,11 @@ def answer_reply(
         msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     if not answer.strip() or len(answer) > LONGEST_REPLY:
-        msg = (
-            f"a reply must have 1 to {LONGEST_REPLY} characters, got {len(answer)}; say yes, no "
-            "or one of the values."
+        refuse(
+            f"a reply must have 1 to {LONGEST_REPLY} characters",
+            len(answer),
+            "say yes, no or one of the values",
         )
-        raise ValueError(msg)
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     matter = _open_request(request_id, log, system, question, now)
@@ -145,8 +141,7 @@ def answer_reply(
     with log.together() as entries:
         if _state(entries, request_id) != matter.state:
             rule = f"a reply must be the first to what was shown of {request_id!r}"
-            msg = f"{rule}, got {answer!r:.80} after another; read what that one led to."
-            raise ValueError(msg)
+            refuse(rule, f"{answer!r:.80} after another", "read what that one led to")
         for write in turn.writes or ():
             write()
         log.replied(request_id, answer, now=now)
@@ -191,11 +186,11 @@ def _open_request(
         )
         raise ValueError(msg)
     if pending is None and filled is None:
-        msg = (
-            f"a reply must be to a request that was asked about or filled in, got {request_id!r}; "
-            "ask it anew."
+        refuse(
+            "a reply must be to a request that was asked about or filled in",
+            repr(request_id),
+            "ask it anew",
         )
-        raise ValueError(msg)
     if pending is None and silent is not None:
         rule = (
             "a default is corrected before the next request and within 24 hours, and "
@@ -205,11 +200,11 @@ def _open_request(
         raise ValueError(msg)
     here = system.policy.policy_id
     if record["policy_id"] != here:
-        msg = (
-            f"a reply must go to the policy_id that asked, {record['policy_id']}, got {here}; "
-            "open that policy."
+        refuse(
+            f"a reply must go to the policy_id that asked, {record['policy_id']}",
+            here,
+            "open that policy",
         )
-        raise ValueError(msg)
     system.check_index(record["fingerprint"])
     remedy = "open that pack, or ask the question again"
     check_pack(
@@ -269,11 +264,11 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
         or digest(wording) == record["question_hash"]
     )
     if not same:
-        msg = (
-            f"question must be the one that was asked, got {question!r:.80}; give it as it was, "
-            "or leave it out."
+        refuse(
+            "question must be the one that was asked",
+            f"{question!r:.80}",
+            "give it as it was, or leave it out",
         )
-        raise ValueError(msg)
     return str(record["question"] if wording is None else wording)
 
 
@@ -284,13 +279,11 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
         turn.calls.reply(answer, _reply_request(waiting, matter)), answer, waiting, matter
     )
     if reply.kind == "not_understood":
-        return _show_again(waiting, matter, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
+        return _show_again(waiting, matter, (), turn.say("names_nothing", reply=f"{answer!r:.80}"))
     _learn(matter, reply, turn)
     if reply.kind == "declined":
         declined = turn.listed([waiting.shown(value) for value in reply.declined])
-        return _show_again(
-            waiting, matter, reply.declined, turn.say("declined: {values}", values=declined)
-        )
+        return _show_again(waiting, matter, reply.declined, turn.say("declined", values=declined))
     if reply.kind == "own_value":
         return _answer_own_value(waiting, reply)
     return _answer_value(waiting, matter, reply)
@@ -445,7 +438,7 @@ def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: st
     )
     # The text of the question is the first one's (rule S5.2): what a yes takes by now is said
     # beside it.
-    now = [waiting.turn.say(NOW_PROPOSED, value=waiting.shown(remaining[0]))] if declined else []
+    now = [waiting.turn.say("now_proposed", value=waiting.shown(remaining[0]))] if declined else []
     return asking_response(
         waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now]
     )
@@ -464,12 +457,12 @@ def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -
 def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
     turn, field = waiting.turn, _field_text(waiting)
-    refusal_reason = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
+    refusal_reason = turn.say("unsettled", field=field, reason=reason)
     answer = ResponseFields(
-        refusal_text(turn.request, turn.system),
+        refusal(turn.request.language, turn.system.policy.refusal_message),
         status=Status.refuse,
         refusal_reason=refusal_reason,
-        arm_reason=turn.say("the field was read for, no arm retrieved"),
+        arm_reason=turn.say("read_for"),
     )
     checks = (*waiting.domain, field_check(refusal_reason, has_value=False))
     return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
@@ -486,7 +479,7 @@ def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
     if statement is None:  # cannot be: the reply was checked against the same documents
         raise AssertionError
     template_values = {"field": _field_text(waiting), "words": repr(reply.value)}
-    note = waiting.turn.say("{field}: {words} is none of the values on offer", **template_values)
+    note = waiting.turn.say("not_offered", **template_values)
     field_value = FieldValue(statement.value, statement.text)
     reading = ValueReading(reply.value, field_value, waiting.pinned.chunks[statement.place])
     return finish_request(waiting, reading, [note])
@@ -538,10 +531,10 @@ def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
     )
     reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
-        msg = (
-            f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; "
-            "say which."
+        refuse(
+            f"a reply must be yes, no, or an option from 1 to {len(values)}",
+            f"{answer!r:.80}",
+            "say which",
         )
-        raise ValueError(msg)
     _learn(matter._replace(remaining=tuple(values)), reply, turn)
     return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

@@ -9,15 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import nan
 from typing import NamedTuple
 
 from raglab.answering.extractive import PassageLine, passage_lines
 from raglab.extensions.clarification.language_words import expression, meets, plain, stem, stems
 from raglab.extensions.clarification.statements import heading_of
 from raglab.extensions.clarification.value_kinds import values_in
-from raglab.values import Chunk, Generation, Generator
-from raglab.words.languages import LANGUAGES
+from raglab.values import Chunk, Generation, Generator, unanswered
+from raglab.words.languages import LANGUAGES, Reason
 from raglab.words.text import fold_case
 
 SCOPE_TASKS = (
@@ -142,7 +141,7 @@ class ScopeAnswers:
         ]
         chosen = _chosen(self.task, own, lines)
         if not chosen:
-            return Generation("", nan, (), "the passages have no sentence to answer with")
+            return unanswered(Reason("no_sentence"))
         named = frozenset[str]().union(*(entry.line.stems | entry.line.heading for entry in chosen))
         share = sum(_names(term, named) for term in own) / len(own) if own else 1.0
         text = "\n".join(dict.fromkeys(entry.line.text for entry in chosen))

@@ -14,7 +14,7 @@ from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.values import Chunk
-from raglab.words.languages import sentence
+from raglab.words.languages import Reason, say
 from raglab.words.packs import Pack
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class Turn:
         """What the trade calls things."""
         return self.system.pack
 
-    def say(self, template: str, **parts: object) -> str:
-        """A sentence in the language of the question."""
-        return sentence(template, self.request.language, **parts)
+    def say(self, key: str, /, **values: object) -> str:
+        """Words of a reason in the language of the question."""
+        return say(self.request.language, Reason(key, values))
 
     def listed(self, values: Sequence[str]) -> str:
         """Values in a row: "A, B and C"."""
-        return self.say(" and ").join(filter(None, (", ".join(values[:-1]), values[-1])))
+        return self.say("both").join(filter(None, (", ".join(values[:-1]), values[-1])))
 
     def write(self, method: Callable[..., object], *about: object, **more: object) -> None:
         """Call a method of the log: at once, or of a reply with its answer."""

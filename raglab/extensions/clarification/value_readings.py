@@ -46,8 +46,8 @@ from raglab.live.response import Response, ResponseFields, ResponseRecord, check
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData
-from raglab.words.languages import sentence
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData, refuse
+from raglab.words.languages import refusal
 from raglab.words.text import pieces
 
 if TYPE_CHECKING:
@@ -288,14 +288,18 @@ def reading_response(
     """
     field_value, chunk = reading.field_value, reading.chunk
     if field_value is None or chunk is None:
-        msg = (
-            f"a reading must have found its field, got none of {reading.value!r}; ask the chain "
-            "instead."
+        refuse(
+            "a reading must have found its field",
+            f"none of {reading.value!r}",
+            "ask the chain instead",
         )
-        raise ValueError(msg)
     start = perf_counter()
     checked_answer = check_answer(
-        request.text, [chunk], _Statement(field_value, reading.confidence), system.scorer
+        request.text,
+        [chunk],
+        _Statement(field_value, reading.confidence),
+        system.scorer,
+        language=request.language,
     )
     limits = policy_thresholds([system.policy])
     words = _unmet_words(request, reading, system)
@@ -315,8 +319,9 @@ def reading_response(
         *answer_checks(*measures, limits, request.language),
     )
     failed = next((check for check in checks if not check.passes), None)
+    no_answer = refusal(request.language, system.policy.refusal_message)
     answer = ResponseFields(
-        checked_answer.text if failed is None else refusal_text(request, system),
+        checked_answer.text if failed is None else no_answer,
         (chunk.shown,) if failed is None else (),
         Status.ok if failed is None else Status.refuse,
         refusal_reason=None if failed is None else failed.text,
@@ -352,11 +357,6 @@ def _unmet_words(request: Request, reading: ValueReading, system: System) -> lis
     ] or stated
     words = [unmet(plain(request.text), fact, own) for fact in named]
     return sorted(words[0]) if words and all(words) else []
-
-
-def refusal_text(request: Request, system: System) -> str:
-    """The policy's refusal in the language of a request."""
-    return sentence(system.policy.refusal_message, request.language)
 
 
 def field_check(text: str, *, has_value: bool) -> Check:

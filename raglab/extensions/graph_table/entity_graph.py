@@ -23,7 +23,7 @@ from raglab.retrieval.entity_names import (
     spot_names,
 )
 from raglab.retrieval.rank_fusion import rank_by_score
-from raglab.values import Chunk
+from raglab.values import Chunk, refuse
 from raglab.words.text import STOP_WORDS
 
 Ids = NDArray[np.int64]
@@ -171,11 +171,11 @@ def entity_graph(
       array([[ 0,  1, -1]])
     """
     if not (0.0 <= damping < 1.0 and 0.0 < common <= 1.0):
-        msg = (
-            f"damping in [0, 1) and common in (0, 1] must hold, got {damping} and {common}; both "
-            "are shares."
+        refuse(
+            "damping in [0, 1) and common in (0, 1] must hold",
+            f"{damping} and {common}",
+            "both are shares",
         )
-        raise ValueError(msg)
     # First what is named anywhere, then how often each chunk names it: a name found once is known
     # everywhere.
     names = _entity_names(chunks)

@@ -427,6 +427,10 @@ WHOLE = 100
 # weight of a quantity that a cell states, or a band around it: that of a word in a cell
 _QUANTITY = 70
 
+# Macros. holding: rows that hold terms, and those that state a quantity; the mass is what the term
+# weighs there. chosen: the cells at hand, without those that state nothing. comparable: the same,
+# but none of them unless each is one number and all are of one unit; nothing and no bound are of
+# any unit.
 _SCHEMA = """
 CREATE TABLE terms (term VARCHAR, idf BIGINT, row_ids INTEGER[], weights INTEGER[], owned \
 BOOLEAN[]);
@@ -435,21 +439,17 @@ CREATE TABLE cells (
 VARCHAR, note VARCHAR
 );
 
--- Rows that hold terms, and those that state a quantity; the mass is what the term weighs there.
 CREATE MACRO holding(asked, stated, stating, masses) AS TABLE
 SELECT term, unnest(row_ids) AS row_id, unnest(weights) * idf AS mass, unnest(owned) AS own
 FROM terms SEMI JOIN (SELECT unnest(asked) AS term) USING (term)
 UNION ALL
 SELECT unnest(stated::VARCHAR[]), unnest(stating::INTEGER[]), unnest(masses::BIGINT[]), true;
 
--- The cells at hand, without those that state nothing.
 CREATE MACRO chosen(at_rows, at_places) AS TABLE
 SELECT row_id, place, text, kind, low, high, unit, note
 FROM cells JOIN (SELECT unnest(at_rows) AS row_id, unnest(at_places) AS place) USING (row_id, place)
 WHERE kind != 'missing';
 
--- The same, but none of them unless each is one number and all are of one unit; nothing and no \
-bound are of any unit.
 CREATE MACRO comparable(at_rows, at_places) AS TABLE
 SELECT * FROM chosen(at_rows, at_places) WHERE (
     SELECT bool_and(coalesce(low = high, false))
@@ -473,11 +473,9 @@ SELECT row_id, sum(mass)::BIGINT AS total, list(term), list(mass), list(own)
 FROM holding($asked, $stated, $stating, $masses)
 GROUP BY row_id ORDER BY total DESC, row_id LIMIT $k
 """
-_SEARCH_WITHIN = """
-SELECT row_id, sum(mass)::BIGINT AS total, list(term), list(mass), list(own)
-FROM holding($asked, $stated, $stating, $masses) WHERE row_id IN (SELECT unnest($within::INTEGER[]))
-GROUP BY row_id ORDER BY total DESC, row_id LIMIT $k
-"""
+_SEARCH_WITHIN = _SEARCH.replace(
+    "GROUP", "WHERE row_id IN (SELECT unnest($within::INTEGER[])) GROUP"
+)
 VALUES = """
 SELECT row_id, place, text FROM cells
 JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY \
@@ -491,10 +489,7 @@ HIGHEST = """
 SELECT row_id, place, text FROM comparable($rows, $places)
 QUALIFY low = max(low) OVER () ORDER BY row_id, place
 """
-LOWEST = """
-SELECT row_id, place, text FROM comparable($rows, $places)
-QUALIFY low = min(low) OVER () ORDER BY row_id, place
-"""
+LOWEST = HIGHEST.replace("max", "min")
 BOUNDED = """
 SELECT row_id, place, text FROM chosen($rows, $places) WHERE low = high
 AND (unit = $unit OR (unit = '' AND low IN (0, 'inf'))) AND CASE $bound
@@ -507,11 +502,7 @@ SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places)
 'date'
 HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
 """
-AVERAGE = """
-SELECT sum(low ORDER BY row_id, place) / count(*) AS figure FROM comparable($rows, $places) WHERE \
-kind != 'date'
-HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
-"""
+AVERAGE = SUM.replace(" AS", " / count(*) AS")
 COUNT = "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)"
 
 
@@ -624,7 +615,7 @@ def store_records(rows: int, columns: Columns) -> Records:
     """
     import duckdb
 
-    settings: dict[str, str | bool | int | float | list[str]] = {
+    settings: dict[str, Any] = {
         "threads": 1,
         "enable_external_access": False,
         "autoinstall_known_extensions": False,

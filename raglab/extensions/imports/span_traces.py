@@ -37,7 +37,16 @@ from raglab.store.files import Where, append_bytes, input_error, scratch_folder,
 from raglab.store.records import flat_name, hash_cases
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
-from raglab.values import FLOAT_FIELDS, MOST_HITS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData
+from raglab.values import (
+    FLOAT_FIELDS,
+    MOST_HITS,
+    SCHEMA_VERSION,
+    Case,
+    Chunk,
+    Hits,
+    TraceData,
+    refuse,
+)
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
 
@@ -191,8 +200,7 @@ def import_settings(
 def _check(rule: str, values: Iterable[str], choices: Iterable[str], remedy: str) -> None:
     for value in values:
         if value not in choices:
-            msg = f"{rule} {' or '.join(choices)}, got {shown_value(value)}; {remedy}."
-            raise ValueError(msg)
+            refuse(f"{rule} {' or '.join(choices)}", shown_value(value), remedy)
 
 
 # as `trace_from_spans`

@@ -37,7 +37,7 @@ from raglab.answering.prompts import (
     prompt_shape,
 )
 from raglab.arguments.user_warnings import warn_user
-from raglab.values import ModelUnavailableError
+from raglab.values import ModelUnavailableError, refuse
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
@@ -272,11 +272,11 @@ def judge_scorer(
       ValueError: the rubric is empty.
     """
     if not rubric.strip():
-        msg = (
-            "a rubric must say what 0 and 1 mean, got an empty one; leave it out for that of "
-            "sufficiency."
+        refuse(
+            "a rubric must say what 0 and 1 mean",
+            "an empty one",
+            "leave it out for that of sufficiency",
         )
-        raise ValueError(msg)
     check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     instructions = prompt._replace(text=prompt.text + rubric.strip())
 
@@ -324,11 +324,11 @@ def yes_no_scorer(
     Source: Kadavath et al. 2022, Language models (mostly) know what they know.
     """
     if not question.strip():
-        msg = (
-            "a yes or no question must be a text, got an empty one; leave it out for that of "
-            "sufficiency."
+        refuse(
+            "a yes or no question must be a text",
+            "an empty one",
+            "leave it out for that of sufficiency",
         )
-        raise ValueError(msg)
     check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     closing = f"{question.strip()} Reply with yes or no."
     instructions = prompt._replace(

@@ -55,6 +55,7 @@ from raglab.store.case_labels import check_split_names
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
 from raglab.words.html_display import display
@@ -144,11 +145,11 @@ class EvidenceReader:
         ):
             if len(span) != len(token):
                 mismatch = f"{len(token)} embeddings for {len(span)} tokens of {text[:40]!r}"
-                msg = (
-                    f"the encoder must embed the tokens of the text as it stands, got {mismatch}; "
-                    "take another encoder."
+                refuse(
+                    "the encoder must embed the tokens of the text as it stands",
+                    mismatch,
+                    "take another encoder",
                 )
-                raise ValueError(msg)
             words_by_text[text] = word_vectors(text, span, token)
         return words_by_text
 
@@ -404,11 +405,11 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
         )
         raise ValueError(msg) from error
     if encoder.name != identifier:
-        msg = (
-            f"the encoder must be {identifier}, got {encoder.name}; pass that one as `encoder`, "
-            "or learn anew."
+        refuse(
+            f"the encoder must be {identifier}",
+            encoder.name,
+            "pass that one as `encoder`, or learn anew",
         )
-        raise ValueError(msg)
     return encoder
 
 
@@ -472,11 +473,11 @@ def case_groups(
     if groups is None or isinstance(groups, str):
         keys = GROUP_KEYS if groups is None else (groups,)
         if groups is not None and not any(groups in case.extra for case in cases):
-            msg = (
-                f"groups must be a key of the cases' extra, got {groups!r}; leave it out, or pass "
-                "one value a case."
+            refuse(
+                "groups must be a key of the cases' extra",
+                repr(groups),
+                "leave it out, or pass one value a case",
             )
-            raise ValueError(msg)
         of = [
             next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id)
             for case in cases

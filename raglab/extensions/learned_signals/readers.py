@@ -28,6 +28,7 @@ from raglab.models.loaders import (
     open_cross_encoder,
     quiet,
 )
+from raglab.values import refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,21 +203,21 @@ def load_classifier(name: str, label: str | int, *, download: bool = False) -> C
     identifier, model = open_cross_encoder(name, download=download)
     labels = label_names(model)
     if len(labels) < 2:
-        msg = (
-            f"a classifier must have two or more labels, got {labels} from {identifier}; try "
-            "load_cross_encoder."
+        refuse(
+            "a classifier must have two or more labels",
+            f"{labels} from {identifier}",
+            "try load_cross_encoder",
         )
-        raise ValueError(msg)
     named = [number for number, label_name in labels.items() if label in (number, label_name)]
     named = named or [
         number for number, label_name in labels.items() if str(label).lower() == label_name.lower()
     ]
     if len(named) != 1 or isinstance(label, bool):
-        msg = (
-            f"label must be one of {labels} of {identifier}, by name or number, got {label!r}; "
-            "correct it."
+        refuse(
+            f"label must be one of {labels} of {identifier}, by name or number",
+            repr(label),
+            "correct it",
         )
-        raise ValueError(msg)
     return Classifier(identifier, named[0], model)
 
 

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.values import refuse
+
 LIMIT = 8.0  # a scaled feature counts for at most that many standard deviations
 LEAST_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
 # inverse of the logistic's penalty, as scikit-learn's `C`
@@ -292,17 +294,17 @@ def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -
     body = kind(**fields)
     # NaN is not within it either
     if not all((np.abs(value) <= MOST_NUMBER).all() for value in body):
-        msg = (
-            f"numbers of a model must be finite and at most {MOST_NUMBER:g}, got another; learn "
-            "it again."
+        refuse(
+            f"numbers of a model must be finite and at most {MOST_NUMBER:g}",
+            "another",
+            "learn it again",
         )
-        raise ValueError(msg)
     if len(features) > MOST_FEATURES:
-        msg = (
-            f"a model must have at most {MOST_FEATURES:,} features, got {len(features):,}; learn "
-            "it again."
+        refuse(
+            f"a model must have at most {MOST_FEATURES:,} features",
+            f"{len(features):,}",
+            "learn it again",
         )
-        raise ValueError(msg)
     (_check_logistic if recipe.family == "logistic" else _check_trees)(body, len(features))
     return ScoreModel(features, body, recipe)
 

@@ -39,6 +39,7 @@ from raglab.extensions.learned_signals.readers import (
 from raglab.live.signal_functions import SignalFunction
 from raglab.models.loaders import Nli, load_nli
 from raglab.signals import LONGEST_TEXT
+from raglab.values import refuse
 from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
@@ -349,8 +350,7 @@ def _read_texts(texts: Iterable[Sequence[str]], passages: Passages) -> list[tupl
       ValueError: `passages` is neither.
     """
     if passages not in {"all", "each"}:
-        msg = f"passages must be all or each, got {passages!r}; all reads them as one text."
-        raise ValueError(msg)
+        refuse("passages must be all or each", repr(passages), "all reads them as one text")
     return [tuple(some) if passages == "each" else ("\n\n".join(some),) for some in texts]
 
 

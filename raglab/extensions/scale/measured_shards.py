@@ -24,6 +24,7 @@ from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData, Structure
 from raglab.replay import group_by_structure
 from raglab.store.files import replacing
+from raglab.values import refuse
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -70,8 +71,7 @@ def measured_parts(
     """
     if policy.structure.decision is not None:
         rule = "shards must be measured for a policy of rule chain"
-        msg = f"{rule}, got {policy.decision.rule}; replay them as they are."
-        raise ValueError(msg)
+        refuse(rule, policy.decision.rule, "replay them as they are")
     with tempfile.TemporaryDirectory(prefix="raglab-") as folder:
         files = [str(Path(folder) / f"{number:05d}.npz") for number in range(len(parts))]
         rests = run_each(

@@ -60,7 +60,7 @@ from raglab.store.traces import (
     split_error,
     with_column,
 )
-from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
+from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Fold, display, short
 
@@ -423,19 +423,19 @@ class ShardedTrace(Generic[Stored]):
         """
         keep = case_positions(rows, len(self))
         if not len(keep):
-            msg = (
-                f"rows must be positions from 0 to {len(self) - 1}, got none; keep at least one "
-                "case."
+            refuse(
+                f"rows must be positions from 0 to {len(self) - 1}",
+                "none",
+                "keep at least one case",
             )
-            raise ValueError(msg)
         starts = np.cumsum([0, *(part.size for part in self.parts)])
         number = np.searchsorted(starts, keep, side="right") - 1
         if np.any(np.diff(number) < 0):
-            msg = (
-                "rows must go from shard to shard, got some of an earlier shard behind a later "
-                "one; sort them."
+            refuse(
+                "rows must go from shard to shard",
+                "some of an earlier shard behind a later one",
+                "sort them",
             )
-            raise ValueError(msg)
         parts = []
         for place in np.unique(number).tolist():
             local = (keep[number == place] - starts[place]).astype(np.int64)
@@ -855,11 +855,11 @@ def check_shard(shard: int | None) -> None:
       ValueError: it is below 1.
     """
     if shard is not None and shard < 1:
-        msg = (
-            f"shard must be at least 1, got {shard}; 10000 cases of 50 hits take 0.4 GB while "
-            "they are replayed."
+        refuse(
+            "shard must be at least 1",
+            shard,
+            "10000 cases of 50 hits take 0.4 GB while they are replayed",
         )
-        raise ValueError(msg)
 
 
 def _cut(traces: Iterable[Any], shard: int | None) -> Iterator[Any]:

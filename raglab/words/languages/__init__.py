@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import cache, reduce
+from functools import reduce
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
@@ -339,51 +339,43 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def sentence(template: str, language: str = "en", /, **parts: object) -> str:
-    """A sentence for a user in a language, by its English one.
+class Reason(NamedTuple):
+    """Why something came out as it did: a key of `texts` in the language files, and its values.
 
-    In English where the language has no other.
+    `str` has it in English; `say` in any language. A value may be a reason itself.
+    """
+
+    key: str
+    values: Mapping[str, object] = {}
+
+    def __str__(self) -> str:
+        return say("en", self)
+
+
+def say(language: str, reason: Reason | str) -> str:
+    """Words of a reason in a language, in English where that has none; words stay as they are.
 
     Args:
-      template: the English sentence, with names in braces for what is put in.
       language: as a file beside this module is called.
 
     Example:
-      >>> sentence("{hits} retrieved", "fr", hits="3 passages")
+      >>> say("fr", Reason("retrieved", {"hits": Reason("n_hits", {"n": 3})}))
       'la recherche donne 3 passages'
-      >>> sentence("{hits} retrieved", hits="3 hits")
-      '3 hits retrieved'
+      >>> str(Reason("n_hits", {"n": 1}))
+      '1 hit'
     """
-    text = TEXTS.get(language, {}).get(template, template)
-    return text.format(**parts) if parts else text
+    if isinstance(reason, str):
+        return reason
+    text = TEXTS.get(language, TEXTS["en"])[reason.key]
+    singular, _, plural = text.partition(" / ")
+    parts = {
+        name: say(language, value) if isinstance(value, Reason) else value
+        for name, value in reason.values.items()
+    }
+    return (plural if plural and parts["n"] != 1 else singular).format(**parts)
 
 
-def retold(text: str, language: str) -> str:
-    """A sentence that was made in English before, in a language.
-
-    As it is where none of its sentences made it.
-
-    Example:
-      >>> retold("the answer says that it has none: 'Unknown.'", "fr")
-      "la réponse dit qu'elle n'en a pas : 'Unknown.'"
-    """
-    texts = TEXTS.get(language, {})
-    if text in texts:
-        return texts[text]
-    for template, form in _forms(language):
-        if match := form.fullmatch(text):
-            return sentence(template, language, **match.groupdict())
-    return text
-
-
-@cache
-def _forms(language: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Expressions for what sentences with parts become, the longest first.
-
-    Those that begin with one tell nothing.
-    """
-    texts = (text for text in TEXTS.get(language, {}) if "{" in text and not text.startswith("{"))
-    named = {text: re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(text)) for text in texts}
-    return tuple(
-        (text, re.compile(named[text], re.DOTALL)) for text in sorted(named, key=len, reverse=True)
-    )
+def refusal(language: str, message: str) -> str:
+    """The published refusal in a language; another message as it is stated."""
+    published = Reason("refusal")
+    return say(language, published) if message == str(published) else message

@@ -18,17 +18,18 @@ from generators import Fixed
 from hostile import remount
 from log_samples import check_numbers
 from raglab.audit.log import AuditLog
-from raglab.extensions.clarification.clarified_requests import UNLOGGED
 from raglab.live.ask import ask, reply
 from raglab.live.system import System
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
-from raglab.words.languages import sentence
+from raglab.words.languages import Reason, say
 from test_live_log_outages import AWAY, full_disk, warned
 from test_live_trace_building import encoder  # noqa: F401
 from test_live_unwritable import disk  # noqa: F401
 from test_live_unwritable import opened as opened_on_disk
+
+UNLOGGED = str(Reason("unlogged"))
 
 
 def test_the_log_that_clarifications_need(disk: Path) -> None:
@@ -111,7 +112,7 @@ class TestFullDisk:
             (same["status"], same["answer"])
         ] * len(lost)
         french = ask(QUI, system=system, now=START)
-        assert french["warnings"][-1] == sentence(UNLOGGED, "fr") != UNLOGGED
+        assert french["warnings"][-1] == say("fr", Reason("unlogged")) != UNLOGGED
         # what it would teach is not lost in silence: it can be given again
         taken: list[object] = []
         with pytest.raises(UnwritableLogError):

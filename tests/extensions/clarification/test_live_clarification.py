@@ -52,7 +52,7 @@ from raglab.store.log_tables import (
     REQUESTS,
 )
 from raglab.values import Chunk, Status
-from raglab.words.languages import sentence
+from raglab.words.languages import Reason, say
 
 ASKING: dict[str, Any] = {
     "gap": {"enabled": True, "min_gap": 4.0},
@@ -634,7 +634,7 @@ class TestReplies:
         said = answered(system, "page 2")
         assert (said["status"], said["answer"]) == (
             "refuse",
-            sentence(system.policy.refusal_message, "fr"),
+            say("fr", Reason("refusal")),
         )
         assert "l'assureur est introuvable ici : page 2 ou " in said["refusal_reason"]
         assert explain_request("q", audit(system)).rebuilt
@@ -1127,7 +1127,7 @@ class TestLanguage:
         said = ask("Le vol est-il couvert ?", system=system, request_id="q", now=START)
         assert (said["status"], said["answer"]) == (
             "refuse",
-            sentence(system.policy.refusal_message, "fr"),
+            say("fr", Reason("refusal")),
         )
         assert said["refusal_reason"].startswith("similarité du passage le plus proche ")
         assert said["refusal_reason"].endswith(", en dessous de min_similarity 0.999")

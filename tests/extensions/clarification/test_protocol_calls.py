@@ -465,10 +465,10 @@ def test_without_clarification_it_is_said_that_nothing_is_called(
         opened(clarify=False, **{role: OWN[role]})
 
 
-def test_a_class_of_an_earlier_version_is_refused_with_the_remedy() -> None:
-    """An object with `.parse` or `.read` is no callable; the message names what takes its place."""
+def test_no_callable_is_refused_with_the_remedy() -> None:
+    """Of a model there is `ModelCalls`."""
     old = type("ModelReader", (), {"read": lambda *_: None})()
-    with pytest.raises(ValueError, match=r"earlier version.*ModelCalls"):
+    with pytest.raises(ValueError, match=r"ModelReader; .*ModelCalls"):
         ProtocolCalls(field_reader=old).check()
 
 
