@@ -24,6 +24,7 @@ from raglab import metrics, replay
 from raglab.certify import Certificate, label_noise_bound
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
+from raglab.lab.answer_signals import AnswerSignals, nearest_thresholds
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, certify_policy
 from raglab.lab.comparison import StudyOutcome
@@ -34,24 +35,19 @@ from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
 from raglab.lab.report import promise_sections as promises
 from raglab.lab.report import sections as parts
-from raglab.lab.report.page import write_report
-from raglab.lab.report.verdicts import (
-    BOUGHT,
-    UNREACHABLE,
-    AnswerSignals,
+from raglab.lab.report.case_counts import (
     confusion_counts,
     decided_by_label,
     flipped_cases,
     front,
-    nearest_thresholds,
-    reachable,
     threshold_curves,
-    verdicts,
 )
+from raglab.lab.report.page import write_report
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import TuneResult, tune
+from raglab.lab.targets import BOUGHT, UNREACHABLE, reachable, verdicts
 from raglab.lab.traffic_review import review
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
-from raglab.lab.report.verdicts import DELTA
 from raglab.lab.search_space import Goal
+from raglab.lab.targets import DELTA
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace

@@ -19,10 +19,10 @@ from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD
 from raglab.lab.dropped_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.group_fitting import CaseGroups, group_sentences
 from raglab.lab.paired_gain import Advantage, paired_advantage
-from raglab.lab.report.verdicts import target_met
 from raglab.lab.search_space import Goal
 from raglab.lab.selection import Selection
 from raglab.lab.study_cases import Splits
+from raglab.lab.targets import target_met
 from raglab.lab.trial_search import MISSING
 from raglab.metrics.crossings import Crossing
 from raglab.metrics.mixes import FEW_UNITS

@@ -30,9 +30,9 @@ from raglab.lab.dropped_gates import (
 from raglab.lab.report.blocks import setting_texts, verdict_sentence
 from raglab.lab.report.promise_sections import own_certificate, promise_line
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import TargetVerdict, verdicts
 from raglab.lab.report.words import WORDS
 from raglab.lab.study_notes import FEW
+from raglab.lab.targets import TargetVerdict, verdicts
 from raglab.policy_parts.acting import acting_gates
 from raglab.values import Status
 from raglab.words.html_display import Cell, Mark

@@ -20,10 +20,12 @@ from raglab.displays.tables import (
     percent_cells,
     share_cell,
 )
+from raglab.lab.answer_signals import answer_signals
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportPart, ReportSection, Text
+from raglab.lab.report.case_counts import PLANE
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import (
     bound_confidence,
@@ -34,9 +36,9 @@ from raglab.lab.report.promise_sections import (
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.traffic_section import mix_section, traffic_section, with_mix_costs
-from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
 from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
+from raglab.lab.targets import DELTA
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import Mix

@@ -21,6 +21,7 @@ from raglab.displays.tables import (
     share_cell,
 )
 from raglab.lab.answer_basis import basis_conflict, basis_kind
+from raglab.lab.answer_signals import AnswerSignals
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification_cases import SPLITS
 from raglab.lab.certification_needs import need_line, need_note
@@ -31,7 +32,7 @@ from raglab.lab.looks import trace_hash
 from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
+from raglab.lab.targets import DELTA, USUAL_TARGETS, certifiable, surest_threshold
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
 from raglab.words.canonical import decimals, percent
@@ -408,7 +409,7 @@ def best_signal_sentences(
     where = place if n_certify is None else "split certify"
     if not n_ok:
         return (f"No case of {where} is labelled ok, so nothing can be certified.",)
-    reach, bound = best_bound(signals)
+    reach, bound = surest_threshold(signals)
     text = (
         f"Were the {n_ok} answerable cases of {where} all answered rightly and nothing else "
         "answered, they would "

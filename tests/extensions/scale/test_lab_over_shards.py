@@ -23,6 +23,7 @@ from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.lab.answer_signals import answer_signals
 from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import (
     compare,
@@ -40,7 +41,6 @@ from raglab.lab.gate_fitting import (
     fit_fused_gate,
 )
 from raglab.lab.report.page import write_report
-from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
 from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
