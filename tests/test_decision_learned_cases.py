@@ -33,7 +33,7 @@ from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.paired_gain import paired_advantage
+from raglab.lab.paired_differences import paired_advantage
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import Goal, always_answer, always_refuse
 from raglab.lab.selection import Selection

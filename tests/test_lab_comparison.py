@@ -210,7 +210,7 @@ def test_two_policies_differ_by_what_their_sweep_says() -> None:
         assert rows.loc[name, ["a_k", "b_k"]].tolist() == swept[f"{name}_k"].tolist()
         assert rows.loc[name, ["a_n", "b_n"]].tolist() == swept[f"{name}_n"].tolist()
     assert found.changed["change"].value_counts().to_dict() == {"lost": 6, "gained": 4}
-    assert "10 of 10 cases changed, 6 lost, 4 gained, 0 other" in repr(found)
+    assert "10 of 10 cases, 6 lost, 4 gained, 0 other" in repr(found)
 
 
 def test_a_policy_beside_itself_differs_in_nothing_that_the_cases_show() -> None:

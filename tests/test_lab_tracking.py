@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from raglab.lab.paired_gain import Advantage
+from raglab.lab.paired_differences import Advantage
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.tracking import (
     HEADLINE,

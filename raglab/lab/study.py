@@ -60,7 +60,7 @@ from raglab.lab.competition import (
 )
 from raglab.lab.decision_fitting import decision_cases, direction_notes
 from raglab.lab.group_fitting import CaseGroups, check_groups
-from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.paired_differences import Advantage, paired_advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,

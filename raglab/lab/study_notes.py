@@ -18,7 +18,7 @@ from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
 from raglab.lab.dropped_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.group_fitting import CaseGroups, group_sentences
-from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.paired_differences import Advantage, paired_advantage
 from raglab.lab.search_space import Goal
 from raglab.lab.selection import Selection
 from raglab.lab.study_cases import Splits

@@ -28,7 +28,6 @@ from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import (
     compare,
     contests,
-    policies_case_cells,
     standings,
 )
 from raglab.lab.decision_fitting import fit_decision
@@ -57,7 +56,7 @@ from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
-from raglab.replay import decide, each_shard
+from raglab.replay import decide, each_shard, trace_codes
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
@@ -144,12 +143,12 @@ class TestPolicies:
             stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)),
             policies_of(seed),
         )
-        parts, whole = in_parts(trace, size), policies_case_cells(trace, policies)
-        assert np.array_equal(policies_case_cells(parts, policies), whole)
+        parts, whole = in_parts(trace, size), trace_codes(trace, policies)
+        assert np.array_equal(trace_codes(parts, policies), whole)
         with parallel_workers("threads", 2):
-            assert np.array_equal(policies_case_cells(parts, policies), whole)
+            assert np.array_equal(trace_codes(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
-            assert np.array_equal(policies_case_cells(parts, [policy]), [row])
+            assert np.array_equal(trace_codes(parts, [policy]), [row])
             assert np.array_equal(decide(trace, policy).cells, row)
 
     def test_comparisons(self, seed: int, size: int) -> None:
@@ -318,9 +317,9 @@ def test_policies_of_several_orders_of_their_gates() -> None:
     """
     trace, base = stored(random_trace(3, n_cases=7)), policies_of(3)[0]
     policies = [base, base.replace("decision.order", ("similarity", "gap", "l2")), base]
-    alone = np.stack([policies_case_cells(trace, [policy])[0] for policy in policies])
-    assert np.array_equal(policies_case_cells(trace, policies), alone)
-    assert np.array_equal(policies_case_cells(in_parts(trace, 2), policies), alone)
+    alone = np.stack([trace_codes(trace, [policy])[0] for policy in policies])
+    assert np.array_equal(trace_codes(trace, policies), alone)
+    assert np.array_equal(trace_codes(in_parts(trace, 2), policies), alone)
 
 
 class TestReport:
