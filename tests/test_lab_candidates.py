@@ -66,7 +66,7 @@ def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
         costs = [
             float(value) for middle in middles for value in goal.cost(_counted(cases, one, middle))
         ]
-        assert cost == pytest.approx(min(costs)), one.bound.name
+        assert cost == pytest.approx(min(costs)), one.bound
 
 
 def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.int64]:
@@ -91,7 +91,7 @@ def test_a_threshold_decides_in_a_policy_as_in_a_fold() -> None:
         _, threshold = bound.best(every, cases.goal)
         decided = cases.cells(bound.policy(threshold, cases)) // PER_STATUS
         np.testing.assert_array_equal(
-            bound.decide(threshold, every) // PER_STATUS, decided, err_msg=bound.bound.name
+            bound.decide(threshold, every) // PER_STATUS, decided, err_msg=str(bound.bound)
         )
 
 

@@ -24,7 +24,7 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, paired_table
 from raglab.metrics.costs import LABELS, OUTCOMES, SAME
-from raglab.replay import each_shard, join_columns, shard_codes
+from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
@@ -41,16 +41,12 @@ LEAST_PAIRED = 0.25
 SIDES = ("before", "after")
 
 
-class _CaseColumns(NamedTuple):
-    """What a baseline keeps of cases, [Q] each; codes: [1, Q], of `outcome_codes`."""
+class _ShardCases(NamedTuple):
+    """What a baseline keeps of a shard; codes: [1, Q], of `outcome_codes`."""
 
-    ids: NDArray[np.object_]
-    questions: NDArray[np.object_]
-    labels: NDArray[np.int8]
-    judged_by: NDArray[np.object_]
-    by_text: NDArray[np.bool_]
-    status_only: NDArray[np.bool_]
+    cases: list[BaselineCase]
     codes: NDArray[np.int16]
+    status_only: int
 
 
 @answered_traces("trace")
@@ -79,21 +75,10 @@ def baseline_of(
         raise ValueError(msg)
     # Shard by shard, and of each only its columns: hits of a large trace never have to fit in
     # memory.
-    columns: _CaseColumns = join_columns(
-        each_shard(shard_columns, trace, policy, arm, what="decide")
-    )
+    parts = list(each_shard(shard_cases, trace, policy, arm, what="decide"))
     # A baseline that lacks many recorded answers would show losses that are gaps (rule S6.3).
-    missing = codes_missing(columns.codes)[0]
+    missing = codes_missing(np.concatenate([part.codes for part in parts], axis=-1))[0]
     check_compared({policy.policy_id: missing})
-    cells = CELL_OF_CODE[columns.codes[0]]
-    rows = zip(
-        columns.ids.tolist(),
-        columns.questions.tolist(),
-        (LABELS[label] for label in columns.labels),
-        columns.judged_by.tolist(),
-        (OUTCOME_NAMES[cell] for cell in cells),
-        strict=True,
-    )
     # Retrieval and corpus go along: where they differ later, the difference is not of the policy
     # alone.
     return Baseline(
@@ -104,47 +89,50 @@ def baseline_of(
         costs=metrics.cost_matrix(costs),
         retrieval=dict(trace.meta.get("parameters", {})),
         corpus_hash=trace.meta.get("corpus_hash"),
-        status_only=int(columns.status_only.sum()),
+        status_only=sum(part.status_only for part in parts),
         missing_answers=missing.k,
-        cases=baseline_rows([BaselineCase(*row) for row in rows], Where("trace")),
+        cases=baseline_rows([case for part in parts for case in part.cases], Where("trace")),
         first_forms={case.id: question_fingerprint(case, first_form) for case in trace.cases},
     )
 
 
-def shard_columns(trace: TraceData, policy: Policy, arm: str | None) -> _CaseColumns:
+def shard_cases(trace: TraceData, policy: Policy, arm: str | None) -> _ShardCases:
     """What a baseline keeps of the cases of one trace in memory.
 
     Pure, so that any worker may decide a shard.
     """
-    labels = check_labelled(label_codes(trace.cases))
-    by_text = judged_cases(trace)
-    judged_by = [
-        label_fingerprint(case, gold_answers(case) if is_text else ())
-        for case, is_text in zip(trace.cases, by_text, strict=True)
-    ]
-    return _CaseColumns(
-        ids=np.array([case.id for case in trace.cases], dtype=object),
-        questions=np.array([question_fingerprint(case) for case in trace.cases], dtype=object),
-        labels=labels,
-        judged_by=np.array(judged_by, dtype=object),
-        by_text=by_text,
-        status_only=trace_status_only(trace),
-        codes=shard_codes(trace, [policy], arm),
+    codes = shard_codes(trace, [policy], arm)
+    columns = (
+        judged_cases(trace),
+        check_labelled(label_codes(trace.cases)),
+        CELL_OF_CODE[codes[0]],
     )
+    cases = [
+        BaselineCase(
+            case.id,
+            question_fingerprint(case),
+            LABELS[label],
+            label_fingerprint(case, gold_answers(case) if is_text else ()),
+            OUTCOME_NAMES[cell],
+        )
+        for case, is_text, label, cell in zip(trace.cases, *columns, strict=True)
+    ]
+    return _ShardCases(cases, codes, int(trace_status_only(trace).sum()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BaselineComparison(Result):
     """What a policy lost or gained against a baseline, on the cases that both have.
 
-    before, after: ids of the policies. table: a row a measure, expected cost first: `measure`, `before`,
-    `after`, `loss` (above 0: worse now) with `low`, `high` (paired 95 % interval), `tested`
-    (whether it can fail), `verdict`; of a rate `before_k`, `before_n`, `after_k`, `after_n`.
-    changed: cases with another outcome, greatest loss first: `case_id`, `label`, `before`, `after`,
-    `loss` (of cost). settings: what differs besides the policy: `setting`, `before`, `after`.
-    cases: that are paired. unpaired: reason -> how many cases of either are left out. min_effect:
-    loss up to which nothing fails. detectable: difference of expected cost that so many cases detect
-    (80 % power). scoring: how many cases are scored by status alone, and lack an answer.
+    before, after: ids of the policies. table: a row a measure, expected cost first: `measure`,
+    `before`, `after`, `loss` (above 0: worse now) with `low`, `high` (paired 95 % interval),
+    `tested` (whether it can fail), `verdict`; of a rate `before_k`, `before_n`, `after_k`,
+    `after_n`. changed: cases with another outcome, greatest loss first: `case_id`, `label`,
+    `before`, `after`, `loss` (of cost). settings: what differs besides the policy: `setting`,
+    `before`, `after`. cases: that are paired. unpaired: reason -> how many cases of either are left
+    out. min_effect: loss up to which nothing fails. detectable: difference of expected cost that so
+    many cases detect (80 % power). scoring: how many cases are scored by status alone, and lack an
+    answer.
 
     Verdicts: `lost`, a loss above the minimum effect whose interval excludes 0; `open`, as large,
     but its interval holds 0; `small`, its interval excludes 0, but it is no larger than the minimum
