@@ -48,12 +48,9 @@ def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> 
     Source: rules S2.2, S2.4, S2.6, S2.8, S2.17, S6.2.
     """
     parts = list(each_shard(shard_answer_signals, trace, policy, arm, what="measure"))
-    return AnswerSignals(
-        {name: np.concatenate([part.score[name] for part in parts]) for name in parts[0].score},
-        *(np.concatenate([part[field] for part in parts]) for field in (1, 2)),
-        explicit=any(part.explicit for part in parts),
-        known=parts[0].known,
-    )
+    score = {name: np.concatenate([part.score[name] for part in parts]) for name in parts[0].score}
+    right, label = (np.concatenate([part[field] for part in parts]) for field in (1, 2))
+    return AnswerSignals(score, right, label, any(part.explicit for part in parts), parts[0].known)
 
 
 def shard_answer_signals(
@@ -115,7 +112,7 @@ class ThresholdRates(NamedTuple):
 
     def at(self, place: int) -> ThresholdRates:
         """One of the thresholds."""
-        counts = {
+        counts: dict[str, Any] = {
             name: int(getattr(self, name)[place]) for name in ("refused", "wrong", "answered")
         }
         return self._replace(threshold=float(self.threshold[place]), **counts)

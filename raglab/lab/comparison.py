@@ -302,7 +302,10 @@ def _contest(
     gain = paired_advantage(tuned, reference, costs, name, weights)
     gains = price[reference] - price[tuned]
     gains = gains if weights is None else weights * gains
-    scale = {"price": float(price.max()) or 1.0, "guard": metrics.interval_guard(costs)}
+    scale: dict[str, Any] = {
+        "price": float(price.max()) or 1.0,
+        "guard": metrics.interval_guard(costs),
+    }
     verdict: Verdict | Literal["same"] = "same" if same else gain.verdict
     return PolicyContest(
         name,

@@ -172,7 +172,7 @@ def scored_cases(cases: DecisionCases, score: NDArray[np.float64]) -> ScoredCase
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
     """Cases of all parts, in order."""
     first = parts[0]
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.concatenate([part.arrays[name] for part in parts], axis=-1)
         for name in first.arrays
     }

@@ -176,10 +176,11 @@ def fit_fused_gate(
     check_recorded(here, start, arm, "a fused gate")
     signals = case_signals(here, start, arm)
     check_kinds(signals.right, "a fused gate must be fitted on", "right cases", LEAST)
-    if method not in FITS:
-        msg = f"method must be one of {', '.join(FITS)}, got {method!r}."
+    fits: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
+    if method not in fits:
+        msg = f"method must be one of {', '.join(fits)}, got {method!r}."
         raise ValueError(msg)
-    fit, by_split = FITS[method], trace_queries(here)
+    fit, by_split = fits[method], trace_queries(here)
     warn_of_held_back(by_split, "A fused gate")
     if groups is None:
         ids = [case.id for cases in cases_by_shard(here) for case in cases]
@@ -422,9 +423,6 @@ def _quality(
     return pd.DataFrame(rows, columns=names)
 
 
-FITS: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class CalibratedAnswers(Result):
     """policy: with the fitted curve.
@@ -554,8 +552,8 @@ def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
 def _check_confidences(trace: TraceView) -> None:
     """Refuse a calibration on answers of which none carries a confidence."""
     parts = list(each_shard(shard_confidences, trace, what="confidences"))
-    n_answers, n_finite = (sum(part[place] for part in parts) for place in (1, 2))
-    if not n_finite:
+    n_answers = sum(part[1] for part in parts)
+    if not any(part[2] for part in parts):
         msg = (
             f"a calibration needs answers with a confidence, got 0 of {n_answers} recorded answers "
             f"with one: {parts[0][0]} gives none; record others, or switch the gate off: "

@@ -175,7 +175,8 @@ def _steps_by_path(
         # the page says of its cases what a warning of `steps` would
         warnings.simplefilter("ignore")
         if len(stated) > 1:
-            frames = dict(iter(steps(path=None).groupby("path", sort=False)))
+            groups = steps(path=None).groupby("path", sort=False)
+            frames = {str(path): frame for path, frame in groups}
         else:
             stated = []
         frames |= {path: steps(path=path) for path in paths if path not in stated}
