@@ -6,10 +6,11 @@ Everything here is a look at what `replay` decided: no threshold meets a number 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, Strict
 
 from raglab import gates, metrics
 from raglab.decision import chain
@@ -493,19 +494,22 @@ def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
     return answered / float(there.sum()), float(goal.cost(counts))
 
 
+LONGEST_SEARCH = 1_000  # characters
+Text = Annotated[str, Field(max_length=LONGEST_SEARCH)]
+
+
 class Filter(NamedTuple):
     """Which cases are listed; None is any. kind: gained, lost or other. slice: column and value."""
 
-    kind: str | None = None
-    label: str | None = None
-    decision: str | None = None
-    decided_by: str | None = None
-    slice: tuple[str, str] | None = None
-    search: str = ""
+    kind: Text | None = None
+    label: Text | None = None
+    decision: Text | None = None
+    decided_by: Text | None = None
+    slice: Annotated[tuple[Text, Text] | None, Strict(False)] = None
+    search: Text = ""
 
 
 CASE_KINDS = ("gained", "lost", "other", "same")
-LONGEST_SEARCH = 1_000  # characters
 
 
 def check_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> None:

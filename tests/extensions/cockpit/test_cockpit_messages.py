@@ -16,9 +16,7 @@ import pytest
 
 import raglab
 from labelled import free_policy, labelled
-from raglab.extensions.cockpit.messages import MESSAGES, checked
 from raglab.extensions.cockpit.views import Filter
-from raglab.extensions.cockpit.widget import ACTS
 from raglab.store.policies import Policy
 
 FLOOR = "similarity.min_similarity"
@@ -133,11 +131,6 @@ def test_what_is_refused_changes_nothing_and_blocks_nothing(
     cockpit.widget.take({"do": "set", "path": FLOOR, "value": 0.25})
     assert cockpit.policy.value(FLOOR) == 0.25
     assert cockpit.widget.page["notice"] is None
-
-
-def test_every_act_has_its_message() -> None:
-    """Nothing acts that is not checked."""
-    assert set(ACTS) == set(MESSAGES)
 
 
 def test_what_a_page_sends_is_taken(cockpit: raglab.displays.Cockpit) -> None:
@@ -330,14 +323,6 @@ class TestSave:
         names = {path.name for path in tmp_path.iterdir()}
         assert {"policy.yaml", "Política 2.yml"} < names
         assert len(names) == 3
-
-
-def test_a_message_is_copied() -> None:
-    """What a page's object becomes afterwards is not what was checked."""
-    wanted = {"do": "filter", "filter": {"slice": ["a", "b"]}}
-    message = checked(wanted)
-    wanted["filter"]["slice"][0] = "c"  # type: ignore[index]
-    assert message.model_dump()["filter"]["slice"] == ["a", "b"]
 
 
 class TestLocks:
