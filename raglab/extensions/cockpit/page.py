@@ -19,7 +19,9 @@ from raglab.metrics import RATE_TABLE
 from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.words.text import NO_MATH, html_text
+from raglab.words.html_display import Fold, display
+from raglab.words.results import frame_fold
+from raglab.words.text import html_text
 
 EXPORT = "export default"  # of the ES module; in a page it is a name of the script that follows
 # The page's stand-in for a kernel: it answers with the axes that were worked out when it was
@@ -97,64 +99,24 @@ def frozen_html(cockpit: CockpitState) -> str:
 
 def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
     """Rates and changes as a table, for where no widget can be shown."""
+    import pandas as pd
+
     page = cockpit.page()
-    rows = [
-        (
-            RATE_TABLE[rate["name"]].label,
-            f"{rate['k']} of {rate['n']}",
-            _share(rate["value"]),
-            _ends(rate),
-            rate["text"],
-        )
-        for rate in page["rates"] or ()
+    changes = (f"{change['path']}: {change['from']} → {change['to']}" for change in page["changes"])
+    facts = [
+        ("policy", page["policy_id"]),
+        ("baseline", page["baseline_id"]),
+        ("cases", f"{len(cockpit.trace)} of split {cockpit.split}"),
+        ("changes", "; ".join(changes) or "none"),
     ]
-    if page["cost"] is not None:
-        cost = page["cost"]
-        rows.append(
-            (
-                "expected cost",
-                "",
-                f"{cost['value']:.3f}",
-                f"{cost['low']:.3f} to {cost['high']:.3f}",
-                "",
-            )
-        )
-    changes = (
-        "; ".join(
-            f"{change['path']}: {change['from']} → {change['to']}"
-            for change in page["changes"][:20]
-        )
-        or "none"
-    )
-    of = f"policy {page['policy_id']} on {len(cockpit.trace)} cases of split {cockpit.split}"
-    summary = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
-    caption = "<br>".join(html_text(line) for line in (summary, *cockpit.notes))
-    names = (
-        "rate",
-        "cases",
-        "value",
-        "95 % interval",
-        *(["target"] if cockpit.goal.targets else []),
-    )
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row[: len(names)])}</tr>"
-        for row in rows
-    )
-    table = (
-        f'<div class="{NO_MATH}"><table class="dataframe">'
-        f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    rates = [*(page["rates"] or ()), {"name": "expected_cost"} | (page["cost"] or {})]
+    columns = ["name", "k", "n", "value", "low", "high", "baseline", "target"]
+    folds = [
+        frame_fold("rates", pd.DataFrame(rates, columns=columns), is_open=True),
+        Fold("notes", [(note,) for note in cockpit.notes], open=True),
+    ]
+    table = display("Cockpit", facts, folds)
     return f"<noscript>{table}</noscript>" if noscript else table
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _ends(rate: dict[str, Any]) -> str:
-    return "–" if rate["low"] is None else f"{rate['low']:.1%} to {rate['high']:.1%}"
 
 
 def picture(cockpit: CockpitState) -> bytes:
@@ -176,37 +138,18 @@ def picture(cockpit: CockpitState) -> bytes:
 
 
 def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 - axes
-    # The first rate on top, in the order of the page.
+    # The first rate on top, in the order of the page; a rate of no case keeps its row.
     places = np.arange(len(rates))[::-1]
-    for place, rate in zip(places, rates, strict=True):
-        # A rate of no case has no value, but keeps its row.
-        if rate["value"] is not None:
-            on.hlines(place, rate["low"], rate["high"], color=canvas.BLUE, linewidth=2.0)
-            on.plot(
-                rate["value"],
-                place,
-                "o",
-                color=canvas.BLUE,
-                label="here, 95 % interval" if place == places[0] else None,
-            )
-        # Above and below the value, so that equal numbers do not hide each other.
-        if rate["baseline"] is not None:
-            on.plot(
-                rate["baseline"],
-                place + 0.22,
-                "|",
-                color="black",
-                markersize=9,
-                label="baseline" if place == places[0] else None,
-            )
-        if rate["target"] is not None:
-            on.plot(
-                rate["target"],
-                place - 0.22,
-                "^",
-                color=canvas.VERMILLION,
-                label="target" if place == places[0] else None,
-            )
+    names = ("value", "low", "high", "baseline", "target")
+    value, low, high, baseline, target = (
+        np.array([rate[name] for rate in rates], dtype=np.float64) for name in names
+    )
+    on.hlines(places, low, high, color=canvas.BLUE, linewidth=2.0)
+    on.plot(value, places, "o", color=canvas.BLUE, label="here, 95 % interval")
+    # Above and below the value, so that equal numbers do not hide each other.
+    on.plot(baseline, places + 0.22, "|", color="black", markersize=9, label="baseline")
+    if np.isfinite(target).any():
+        on.plot(target, places - 0.22, "^", color=canvas.VERMILLION, label="target")
     on.set_yticks(
         places, [f"{RATE_TABLE[rate['name']].label}\n{rate['k']} of {rate['n']}" for rate in rates]
     )

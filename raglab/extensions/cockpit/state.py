@@ -180,8 +180,7 @@ class CockpitState:
     @filter.setter  # noqa: A003 - the property above
     def filter(self, wanted: Filter) -> None:
         with self.guard:
-            views.check_filter(wanted, self._columns)
-            self._filter = wanted
+            self._filter = views.checked_filter(wanted, self._columns)
 
     @contextmanager
     def restored_on_error(self) -> Iterator[None]:

@@ -6,11 +6,11 @@ Everything here is a look at what `replay` decided: no threshold meets a number 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, Strict
+from pydantic import ConfigDict, Field, Strict, TypeAdapter
 
 from raglab import gates, metrics
 from raglab.decision import chain
@@ -37,7 +37,7 @@ from raglab.replaying.breakpoints import (
     threshold_values,
 )
 from raglab.replaying.step_functions import idle_thresholds, with_threshold
-from raglab.resolver import ONE_OPTION, RULES, Contest
+from raglab.resolver import ONE_OPTION, RULES
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
 from raglab.values import Status
@@ -280,30 +280,27 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+def _finite_values(view: dict[str, Any]) -> dict[str, Any]:
+    """A view whose missing and endless numbers are null."""
+    return {
+        name: _finite(value) if isinstance(value, float) else value for name, value in view.items()
+    }
+
+
 def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
     """Measurement that a threshold is compared with in every case, [Q]; NaN where there is none."""
     evidence, meets = here.evidence, swept.meets
-    if swept.path.startswith("decision."):
-        return np.full(len(here.decisions), np.nan)
-    if swept.path.startswith(f"{OWN}."):
-        return np.asarray(
-            threshold_values(evidence, here.thresholds, swept.path, 0)[0], dtype=np.float64
-        )
-    if meets == "l2":
-        values: Any = evidence.best_l2[0]
-    elif meets == "n_relevant":
+    values: Any = np.nan  # of a cost
+    is_cost = swept.path.startswith("decision.")
+    if meets == "n_relevant":
         cut = np.atleast_2d(gates.l2_cut(evidence.best_l2[:1], here.thresholds.gates["l2"]))
         values = gates.n_relevant(evidence.l2[0], cut)[0]
-    elif meets == "confidence":
-        values = chain.depth_confidence(evidence, here.thresholds, 0)[0]
-    elif meets in Contest._fields:
-        values = getattr(evidence.all, meets)[0]
-    elif meets in chain.BY_SLOT:
+    elif meets in chain.BY_SLOT and not is_cost:
         values = chain.values_at_slot(
             chain.measurement(evidence, meets)[0], here.decisions.outcome.slot[None]
         )[0]
-    else:
-        values = chain.GateMeasurements(evidence, 0)(meets)
+    elif not is_cost:
+        values = threshold_values(evidence, here.thresholds, swept.path, 0)[0]
     return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.decisions))
 
 
@@ -405,37 +402,29 @@ def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
     """Each rate: k of n, exact interval, same-case difference to the baseline, target outcome."""
-    columns, base = (_rates(shown_policy) for shown_policy in (here, before))
+    table = metrics.rate_columns(np.stack([here.counts, before.counts]))
     apart = metrics.paired_rates(before.cells, here.cells)
-    # Two equal policies have no difference to show.
-    has_changed = here.policy.policy_id != before.policy.policy_id
     views = []
     for place, name in enumerate(metrics.RATES):
-        k, n = columns[f"{name}_k"], columns[f"{name}_n"]
-        low, high, target = columns[f"{name}_low"], columns[f"{name}_high"], goal.targets.get(name)
+        k, n = (int(table[f"{name}_{count}"][0]) for count in "kn")
+        value, low, high = (float(table[f"{name}{end}"][0]) for end in ("", "_low", "_high"))
+        target = goal.targets.get(name)
         verdict, text = target_verdict(name, k, n, (low, high), target)
-        view = {
-            "name": name,
-            "k": k,
-            "n": n,
-            "value": _finite(columns[name]),
-            "low": _finite(low),
-            "high": _finite(high),
-        }
-        difference = {
-            "baseline": _finite(base[name]),
-            "difference": _finite(apart.difference[place]) if has_changed else None,
-            "difference_low": _finite(apart.low[place]) if has_changed else None,
-            "difference_high": _finite(apart.high[place]) if has_changed else None,
-        }
-        views.append(view | difference | {"target": target, "verdict": verdict, "text": text})
+        view = {"name": name, "k": k, "n": n, "value": value, "low": low, "high": high}
+        view |= {"baseline": float(table[name][1]), "target": target}
+        ends = (apart.difference[place], apart.low[place], apart.high[place])
+        view |= _difference(here, before, ends)
+        views.append(_finite_values(view) | {"verdict": verdict, "text": text})
     return views
 
 
-def _rates(shown_policy: ShownPolicy) -> dict[str, Any]:
-    counts = shown_policy.counts[None]
-    columns = metrics.rate_columns(counts)
-    return {name: column[0].item() for name, column in columns.items()}
+def _difference(
+    here: ShownPolicy, before: ShownPolicy, ends: tuple[float, float, float]
+) -> dict[str, float]:
+    """Difference to the baseline with its interval; two equal policies have none to show."""
+    names = ("difference", "difference_low", "difference_high")
+    is_same = here.policy.policy_id == before.policy.policy_id
+    return {name: np.nan if is_same else float(end) for name, end in zip(names, ends, strict=True)}
 
 
 def target_verdict(
@@ -470,21 +459,15 @@ def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, A
     """Expected cost of a case with interval, and difference to the baseline on the same cases."""
     counts = here.counts
     paid = cost_columns(counts, goal.matrix, weighed=goal.weighings(counts))
-    low, high = paid["expected_cost_low"], paid["expected_cost_high"]
-    has_changed = here.policy.policy_id != before.policy.policy_id
     weights = goal.case_weights(metrics.LABEL_OF_CELL[here.cells])
-    apart = None
-    if has_changed:
-        apart = metrics.paired_cost(before.cells, here.cells, goal.matrix, weights=weights)
-    return {
-        "value": _finite(float(goal.cost(counts))),
-        "low": _finite(float(low)),
-        "high": _finite(float(high)),
-        "baseline": _finite(float(goal.cost(before.counts))),
-        "difference": None if apart is None else apart.difference,
-        "difference_low": None if apart is None else apart.low,
-        "difference_high": None if apart is None else apart.high,
+    apart = metrics.paired_cost(before.cells, here.cells, goal.matrix, weights=weights)
+    view = {
+        "value": float(goal.cost(counts)),
+        "low": float(paid["expected_cost_low"]),
+        "high": float(paid["expected_cost_high"]),
+        "baseline": float(goal.cost(before.counts)),
     }
+    return _finite_values(view | _difference(here, before, apart[:3]))
 
 
 def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
@@ -495,49 +478,40 @@ def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
 
 
 LONGEST_SEARCH = 1_000  # characters
+STRICT = ConfigDict(strict=True)  # nothing is turned into another type
 Text = Annotated[str, Field(max_length=LONGEST_SEARCH)]
+Label = Literal["ok", "refuse", "ambiguous"]
 
 
 class Filter(NamedTuple):
     """Which cases are listed; None is any. kind: gained, lost or other. slice: column and value."""
 
-    kind: Text | None = None
-    label: Text | None = None
-    decision: Text | None = None
+    kind: Literal["gained", "lost", "other", "same"] | None = None
+    label: Label | None = None
+    decision: Label | None = None
     decided_by: Text | None = None
     slice: Annotated[tuple[Text, Text] | None, Strict(False)] = None
     search: Text = ""
 
 
-CASE_KINDS = ("gained", "lost", "other", "same")
+FILTER = TypeAdapter(Filter, config=STRICT)
 
 
-def check_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> None:
-    """Raise ValueError for a filter with an unknown label, decision, gate or slice.
+def checked_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> Filter:
+    """The filter, its values checked.
 
     Args:
       columns: slices, by column.
 
     Raises:
-      ValueError: an unknown kind, label, decision or column, or a value that is no text.
+      ValueError: an unknown kind, label, decision or column, or a value of another type.
     """
-    known: dict[str, tuple[str | None, tuple[str, ...]]] = {
-        "kind": (wanted.kind, CASE_KINDS),
-        "label": (wanted.label, STATUSES),
-        "decision": (wanted.decision, STATUSES),
-        "slice": (None if wanted.slice is None else wanted.slice[0], tuple(columns)),
-    }
-    for name, (value, values) in known.items():
-        if value is not None and value not in values:
-            msg = (
-                f"{name} of a filter must be one of {', '.join(values) or 'none'}, got "
-                f"{shown_value(value)}; clear it."
-            )
-            raise ValueError(visible(msg))
-    texts = (wanted.decided_by or "", *(wanted.slice or ()), wanted.search)
-    if not all(isinstance(text, str) and len(text) <= LONGEST_SEARCH for text in texts):
-        msg = f"texts of a filter must have at most {LONGEST_SEARCH:,} characters; shorten them."
+    filter_ = FILTER.validate_python(wanted._asdict())
+    if filter_.slice is not None and filter_.slice[0] not in columns:
+        names = ", ".join(columns) or "none"
+        msg = f"a slice must be of {names}, got {visible(shown_value(filter_.slice[0]))}."
         raise ValueError(msg)
+    return filter_
 
 
 def case_kinds(here: ShownPolicy, before: ShownPolicy) -> NDArray[np.str_]:
@@ -589,7 +563,7 @@ def case_views(
         sought = wanted.search.casefold()
         rows = np.array([row for row in rows.tolist() if sought in texts[row]], dtype=np.int64)
     cases = here.decisions.trace.cases
-    views = [
+    listed = [
         {
             "id": cases[row].id,
             "query": cases[row].query[:300],
@@ -604,7 +578,7 @@ def case_views(
     ]
     # Counts are of all cases, whatever the filter, for they are the result and not the list.
     counts = {name: int((kinds == name).sum()) for name in ("gained", "lost", "other")}
-    return {**counts, "total": len(rows), "shown": len(views), "rows": views}
+    return {**counts, "total": len(rows), "shown": len(listed), "rows": listed}
 
 
 def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, Any]:
@@ -636,25 +610,11 @@ def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, A
 
 def _check_view(check: Check) -> dict[str, Any]:
     """A check with its margin as a share of what it compares, for a bar."""
-    size = (
-        max(abs(check.value), abs(check.threshold))
-        if np.isfinite([check.value, check.threshold]).all()
-        else np.nan
-    )
-    share = (
-        float(np.clip(check.margin / size, -1.0, 1.0))
-        if np.isfinite(check.margin) and size > 0.0
-        else None
-    )
-    fields = {name: _finite(getattr(check, name)) for name in ("value", "threshold", "margin")}
-    return {
-        "gate": check.gate,
-        "rule": check.rule,
-        **fields,
-        "passes": bool(check.passes),
-        "text": check.text,
-        "share": share,
-    }
+    size = max(abs(check.value), abs(check.threshold))
+    is_finite = np.isfinite([check.value, check.threshold, check.margin]).all()
+    share = check.margin / size if is_finite and size > 0.0 else np.nan
+    view = check._asdict() | {"share": float(np.clip(share, -1.0, 1.0))}
+    return _finite_values(view | {"passes": bool(check.passes)})
 
 
 def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:

@@ -16,12 +16,12 @@ import anywidget
 import numpy as np
 import traitlets
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, validate_call
+from pydantic import Field, ValidationError, validate_call
 
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.views import Filter, Text
+from raglab.extensions.cockpit.views import STRICT, Filter, Text
 from raglab.replaying.breakpoints import swept_paths
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
@@ -31,8 +31,6 @@ from raglab.words.characters import visible
 FILES = files("raglab.extensions.cockpit")
 TRIALS = 1_000  # of "tune what is not locked"
 ENDED = "The search ended, since costs changed."
-STRICT = ConfigDict(strict=True)  # nothing is turned into another type
-FILTER = TypeAdapter(Filter, config=STRICT)
 # past it a browser counts in steps of two
 Number = Annotated[float, Field(ge=-(2.0**53), le=2.0**53, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
@@ -200,7 +198,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
     def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
         """List other cases."""
-        self.cockpit.filter = FILTER.validate_python(filter)
+        self.cockpit.filter = Filter(**filter)
         self.refresh()
 
     def do_undo(self) -> None:
