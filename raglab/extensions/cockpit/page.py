@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import numpy as np
 from raglab.displays import canvas
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.widget import axis_message, module_text, style_text
+from raglab.extensions.cockpit.widget import axis_message, page_file
 from raglab.lab.search_space import Goal
 from raglab.metrics import RATE_TABLE
-from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.words.html_display import Fold, display
@@ -52,14 +50,6 @@ cockpit.render({ model, el: document.getElementById("raglab-cockpit") });
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 
-def freeze(cockpit: CockpitState, path: Path) -> Path:
-    """Write the page of a cockpit and a PNG of the same name; see `Cockpit.freeze`."""
-    page = path if path.suffix == ".html" else path.with_name(f"{path.name}.html")
-    write_text(frozen_html(cockpit), page)
-    write_bytes(picture(cockpit), page.with_suffix(".png"))
-    return page
-
-
 def study_page(trace: Trace, policy: Policy, baseline: Policy, goal: Goal, arm: str) -> str:
     """The page of a tuned policy against the default one, for a study, its report and its run."""
     return frozen_html(CockpitState(trace, policy, compare=baseline, goal=goal, arm=arm))
@@ -81,7 +71,7 @@ def frozen_html(cockpit: CockpitState) -> str:
         "axes": axes,
     }
     title = html_text(f"Cockpit of policy {cockpit.policy.policy_id}, {len(cockpit.trace)} cases")
-    script = module_text().replace(EXPORT, "const cockpit =", 1)
+    script = page_file("cockpit.js").replace(EXPORT, "const cockpit =", 1)
     # In ASCII: no character of a text turns, ends or hides a line of the page's source; none ends
     # the script.
     inside = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
@@ -89,15 +79,15 @@ def frozen_html(cockpit: CockpitState) -> str:
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<style>\n{style_text()}\nbody {{ margin: 0; }}\n.raglab-cockpit {{ height: 100dvh; "
-        f"}}</style></head>\n"
-        f'<body><main id="raglab-cockpit"></main>{static_html(cockpit, noscript=True)}\n'
+        f"<style>\n{page_file('cockpit.css')}\nbody {{ margin: 0; }}\n"
+        ".raglab-cockpit { height: 100dvh; }</style></head>\n"
+        f'<body><main id="raglab-cockpit"></main><noscript>{static_html(cockpit)}</noscript>\n'
         f'<script type="application/json" id="raglab-data">{inside}</script>\n'
         f'<script type="module">\n{script}\n{SHIM}</script></body></html>\n'
     )
 
 
-def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
+def static_html(cockpit: CockpitState) -> str:
     """Rates and changes as a table, for where no widget can be shown."""
     import pandas as pd
 
@@ -115,8 +105,7 @@ def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
         frame_fold("rates", pd.DataFrame(rates, columns=columns), is_open=True),
         Fold("notes", [(note,) for note in cockpit.notes], open=True),
     ]
-    table = display("Cockpit", facts, folds)
-    return f"<noscript>{table}</noscript>" if noscript else table
+    return display("Cockpit", facts, folds)
 
 
 def picture(cockpit: CockpitState) -> bytes:
@@ -130,7 +119,7 @@ def picture(cockpit: CockpitState) -> bytes:
     if page["rates"] is None:
         left.set_axis_off()
         right.set_axis_off()
-        left.text(0.0, 0.5, "No case has a label: rates and costs need labels.")
+        left.text(0.0, 0.5, "No case has a label.")
         return canvas.png(drawn)
     _draw_rates(left, page["rates"])
     _draw_plane(right, page["plane"], cockpit.trials)

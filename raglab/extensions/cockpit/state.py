@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property, wraps
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,20 +68,18 @@ class ReportView(NamedTuple):
         )
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-C = TypeVar("C", bound="CockpitState")
+M = TypeVar("M", bound=Callable[..., Any])
 
 
-def guarded(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+def guarded(method: M) -> M:
     """The method under its cockpit's lock, so that all it reads and writes is of one moment."""
 
     @wraps(method)
-    def held(cockpit: C, /, *args: P.args, **more: P.kwargs) -> R:
+    def held(cockpit: CockpitState, /, *args: Any, **more: Any) -> Any:  # noqa: ANN401
         with cockpit.guard:
             return method(cockpit, *args, **more)
 
-    return held
+    return cast("M", held)
 
 
 class CockpitState:
@@ -125,10 +123,10 @@ class CockpitState:
         labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
         self.goal = (goal or Goal()).at_labels(labels)
         if case_weights(self.trace.cases) is not None:
-            self.notes += (f"The cockpit counts each case once, whatever its {PROBABILITY}.",)
+            self.notes += (f"Each case counts once, whatever its {PROBABILITY}.",)
         if self.goal.traffic is not None:
-            traffic = f"Costs are of traffic with shares of {self.goal.traffic}"
-            self.notes += (f"{traffic}; rates are of the labelled cases (rule S6.15).",)
+            traffic = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
+            self.notes += (traffic,)
         self.report_views: list[ReportView] = []
         self._filter = Filter()
         self._history, self._at = [start], 0
@@ -154,15 +152,11 @@ class CockpitState:
 
     def _learned_notes(self, start: Policy) -> tuple[str, ...]:
         """Which of two policies learned from how many of the shown cases (rules S6.5, S6.11)."""
-        named = {start.policy_id: ("The policy that it begins with", start)}
-        named.setdefault(self.baseline.policy_id, ("The baseline", self.baseline))
-        rows = trace_learned([policy for _, policy in named.values()], self.trace)
-        notes = [in_sample_note(row) for row in rows]
-        return tuple(
-            f"{name} is {note}."
-            for (name, _), note in zip(named.values(), notes, strict=True)
-            if note
-        )
+        named = {self.baseline.policy_id: ("The baseline", self.baseline)}
+        named |= {start.policy_id: ("The policy that it begins with", start)}
+        names, policies = zip(*reversed(named.values()), strict=True)
+        notes = map(in_sample_note, trace_learned(policies, self.trace))
+        return tuple(f"{name} is {note}." for name, note in zip(names, notes, strict=True) if note)
 
     # What it holds
 
@@ -241,27 +235,17 @@ class CockpitState:
 
         A comment where nothing is moved or code cannot say it all.
         """
-        return self._code(self._changes())
-
-    def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
-        changes = [
-            (path, after) for path, (_, after) in changed.items() if not path.startswith("(")
-        ]
+        changed = self._changes()
         begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
-        if not changes and changed:
-            return (
-                "# patterns or fitted curves differ, which no code sets: keep them by "
-                "cockpit.save(path)"
-            )
-        if not changes:
-            is_made = begins != "policy"
-            return (
-                f"policy = {begins}"
-                if is_made
-                else f"# nothing is moved: {self.policy.policy_id}, as it was given"
-            )
-        pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
-        return f"policy = {begins}.replace(\n{pairs})"
+        pairs = "".join(
+            f"    {path!r}, {value!r},\n"
+            for path, (_, value) in changed.items()
+            if not path.startswith("(")
+        )
+        if pairs:
+            return f"policy = {begins}.replace(\n{pairs})"
+        unsaid = "  # patterns or fitted curves differ: cockpit.save(path)" if changed else ""
+        return f"policy = {begins}{unsaid}"
 
     @guarded
     def rates(self) -> pd.DataFrame:
@@ -313,10 +297,8 @@ class CockpitState:
         """
         axis = self.axis(path)
         value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
-        swept = next(
-            threshold for threshold in views.swept_rows(self.here) if threshold.path == path
-        )
-        return self.set(path, int(value) if swept.whole else value)
+        is_whole = views.sweepable(self.here)[path].whole
+        return self.set(path, int(value) if is_whole else value)
 
     @guarded
     def undo(self) -> Self:
@@ -476,7 +458,7 @@ class CockpitState:
           ValueError: no case has a label.
         """
         if not self.labelled:
-            msg = "a search must have labels to judge by, got none; label the cases."
+            msg = "a search must have labels, got none; label the cases."
             raise ValueError(msg)
         self._search = SearchJob(
             self._held, self.policy, self.baseline, self.goal, self.arm, self._locked
@@ -553,10 +535,8 @@ class CockpitState:
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for swept in views.swept_rows(self.here):
-            marks = (self.policy.value(swept.path), self.baseline.value(swept.path))
-            histograms[swept.path] = views.histogram(
-                before, swept, *views.value_range(before, swept, marks)
-            )
+            shown_range = views.value_range(before, swept, (self.policy, self.baseline))
+            histograms[swept.path] = views.histogram(before, swept, *shown_range)
         # Names come from the tables, so that a new rate or gate appears on the page without a line
         # here.
         table = metrics.RATE_TABLE.items()
@@ -625,7 +605,7 @@ class CockpitState:
             ],
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
-            "code": self._code(changed),
+            "code": self.code(),
             "gates": views.gate_views(here, before, self._locked, axes),
             **judged,
             "table": tables[0].tolist(),
@@ -635,10 +615,7 @@ class CockpitState:
             ),
             "filter": self.filter._asdict(),
             "costs": self.goal.matrix.tolist() if self.labelled else None,
-            "report_views": [
-                {"number": view.number, "policy_id": view.policy_id, "text": view.text}
-                for view in self.report_views
-            ],
+            "report_views": [view._asdict() | {"text": view.text} for view in self.report_views],
         }
 
     @cached_property
@@ -653,12 +630,13 @@ class CockpitState:
         }
 
     def _plane(self) -> dict[str, Any]:
-        points = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
+        free = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
         return {
             "here": views.plane_point(self.here.counts, self.goal),
             "baseline": views.plane_point(self._before.counts, self.goal),
             "free": [
-                {"name": name, "coverage": at[0], "cost": at[1]} for name, at in points.items()
+                {"name": name, "coverage": coverage, "cost": cost}
+                for name, (coverage, cost) in free.items()
             ],
         }
 
@@ -681,28 +659,22 @@ def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any fi
 def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     """Cases shown, their split, whether they are labelled, and what must be said of them."""
     if not len(trace):
-        msg = "a cockpit must have cases to show, got a trace of none; build it with cases."
+        msg = "a cockpit must have cases to show, got a trace of none."
         raise ValueError(msg)
-    splits, notes = {case.split for case in trace.cases}, []
-    split = "tune" if "tune" in splits else "all"
-    if split == "tune":
-        trace = trace.split("tune")
-    else:
-        notes.append(
-            "The trace has no split `tune`: what is chosen here is judged on the very cases it "
-            "was chosen on."
-        )
-    notes += filter(None, [failed_note(trace)])
+    notes = ["The trace has no split tune: what is chosen here is judged on the same cases."]
+    split = "all"
+    if any(case.split == "tune" for case in trace.cases):
+        trace, split, notes = trace.split("tune"), "tune", []
+    notes.append(failed_note(trace))
     known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
     if not known:
-        notes.append("No case has a label: decisions are shown, rates and costs need labels.")
+        notes.append("No case has a label: rates and costs need labels.")
         unlabelled = tuple(case._replace(expect_status=Status.refuse.name) for case in trace.cases)
-        return dataclasses.replace(trace, cases=unlabelled), split, False, tuple(notes)
-    if len(known) < len(trace):
-        notes.append(
-            f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out."
-        )
+        trace = dataclasses.replace(trace, cases=unlabelled)
+    elif len(known) < len(trace):
+        left_out = len(trace) - len(known)
+        notes.append(f"{left_out} of {len(trace)} cases have no label and are left out.")
         trace = trace.subset(known)
-    alone = status_only_note(trace_status_only(trace))
-    notes += [alone] if alone else []
-    return trace, split, True, tuple(notes)
+    if known:
+        notes.append(status_only_note(trace_status_only(trace)))
+    return trace, split, bool(known), tuple(filter(None, notes))

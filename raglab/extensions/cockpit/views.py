@@ -5,6 +5,7 @@ Everything here is a look at what `replay` decided: no threshold meets a number 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -35,6 +36,7 @@ from raglab.replaying.breakpoints import (
     swept_paths,
     swept_threshold,
     threshold_values,
+    user_gates,
 )
 from raglab.replaying.step_functions import idle_thresholds, with_threshold
 from raglab.resolver import ONE_OPTION, RULES
@@ -180,10 +182,11 @@ def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:
 
     Those that decided any.
     """
-    names, place = np.unique(here.decisions.decided_by.astype(str), return_inverse=True)
-    counts = np.zeros((len(names), len(Status)), dtype=np.int64)
-    np.add.at(counts, (place, here.decisions.status), 1)
-    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+    deciders, status = here.decisions.decided_by.astype(str), here.decisions.status
+    return {
+        str(name): np.bincount(status[deciders == name], minlength=len(Status)).tolist()
+        for name in np.unique(deciders)
+    }
 
 
 def gate_views(
@@ -243,7 +246,7 @@ def _threshold_view(
 ) -> dict[str, Any]:
     value, base = here.policy.value(swept.path), before.policy.value(swept.path)
     bounded = swept_threshold(here.evidence.known, here.thresholds, swept.path)
-    low, high = value_range(here, swept, (value, base))
+    low, high = value_range(here, swept, (here.policy, before.policy))
     axis = axes.get(swept.path)
     return {
         "path": swept.path,
@@ -305,17 +308,13 @@ def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
 
 
 def value_range(
-    here: ShownPolicy, swept: Threshold, marks: Sequence[float | None]
+    here: ShownPolicy, swept: Threshold, policies: Sequence[Policy]
 ) -> tuple[float, float]:
-    """Part of a threshold's axis that is shown: what the cases have, and the marks.
-
-    Args:
-      marks: values that must be seen; None is none.
-    """
+    """Part of a threshold's axis that is shown: what the cases have, and the values of policies."""
     values = met_values(here, swept)
-    finite_values = values[np.isfinite(values)]
+    marks = (policy.value(swept.path) for policy in policies)
     ends = [float(mark) for mark in marks if mark is not None]
-    ends += [float(finite_values.min()), float(finite_values.max())] if len(finite_values) else []
+    ends += values[np.isfinite(values)].tolist()
     if not ends:
         low, high = swept.low, swept.high
         return (low, high) if np.isfinite(low) and np.isfinite(high) else (0.0, 1.0)
@@ -435,22 +434,17 @@ def target_verdict(
     `shown`: the whole interval keeps it; `met`: these cases keep it; `open`: no k of so few cases
     could show it; `missed`; `none`: there is no target, or no case.
     """
-    if target is None:
-        return "none", ""
-    if not n:
-        return "none", "0 of 0 meets no target"
-    low = metrics.RATE_TABLE[name].better == "low"
-    is_met, is_shown = (
-        (k / n <= target, interval[1] <= target)
-        if low
-        else (k / n >= target, interval[0] >= target)
-    )
-    if is_shown:
+    if target is None or not n:
+        return "none", "" if target is None else "0 of 0 meets no target"
+    is_low = metrics.RATE_TABLE[name].better == "low"
+    keeps = operator.le if is_low else operator.ge
+    # of so many cases all of which count for the rate
+    best = metrics.clopper_pearson(0 if is_low else n, n)
+    if keeps(interval[is_low], target):
         return "shown", "met, the whole interval"
-    if not is_met:
+    if not keeps(k / n, target):
         return "missed", "not met"
-    best = metrics.clopper_pearson(0 if low else n, n)
-    if (best.high > target) if low else (best.low < target):
+    if not keeps((best.low, best.high)[is_low], target):
         return "open", f"cannot be shown with {n} cases"
     return "met", "met on these cases, not the whole interval"
 
@@ -541,21 +535,20 @@ def case_views(
       columns: slices, by column, of every case.
       labelled: whether the labels are of the user; without them a change is neither gain nor loss.
     """
-    kinds = case_kinds(here, before)
+    kinds, status = case_kinds(here, before), here.decisions.status
     if not labelled:
-        kinds = np.where(here.decisions.status != before.decisions.status, "other", "same")
-    deciders, passes = here.decisions.decided_by, here.passes
+        kinds = np.where(before.decisions.status != status, "other", "same")
+    names, deciders = np.array(STATUSES), here.decisions.decided_by
+    label, was, now = (
+        names[codes] for codes in (here.evidence.label, before.decisions.status, status)
+    )
     # Filters narrow each other; the search for text comes last, on the rows that are left, since it
     # is the slow one.
-    keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
-    for name, codes in (("label", here.evidence.label), ("decision", here.decisions.status)):
-        if getattr(wanted, name):
-            keep &= codes == Status[getattr(wanted, name)]
-    if wanted.decided_by:
-        keep &= deciders == wanted.decided_by
+    keep = np.ones(len(kinds), dtype=bool)
+    for value, values in zip(wanted[:4], (kinds, label, now, deciders), strict=True):
+        keep &= values == value if value else True
     if wanted.slice is not None:
-        column, value = wanted.slice
-        keep &= np.array([cell == value for cell in columns.get(column, [""] * len(keep))])
+        keep &= np.array(columns[wanted.slice[0]]) == wanted.slice[1]
     rows = np.flatnonzero(keep)
     # A change must not fall behind the last row that is sent.
     rows = rows[np.argsort(kinds[rows] == "same", kind="stable")]
@@ -563,22 +556,22 @@ def case_views(
         sought = wanted.search.casefold()
         rows = np.array([row for row in rows.tolist() if sought in texts[row]], dtype=np.int64)
     cases = here.decisions.trace.cases
-    listed = [
+    views = [
         {
             "id": cases[row].id,
             "query": cases[row].query[:300],
             "label": (cases[row].expect_status or "") if labelled else "",
-            "before": STATUSES[before.decisions.status[row]],
-            "after": STATUSES[here.decisions.status[row]],
+            "before": str(was[row]),
+            "after": str(now[row]),
             "decided_by": str(deciders[row]),
             "kind": str(kinds[row]),
-            "correct": bool(passes[row]) if labelled else None,
+            "correct": bool(here.passes[row]) if labelled else None,
         }
         for row in rows[:MOST_ROWS].tolist()
     ]
     # Counts are of all cases, whatever the filter, for they are the result and not the list.
     counts = {name: int((kinds == name).sum()) for name in ("gained", "lost", "other")}
-    return {**counts, "total": len(rows), "shown": len(listed), "rows": listed}
+    return {**counts, "total": len(rows), "shown": len(views), "rows": views}
 
 
 def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, Any]:
@@ -634,7 +627,6 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
             "hybrid": hits.s_hybrid,
             "rerank": hits.s_rerank,
         }
-        scores = {name: _finite(field[row, place, depth, at]) for name, field in fields.items()}
         views.append(
             {
                 "rank": int(hits.rank[row, place, depth, at]) + 1,
@@ -643,7 +635,11 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
                 "section": chunk.section_path[:TEXT_SHOWN],
                 "text": chunk.text[:TEXT_SHOWN],
                 "chosen": number in chosen,
-                "scores": {name: score for name, score in scores.items() if score is not None},
+                "scores": {
+                    name: float(field[row, place, depth, at])
+                    for name, field in fields.items()
+                    if np.isfinite(field[row, place, depth, at])
+                },
             }
         )
     return views
@@ -651,21 +647,18 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
 
 def flip_views(here: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    rows = (
-        flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm)
-        .head(8)
-        .to_dict("records")
-    )
+    table = flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm)
+    rows = table.rename(columns={"flips_at": "at"}).head(8)
+    views: Any = rows[["path", "current", "at", "becomes"]].to_dict("records")
     return [
-        {
-            "path": row["path"],
-            "current": row["current"],
-            "at": row["flips_at"],
-            "text": f"{decimals(row['current'])} → {decimals(row['flips_at'], row['current'])}",
-            "becomes": row["becomes"],
-        }
-        for row in rows
+        view | {"text": f"{decimals(view['current'])} → {decimals(view['at'], view['current'])}"}
+        for view in views
     ]
+
+
+def sweepable(here: ShownPolicy) -> Mapping[str, Threshold]:
+    """Thresholds that can be swept under a policy, by path."""
+    return swept_paths(here.evidence.known, user_gates(here.thresholds))
 
 
 def swept_rows(here: ShownPolicy) -> Iterator[Threshold]:

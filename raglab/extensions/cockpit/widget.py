@@ -22,13 +22,11 @@ from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import STRICT, Filter, Text
-from raglab.replaying.breakpoints import swept_paths
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.store.strict_yaml import load_yaml
 from raglab.words.characters import visible
 
-FILES = files("raglab.extensions.cockpit")
 TRIALS = 1_000  # of "tune what is not locked"
 ENDED = "The search ended, since costs changed."
 # past it a browser counts in steps of two
@@ -84,14 +82,9 @@ def _holds_policy(path: Path) -> bool:
     return bool(set(load_yaml(text, str(path), "a policy")) - {"notes"})
 
 
-def module_text() -> str:
-    """The ES module."""
-    return FILES.joinpath("cockpit.js").read_text(encoding="utf-8")
-
-
-def style_text() -> str:
-    """Its style sheet."""
-    return FILES.joinpath("cockpit.css").read_text(encoding="utf-8")
+def page_file(name: str) -> str:
+    """Text of the ES module or of its style sheet."""
+    return files("raglab.extensions.cockpit").joinpath(name).read_text(encoding="utf-8")
 
 
 def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], bytes]:
@@ -100,11 +93,8 @@ def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], byte
     What they are, and one buffer (`views.axis_buffer`).
     """
     axis = cockpit.axis(path)
-    swept = next(
-        threshold for threshold in views.swept_rows(cockpit.here) if threshold.path == path
-    )
-    marks = (cockpit.policy.value(path), cockpit.baseline.value(path))
-    low, high = views.value_range(cockpit.here, swept, marks)
+    swept = views.sweepable(cockpit.here)[path]
+    low, high = views.value_range(cockpit.here, swept, (cockpit.policy, cockpit.baseline))
     rates = list(views.AXIS_RATES)
     head = {"path": path, "n": len(axis.low), "side": axis.side, "at": axis.at, "rates": rates}
     return {"kind": "axis", **head, "view_low": low, "view_high": high}, views.axis_buffer(
@@ -120,8 +110,8 @@ class CockpitWidget(anywidget.AnyWidget):
     nothing is lost.
     """
 
-    _esm = module_text()
-    _css = style_text()
+    _esm = page_file("cockpit.js")
+    _css = page_file("cockpit.css")
     setup = traitlets.Dict().tag(sync=True)
     page = traitlets.Dict().tag(sync=True)
 
@@ -162,9 +152,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
     def _listed(self, path: str) -> str:
         """The path of a threshold that the page lists or that a case's flips name."""
-        here = self.cockpit.here
-        swept = {row.path for row in views.swept_rows(here)}
-        return _one_of(path, swept | swept_paths(here.evidence.known).keys())
+        return _one_of(path, views.sweepable(self.cockpit.here))
 
     # What a page may ask, by the name of the message; `ACTS` checks the fields.
 
@@ -305,7 +293,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
 # Each takes the fields of its message alone, all of their type and in their range.
 ACTS: Mapping[str, Callable[..., None]] = {
-    name.removeprefix("do_"): validate_call(act, config=STRICT)
+    name.removeprefix("do_"): validate_call(config=STRICT)(act)
     for name, act in vars(CockpitWidget).items()
     if name.startswith("do_")
 }
