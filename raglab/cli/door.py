@@ -21,12 +21,9 @@ from raglab.values import ModelUnavailableError
 from raglab.words.characters import masked_passwords, visible
 
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found "
-    "a failed contract · "
-    "2 wrong usage · 3 a promise is not certified or is broken, or a check found a loss · 4 too "
-    "few cases to say · "
-    "69 a language model or its server failed: ask again · "
-    "70 an error inside raglab · 130 interrupted · 141 whoever read the output has gone."
+    "Exit codes: 0 done · 1 an input was refused, or decide --strict failed · 2 wrong usage · "
+    "3 not certified, broken, or a loss · 4 too few cases · 69 a model or its server failed · "
+    "70 an error inside raglab · 130 interrupted · 141 no reader."
 )
 DEBUG, DEBUG_VARIABLE = "--debug", "RAGLAB_DEBUG"
 REFUSED, USAGE, UNAVAILABLE, INTERNAL, INTERRUPTED, NO_READER = 1, 2, 69, 70, 130, 141
