@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -276,8 +275,9 @@ def decide(
         say_json(json_records(table))
     else:
         table = table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]]
-        say(table_text(table, width=40))
-        say(f"\n{decisions!r}")  # a page of rows has no total
+        say(table_text(table, width=34))
+        say("")
+        say_notes([repr(decisions)])  # a page of rows has no total
     if not strict:
         return
     # beside JSON on stderr, so that stdout stays JSON

@@ -563,5 +563,7 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
 
 
 def short_heads(table: pd.DataFrame) -> pd.DataFrame:
-    """Table with its rates by their names alone."""
-    return table.rename(columns=lambda name: str(name).replace("_rate", ""))
+    """Table with its rates and its cost by one word."""
+    return table.rename(
+        columns=lambda name: str(name).replace("_rate", "").replace("expected_", "")
+    )

@@ -326,7 +326,7 @@ def _say_why(
 ) -> None:
     """Print what each signal could carry, on cases that the certificate does not need.
 
-    Of very many on a sample. `chance`: of a certificate on as many cases as are there for it.
+    Of very many on a sample.
     """
     from raglab.lab.certification_texts import diagnosis
     from raglab.lab.gate_fitting import case_signals
@@ -344,7 +344,7 @@ def _say_why(
     )
     where = f"{'split tune' if pilot else 'these cases'}, {len(signals.right):,} of {len(cases):,}"
     say(f"\nsignals at a risk of {alpha:g}, on {where} (-name: less is surer):")
-    columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "chance", "verdict"]
+    columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "verdict"]
     say(table_text(table[columns]))
 
 
