@@ -66,9 +66,9 @@ def test_costs_that_mean_nothing_are_refused(text: str, named: str) -> None:
 
 def test_what_is_stated_twice_is_refused() -> None:
     """Neither of two costs of an outcome, nor of two limits of a rate, is chosen in silence."""
-    with pytest.raises(ValueError, match="got 'ok.refused=2'"):
+    with pytest.raises(ValueError, match=r"got 'ok\.refused=2'"):
         parse_costs(["ok.refused=1", "ok.refused=2"])
-    with pytest.raises(ValueError, match="got 'coverage=0.3'"):
+    with pytest.raises(ValueError, match=r"got 'coverage=0\.3'"):
         parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
 
 

@@ -131,7 +131,7 @@ def trace(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Trace to write; a rest of a run continues.")
+        Path, typer.Option("--out", "-o", help="Trace to write. An interrupted run continues.")
     ],
     cases: Annotated[
         Path | None, typer.Option("--cases", "-c", help="Labelled questions. Default: CORPUS.")
@@ -144,7 +144,7 @@ def trace(
     encoding: TextEncoding = None,
     cases_encoding: Annotated[
         str | None,
-        typer.Option(help="Of --cases in CSV or TSV, such as cp1252."),
+        typer.Option(help="Encoding of --cases in CSV or TSV, such as cp1252."),
     ] = None,
     policy: PolicyPath = None,
     arm: Annotated[
@@ -155,7 +155,9 @@ def trace(
     download: Download = False,
     index: Annotated[
         str,
-        typer.Option(help="flat (exact), hnsw, ivf, sqfp16 (on disk) or auto."),
+        typer.Option(
+            help="flat (exact), hnsw, ivf or sqfp16 (on disk). auto: flat up to 100,000 chunks."
+        ),
     ] = "auto",
     fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits per question.")] = 50,
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits to rerank.")] = 20,
@@ -413,11 +415,11 @@ def tune(
     arm: Arm = None,
     storage: Annotated[
         str | None,
-        typer.Option(help="Of trials: folder or URL of a database. Default: in --out."),
+        typer.Option(help="Place of the trials: folder or URL of a database. Default: in --out."),
     ] = None,
     study_name: Annotated[
         str | None,
-        typer.Option(help="In the storage. Default: made from corpus and settings."),
+        typer.Option(help="Name in the storage. Default: made from corpus and settings."),
     ] = None,
     mlruns: Runs = None,
     track: Annotated[bool, typer.Option(help="Log to MLflow.")] = True,
@@ -432,10 +434,6 @@ def tune(
     goal = parse_goal(cost, target, mix)  # before anything is read that takes time
     # without one, that of the trace's scores
     start = None if policy is None else load_policy(policy)
-    unknown = [name for name in candidate or () if name not in RECIPES and not Path(name).exists()]
-    if unknown:
-        msg = f"a candidate must be a policy file or of {', '.join(RECIPES)}, got {unknown[0]!r}."
-        raise ValueError(msg)
     candidates = [
         name if name.replace("_", " ") in RECIPES else load_policy(Path(name))
         for name in candidate or ()
@@ -491,11 +489,8 @@ def report(
     keep_inputs(out, path, policy, incumbent)
     chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
     traffic = parse_mix(mix)
-    policies = {
-        "defaults": (
-            base := load_policy(incumbent) if incumbent is not None else published_policy(chosen)
-        )
-    }
+    base = published_policy(chosen) if incumbent is None else load_policy(incumbent)
+    policies = {"defaults": base}
     if chosen.policy_id != base.policy_id:
         policies["tuned"] = chosen
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
@@ -539,7 +534,7 @@ def demo(
     from raglab.store.loaders import load_cases, load_corpus
 
     start = load_policy(data / "policy.yaml")
-    say(f"1/3 trace: retrieve once for the questions of {data}")
+    say(f"1/2 trace: retrieve once for the questions of {data}")
     demo_trace = build_trace(
         load_corpus(data),
         load_cases(data),
@@ -547,9 +542,8 @@ def demo(
         policy=start,
         command="raglab demo",
     )
-    say(f"2/3 study: {trials} configurations over {len(demo_trace)} cases, then a line search")
+    say(f"2/2 study: {trials} configurations over {len(demo_trace)} cases, then a line search")
     result = tuned(demo_trace, policy=start, trials=trials)
-    say("3/3 report")
     write_study(result, out, mlruns, track=True, as_json=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from raglab.cli.common import (
     json_records,
     keep_inputs,
     say,
-    say_json_text,
+    say_json,
     show,
     table_text,
 )
@@ -41,7 +42,7 @@ def explain(
         msg = f"REQUEST must be an id, got the folder {request}; write ID --log {request}."
         raise ValueError(msg)
     explanation = explained(request, _open_audit_log(log))
-    say_json_text(explanation.json()) if as_json else say(str(explanation))
+    say_json(json.loads(explanation.json()), indent=2) if as_json else say(str(explanation))
     if not explanation.rebuilt:
         raise typer.Exit(1)
 

@@ -42,16 +42,19 @@ Split = Annotated[
 Sampler = Literal["nsga2", "tpe", "random"]
 Encoder = Annotated[
     str | None,
-    typer.Option(help="Encoder: folder or NAME[@REVISION]. Default: the bundled model."),
+    typer.Option(help="Encoder: folder, NAME or NAME@REVISION. Default: the bundled model."),
 ]
 Reranker = Annotated[
     str | None,
-    typer.Option(help="Cross-encoder: folder or NAME[@REVISION]. Default: late interaction."),
+    typer.Option(help="Cross-encoder: folder, NAME or NAME@REVISION. Default: late interaction."),
 ]
 DenseWeight = Annotated[
     float, typer.Option(help="Weight of embeddings in the fusion; keywords have 1.")
 ]
-Precision = Annotated[Literal["float32", "bfloat16"], typer.Option(help="Of the encoder.")]
+Precision = Annotated[
+    Literal["float32", "bfloat16"],
+    typer.Option(help="Precision of the encoder. bfloat16 suits processors that multiply in it."),
+]
 CostOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -80,7 +83,9 @@ Runs = Annotated[
 TableOut = Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")]
 TUNED = "tuned.yaml"  # of a study, in its folder
 MOST_COST = 1e9  # of a case; sums of far more leave the floats
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of chance.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**63 - 1, help="Seed: the same gives the same result.")
+]
 Trials = Annotated[
     int,
     typer.Option(min=1, max=1_000_000, help="Configurations to try before the exact line search."),
@@ -94,7 +99,7 @@ CorpusColumns = Annotated[
 ]
 TextEncoding = Annotated[
     str | None,
-    typer.Option("--encoding", help="Of texts that are not UTF-8, such as cp1252."),
+    typer.Option("--encoding", help="Encoding of texts that are not UTF-8, such as cp1252."),
 ]
 RequestId = Annotated[str, typer.Argument(help="Id of the request, as its response names it.")]
 
@@ -140,21 +145,29 @@ def parse_pairs(
     return pairs
 
 
-def parse_numbers(text: str, option: str, example: str) -> tuple[float, ...]:
+def parse_numbers(
+    text: str, option: str, example: str, *, exactly: bool = False
+) -> tuple[float, ...]:
     """Numbers of an option, with commas between them.
 
+    Args:
+      example: of the option.
+      exactly: whether there must be as many as in the example.
+
     Raises:
-      ValueError: a part is no number.
+      ValueError: a part is no number, or there are too many or too few.
 
     Example:
       >>> parse_numbers("0.7,0.6", "--means", "0.7,0.6,0.5")
       (0.7, 0.6)
     """
-    try:
-        return tuple(map(float, text.split(",")))
-    except ValueError:
-        msg = f"{option} must be numbers, got {text!r:.80}; such as {example}."
-        raise ValueError(msg) from None
+    parts, numbers = text.split(","), ()
+    with suppress(ValueError):
+        numbers = tuple(map(float, parts))
+    if not numbers or (exactly and len(parts) != len(example.split(","))):
+        msg = f"{option} must be numbers such as {example}, got {text!r:.80}."
+        raise ValueError(msg)
+    return numbers
 
 
 def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | None:
@@ -202,12 +215,8 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
     """
     if text is None:
         return None
-    shares = parse_numbers(text, "--split", "0.4,0.3,0.3")
-    names = ("tune", "certify", "report")
-    if len(shares) != len(names):
-        msg = f"--split must be shares of {', '.join(names)}, got {text!r:.80}."
-        raise ValueError(msg)
-    return dict(zip(names, shares, strict=True))
+    shares = parse_numbers(text, "--split", "0.4,0.3,0.3", exactly=True)
+    return dict(zip(("tune", "certify", "report"), shares, strict=True))
 
 
 def parse_mix(texts: Sequence[str] | None) -> Mix:
@@ -348,30 +357,8 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
-    """Print JSON for programs."""
-    say_json_text(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
-
-
-def say_json_text(text: str) -> None:
-    """Print a text of JSON for programs."""
-    typer.echo(shown_json(text))
-
-
-def shown_json(text: str) -> str:
-    r"""JSON of the same value, in which a character that a terminal would obey is escaped.
-
-    Example:
-      >>> shown_json('"a\u202eb é"')
-      '"a\\u202eb é"'
-    """
-    if all(line.isprintable() for line in text.split("\n")):
-        return text
-    return "".join(
-        character
-        if character == "\n" or visible(character) == character
-        else json.dumps(character)[1:-1]
-        for character in text
-    )
+    """Print JSON in ASCII, so that no character moves a terminal's cursor or is lost on the way."""
+    typer.echo(json.dumps(value, indent=indent, default=str))
 
 
 def table_text(table: pd.DataFrame, width: int | None = None) -> str:

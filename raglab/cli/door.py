@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 import os
 import shlex
 import sys
@@ -137,15 +135,14 @@ def standard_streams() -> Iterator[None]:
     """Standard streams that are there, take every text, and end without a word of Python.
 
     A file that is opened where a stream was closed would take its number, and be written over by
-    what is printed. A character that a stream has no code for is escaped as in JSON.
+    what is printed. A character that a stream has no code for is escaped.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:  # takes the lowest number that is free
         pass
     os.close(number)
-    codecs.register_error("raglab.escape", _escaped)
     streams: list[Any] = list(filter(None, (sys.stdout, sys.stderr)))
     for stream in streams:
-        stream.reconfigure(errors="raglab.escape")
+        stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
@@ -154,7 +151,3 @@ def standard_streams() -> Iterator[None]:
                 stream.flush()
             except OSError:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _escaped(error: Any) -> tuple[str, int]:  # noqa: ANN401 - UnicodeEncodeError, to mypy another
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

@@ -83,7 +83,9 @@ def simulate(
     seed: Seed = 0,
     weights: Annotated[
         str | None,
-        typer.Option(help="Of the reward: w1,w2,w3,w4,w5, or a JSON file of names and numbers."),
+        typer.Option(
+            help="Of the reward: five numbers such as 0.4,0.1,0.2,0.1,0.2, or a JSON file by name."
+        ),
     ] = None,
     always_answer: Annotated[
         bool, typer.Option("--always-answer", help="Switch every gate off.")
@@ -205,10 +207,7 @@ def _weights(text: str | None) -> RewardWeights:
             raise ValueError(msg)
         stated = {"lambda_" if name == "lambda" else name: rows[name] for name in rows}
     else:
-        values = parse_numbers(text, "--weights", "0.4,0.1,0.2,0.1,0.2")
-        if len(values) != len(names):
-            msg = f"--weights must be {len(names)} numbers or a JSON file, got {text!r}."
-            raise ValueError(msg)
+        values = parse_numbers(text, "--weights", "0.4,0.1,0.2,0.1,0.2", exactly=True)
         stated = dict(zip(names, values, strict=True))
     if unknown := stated.keys() - {*RewardWeights._fields}:
         fields = ", ".join(RewardWeights._fields)
@@ -258,7 +257,7 @@ def certify(
     ] = False,
     delta: Annotated[
         float,
-        typer.Option(help="Chance that the promise is false, at most."),
+        typer.Option(help="Error probability: 0.1 certifies at 90 % confidence."),
     ] = 0.1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Policy to write.")] = None,
     arm: Arm = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from os.path import realpath
 from pathlib import Path
@@ -28,7 +29,7 @@ from raglab.cli.common import (
     load_trace,
     read_corpus,
     say,
-    say_json_text,
+    say_json,
     show,
     table_text,
 )
@@ -41,17 +42,19 @@ from raglab.words.characters import visible
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None,
-    typer.Option("--nli", help="Cross-encoder: folder or NAME[@REVISION]. Default: embedded."),
+    typer.Option("--nli", help="Cross-encoder: folder, NAME or NAME@REVISION. Default: embedded."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="Of an OpenAI-compatible server, a folder or .gguf. Default: extracts."),
+    typer.Option(help="Model of an OpenAI-compatible server, folder or .gguf. Default: extracts."),
 ]
 ParseModel = Annotated[
     str | None,
     typer.Option("--parser", help="Model that reads questions with --clarify. Default: rules."),
 ]
-BaseUrl = Annotated[str | None, typer.Option(help="Of that server; its key: OPENAI_API_KEY.")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="Address of that server. Its key is in OPENAI_API_KEY.")
+]
 LiveArm = Annotated[
     str | None, typer.Option("--arm", help="Arm, router or bandit. Default: of the policy.")
 ]
@@ -80,7 +83,9 @@ def index(
     precision: Precision = "float32",
     kind: Annotated[
         str,
-        typer.Option("--index", help="flat (exact), sqfp16 (on disk) or auto."),
+        typer.Option(
+            "--index", help="flat (exact) or sqfp16 (on disk). auto: flat up to 100,000 chunks."
+        ),
     ] = "auto",
     download: Download = False,
     policy: Annotated[
@@ -151,7 +156,7 @@ def ask(
     ] = None,
     session: Annotated[
         str,
-        typer.Option(help="Of the user; its next question accepts this answer."),
+        typer.Option(help="Session of the user, whose next question accepts this answer."),
     ] = "",
     explain: Explain = False,
     as_json: AsJson = False,
@@ -169,7 +174,7 @@ def ask(
         question, system=system, selected_option=select, documents=document, session=session
     )
     if as_json:
-        say_json_text(response.json())
+        say_json(json.loads(response.json()), indent=2)
         return
     say(_response_text(response, folder, policy))
     while response["clarification"] is not None and _on_terminal():
@@ -209,7 +214,7 @@ def reply(
     system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
     response = replied(request_id, answer, system=system, question=question)
     if as_json:
-        say_json_text(response.json())
+        say_json(json.loads(response.json()), indent=2)
         return
     say(_response_text(response, folder, policy))
     if explain:

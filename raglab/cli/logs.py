@@ -68,9 +68,9 @@ def evaluate_log(
         typer.Option(help="Arm of action 0, 1, …. Repeatable. Default: those of the log."),
     ] = None,
     interval: Annotated[
-        Literal["delta", "bootstrap"], typer.Option(help="Of the intervals.")
+        Literal["delta", "bootstrap"], typer.Option(help="Method of the intervals.")
     ] = "delta",
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
     clip: Annotated[
         float | None,
         typer.Option(help="Largest weight of clipped_ips. Default: root of the rounds."),
