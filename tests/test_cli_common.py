@@ -47,7 +47,7 @@ def test_costs_by_label_and_outcome() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("refused=1", "got 'refused'"),
+        ("refused=1", "got 'refused=1'"),
         ("ok.refused", "--cost"),
         ("ok.refused=cheap", "--cost"),
         ("=1", "--cost"),
@@ -55,7 +55,7 @@ def test_costs_by_label_and_outcome() -> None:
         ("fine.refused=1", "got 'fine'"),
         ("ok.refused=-1", "got ok.refused=-1.0"),
         ("ok.refused=nan", "a cost must be"),
-        ("ok.refused=1e308", "at most 1e\\+09"),
+        ("ok.refused=1e308", "--cost"),
     ],
 )
 def test_costs_that_mean_nothing_are_refused(text: str, named: str) -> None:

@@ -187,10 +187,11 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
 
     costs: dict[str, dict[str, float]] = {}
     for path, cost in parse_pairs(texts, "--cost", "label.outcome=cost", float).items():
-        if cost > MOST_COST:
-            msg = f"--cost must be at most {MOST_COST:g}, got {path}={cost:g}; use a larger unit."
-            raise ValueError(msg)
         label, _, outcome = path.partition(".")
+        if not outcome or cost > MOST_COST:
+            form = f"label.outcome=cost, at most {MOST_COST:g}"
+            msg = f"--cost must be {form}, got '{path}={cost:g}'."
+            raise ValueError(msg)
         costs.setdefault(label, {})[outcome] = cost
     cost_matrix(costs)  # refuses names and numbers that mean nothing
     return costs or None
@@ -374,9 +375,13 @@ def table_text(table: pd.DataFrame, width: int | None = None) -> str:
     for name in [name for name in table if f"{name}_low" in table and f"{name}_high" in table]:
         ends = (shown.pop(f"{name}_low"), shown.pop(f"{name}_high"))
         shown[name] = list(map(interval_text, shown[name], *ends))
-    return map_texts(shown, visible).to_string(
-        index=False, line_width=LINE, max_colwidth=width, float_format=value_text, na_rep=DASH
-    )
+    how: dict[str, Any] = {"max_colwidth": width, "float_format": value_text, "na_rep": DASH}
+    shown = map_texts(shown, visible)
+    text = shown.to_string(index=False, **how)
+    if max(map(len, text.split("\n"))) <= LINE:
+        return text
+    # rows of a wide table go on below, each with its first cell
+    return shown.set_index(shown.columns[0]).rename_axis(None).to_string(line_width=LINE, **how)
 
 
 def interval_text(value: float, low: float, high: float) -> str:

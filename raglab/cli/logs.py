@@ -177,12 +177,10 @@ def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | No
     if stated != "uniform":
         wanted = stated.removeprefix("best:")
         only = np.array([str(arm) == wanted for arm in arms])
-        closed = int((~there[:, only]).sum()) if only.any() else len(rounds)
-        if closed:
-            msg = (
-                f"best:ARM must be an arm of {arms} that every round could take, got {wanted!r}, "
-                f"closed in {closed} of {len(rounds)} rounds."
-            )
+        closed = int((~there[:, only]).sum())
+        if closed or not only.any():
+            value = f"{wanted!r}" + f", closed in {closed} of {len(rounds)} rounds" * bool(closed)
+            msg = f"best:ARM must be of {arms} and open in every round, got {value}."
             raise ValueError(msg)
         share = np.broadcast_to(only, there.shape).astype(np.float64)
     return pd.DataFrame(share, columns=arms)

@@ -113,9 +113,8 @@ def picture(cockpit: CockpitState) -> bytes:
     drawn = canvas.empty_figure(11.0, 4.4)
     left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1.0))
     page = cockpit.page()
-    drawn.suptitle(
-        f"{cockpit!r} of split {cockpit.split}".removeprefix(f"{type(cockpit).__name__}: ")
-    )
+    cases = f"{len(cockpit.trace)} cases of split {cockpit.split}"
+    drawn.suptitle(f"policy {page['policy_id']}, {len(page['changes'])} changes, {cases}")
     if page["rates"] is None:
         left.set_axis_off()
         right.set_axis_off()

@@ -101,6 +101,7 @@ class CockpitState:
       notes: what a reader must know about the cases.
       report_views: of the sealed split, the oldest first.
       filter: of the cases that are listed.
+      locked: paths and gates that are kept from moving.
       trials: coverage and expected cost of the trials of all searches for this goal, [T, 2].
     """
 
@@ -120,17 +121,16 @@ class CockpitState:
         self._held = Measured(self.trace)
         start = policy if policy is not None else starting_policy(trace, arm=arm)
         self.baseline = start if compare is None else compare
+        is_weighted = case_weights(self.trace.cases) is not None
         labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
         self.goal = (goal or Goal()).at_labels(labels)
-        if case_weights(self.trace.cases) is not None:
-            self.notes += (f"Each case counts once, whatever its {PROBABILITY}.",)
-        if self.goal.traffic is not None:
-            traffic = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
-            self.notes += (traffic,)
+        self.notes += (f"Each case counts once, whatever its {PROBABILITY}.",) * is_weighted
+        traffic = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
+        self.notes += (traffic,) * (self.goal.traffic is not None)
         self.report_views: list[ReportView] = []
         self._filter = Filter()
         self._history, self._at = [start], 0
-        self._locked: frozenset[str] = frozenset()
+        self.locked: frozenset[str] = frozenset()
         self.trials = np.zeros((0, 2), dtype=np.float32)
         self._decided: OrderedDict[str, ShownPolicy] = OrderedDict()
         self._axes: dict[tuple[str, str], Axis] = {}
@@ -139,24 +139,20 @@ class CockpitState:
         self.guard = RLock()
         self._before, begins = self._shown_policy(self.baseline), self._shown_policy(start)
         refused = refusal_text(begins.decisions)
-        self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
-        self.notes += self._learned_notes(start) if self.labelled else ()
+        self.notes += (f"The policy that it begins with: {refused}",) * bool(refused)
+        self.notes += self._learned_notes(start) * self.labelled
 
     def __repr__(self) -> str:
-        n = len(self.diff())
-        changes = "1 change" if n == 1 else f"{n} changes"
-        return (
-            f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}, {len(self.trace)} "
-            "cases"
-        )
+        changes = f"changes {len(self._changes())}, cases {len(self.trace)}"
+        return f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}"
 
     def _learned_notes(self, start: Policy) -> tuple[str, ...]:
         """Which of two policies learned from how many of the shown cases (rules S6.5, S6.11)."""
-        named = {self.baseline.policy_id: ("The baseline", self.baseline)}
-        named |= {start.policy_id: ("The policy that it begins with", start)}
-        names, policies = zip(*reversed(named.values()), strict=True)
-        notes = map(in_sample_note, trace_learned(policies, self.trace))
-        return tuple(f"{name} is {note}." for name, note in zip(names, notes, strict=True) if note)
+        sides = {"The policy that it begins with": start}
+        if start.policy_id != self.baseline.policy_id:
+            sides["The baseline"] = self.baseline
+        notes = map(in_sample_note, trace_learned(list(sides.values()), self.trace))
+        return tuple(f"{name} is {note}." for name, note in zip(sides, notes, strict=True) if note)
 
     # What it holds
 
@@ -183,7 +179,7 @@ class CockpitState:
         Where it raises, policy, locks, filter, costs and trials are as they were.
         """
         with self.guard:
-            names = ("_history", "_at", "_locked", "_filter", "goal", "trials", "_search")
+            names = ("_history", "_at", "locked", "_filter", "goal", "trials", "_search")
             before = {name: getattr(self, name) for name in names} | {
                 "_history": list(self._history)
             }
@@ -272,7 +268,7 @@ class CockpitState:
         Raises:
           ValueError: an unknown path, a value out of range, or a path that is locked.
         """
-        locks = [name for name in (path, path.rpartition(".")[0]) if name in self._locked]
+        locks = [name for name in (path, path.rpartition(".")[0]) if name in self.locked]
         if locks:
             calls = ", ".join(f"lock({name!r}, False)" for name in locks)
             msg = f"a locked threshold must not move, got {path}; unlock it first: {calls}."
@@ -331,7 +327,7 @@ class CockpitState:
           ValueError: an unknown path.
         """
         self.policy.value(path)
-        self._locked = self._locked | {path} if on else self._locked - {path}
+        self.locked = self.locked | {path} if on else self.locked - {path}
         return self
 
     @guarded
@@ -403,14 +399,12 @@ class CockpitState:
         Raises:
           ValueError: as `certify_policy`, no targets and a further look without `again` among it.
         """
-        own = {
-            name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES
-        }
-        stated = own if targets is None else targets
+        goal = self.goal.targets.items()
+        own = {name: limit for name, limit in goal if name in metrics.OBJECTIVES}
         return certify_policy(
             self._whole,
             self.policy,
-            targets=stated,
+            targets=own if targets is None else targets,
             delta=delta,
             arm=self.arm,
             again=again,
@@ -461,7 +455,7 @@ class CockpitState:
             msg = "a search must have labels, got none; label the cases."
             raise ValueError(msg)
         self._search = SearchJob(
-            self._held, self.policy, self.baseline, self.goal, self.arm, self._locked
+            self._held, self.policy, self.baseline, self.goal, self.arm, self.locked
         )
         return self._search
 
@@ -513,11 +507,6 @@ class CockpitState:
     def searching(self) -> bool:
         """Whether a search runs."""
         return self._search is not None
-
-    @property
-    def locked(self) -> frozenset[str]:
-        """Paths and gates that are kept from moving."""
-        return self._locked
 
     # What is shown
 
@@ -606,7 +595,7 @@ class CockpitState:
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
             "code": self.code(),
-            "gates": views.gate_views(here, before, self._locked, axes),
+            "gates": views.gate_views(here, before, self.locked, axes),
             **judged,
             "table": tables[0].tolist(),
             "table_before": tables[1].tolist(),

@@ -155,22 +155,14 @@ def _rule_rows() -> Iterator[Row]:
 
 def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
     """Gates on signals of the policy or with a column in the trace, then those of the user."""
-    known = here.evidence.known.names
-    held = [
-        name
-        for name in known
-        if name in here.policy.signals or name in here.decisions.trace.columns
-    ]
-    for name in held:
+    for name in here.evidence.known.names:
         path = signal_path(name)
-        if names is None or path in names:
+        is_gate = name in here.policy.signals or name in here.decisions.trace.columns
+        if is_gate and (names is None or path in names):
             section = here.policy.value(f"{path}.on_fire")
-            swept = [
-                threshold
-                for threshold in swept_paths(here.evidence.known).values()
-                if threshold.signal == name
-            ]
-            yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept))
+            paths = swept_paths(here.evidence.known).values()
+            swept = tuple(threshold for threshold in paths if threshold.signal == name)
+            yield Row(path, "S2.15", section, f"{path}.enabled", swept)
     for name in here.policy.gates:
         if names is None or f"{OWN}.{name}" in names:
             own = own_gate(name)
@@ -370,9 +362,6 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
 
 
-AXIS_RATES = tuple(metrics.RATES)
-
-
 def axis_buffer(axis: Axis, goal: Goal) -> bytes:
     """Steps for the browser: float64 low, high, value, cost [N].
 
@@ -508,17 +497,6 @@ def checked_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> Filt
     return filter_
 
 
-def case_kinds(here: ShownPolicy, before: ShownPolicy) -> NDArray[np.str_]:
-    """Of each case whether it was gained, lost, changed otherwise or stayed the same, [Q]."""
-    passes, passes_before = here.passes, before.passes
-    changed = (here.decisions.status != before.decisions.status) | (passes != passes_before)
-    return np.select(
-        [passes & ~passes_before, passes_before & ~passes, changed],
-        ["gained", "lost", "other"],
-        "same",
-    )
-
-
 def case_views(
     here: ShownPolicy,
     before: ShownPolicy,
@@ -535,9 +513,12 @@ def case_views(
       columns: slices, by column, of every case.
       labelled: whether the labels are of the user; without them a change is neither gain nor loss.
     """
-    kinds, status = case_kinds(here, before), here.decisions.status
-    if not labelled:
-        kinds = np.where(before.decisions.status != status, "other", "same")
+    status = here.decisions.status
+    # gained, lost, changed otherwise or the same; without labels there is neither gain nor loss
+    gained = labelled & here.passes & ~before.passes
+    lost = labelled & before.passes & ~here.passes
+    changed = before.decisions.status != status
+    kinds = np.select([gained, lost, changed], ["gained", "lost", "other"], "same")
     names, deciders = np.array(STATUSES), here.decisions.decided_by
     label, was, now = (
         names[codes] for codes in (here.evidence.label, before.decisions.status, status)

@@ -22,6 +22,7 @@ from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import STRICT, Filter, Text
+from raglab.metrics import RATES
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.store.strict_yaml import load_yaml
@@ -95,11 +96,17 @@ def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], byte
     axis = cockpit.axis(path)
     swept = views.sweepable(cockpit.here)[path]
     low, high = views.value_range(cockpit.here, swept, (cockpit.policy, cockpit.baseline))
-    rates = list(views.AXIS_RATES)
-    head = {"path": path, "n": len(axis.low), "side": axis.side, "at": axis.at, "rates": rates}
-    return {"kind": "axis", **head, "view_low": low, "view_high": high}, views.axis_buffer(
-        axis, cockpit.goal
-    )
+    head = {
+        "kind": "axis",
+        "path": path,
+        "n": len(axis.low),
+        "side": axis.side,
+        "at": axis.at,
+        "rates": list(RATES),
+        "view_low": low,
+        "view_high": high,
+    }
+    return head, views.axis_buffer(axis, cockpit.goal)
 
 
 class CockpitWidget(anywidget.AnyWidget):
