@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from raglab.lab.study_notes import _room_note
 
 from labelled import free_policy, labelled
 from raglab.decision.learned_cases import IN_SAMPLE
@@ -37,7 +38,6 @@ from raglab.lab.selection import (
     select_candidate,
 )
 from raglab.lab.study import UNSEEN, tune
-from raglab.lab.study_notes import _room_note
 from raglab.metrics import N_CELLS
 from raglab.store.policies import Policy
 from raglab.values import Status

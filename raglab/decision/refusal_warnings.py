@@ -24,6 +24,9 @@ from raglab.words.canonical import decimals
 LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
 MOST_REFUSED = 0.9  # share of them that one gate may refuse without a warning
 FAR = 0.1  # of the range of a signal's values: a bound further beyond them is of another scale
+# what a message proposes
+REMEDY = "; raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on"
+SCALE = "; write the bound on the scale of these values, or let raglab.tune(trace) move it"
 REFUSES_ALL = "(?s).*"  # deny pattern of a policy that is meant to refuse every question
 
 
@@ -38,7 +41,7 @@ class Bound(NamedTuple):
     thresholds: dict[str, float]
 
 
-def refusal_text(decisions: CaseVerdicts) -> str:
+def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     """That gates refuse nearly all cases labelled ok.
 
     One, with its thresholds and the range of what it measures.
@@ -49,6 +52,7 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     Args:
       decisions: in memory, or of shards, whose hits are then read once more where there is
         something to say.
+      remedy: end of the sentence.
 
     Source: rule S2.19.
     """
@@ -60,7 +64,7 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     names, counts = np.unique(decisions.decided_by[refused].astype(str), return_counts=True)
     gate, count = str(names[np.argmax(counts)]), int(counts.max())
     if count <= MOST_REFUSED * n_ok:
-        return _joint_text(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_ok)
+        return _joint_text(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_ok, remedy)
     if gate in {*UNSWITCHED, EXPECTED_COST}:
         return ""
     text = f"gate {gate} refuses {count:,} of {n_ok:,} cases labelled ok"
@@ -68,14 +72,11 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     if bound is None:
         return f'{text}; see decisions.frame(reasons=True)["reason"].'
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
-    text += (
-        f": {stated + ', ' if stated else ''}{bound.label} of these is "
-        f"{_range(decisions, gate, bound.measured)}; "
-    )
-    return f"{text}raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on."
+    extent = f"{bound.label} of these is {_range(decisions, gate, bound.measured)}"
+    return f"{text}: {stated + ', ' if stated else ''}{extent}{remedy}."
 
 
-def idle_text(decisions: CaseVerdicts) -> str:
+def idle_text(decisions: CaseVerdicts, *, remedy: str = SCALE) -> str:
     """That all cases are answered and a signal's bound lies far beyond its values, with both.
 
     Far is more than a tenth of their range beyond its end, and short of the end of the unit's
@@ -84,6 +85,7 @@ def idle_text(decisions: CaseVerdicts) -> str:
 
     Args:
       decisions: in memory, or of shards.
+      remedy: end of the sentence.
 
     Source: rule S2.19.
     """
@@ -108,13 +110,9 @@ def idle_text(decisions: CaseVerdicts) -> str:
                 f"{key} is {decimals(value)}" for key, value in bound.thresholds.items()
             )
             extent = f"{bound.label} is {decimals(ends[0])} to {decimals(ends[1])}"
-            text = (
-                f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
-                f"{stated}, {extent}"
-            )
             return (
-                f"{text}; write the bound on the scale of these values, or let raglab.tune(trace) "
-                "move it."
+                f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
+                f"{stated}, {extent}{remedy}."
             )
     return ""
 
@@ -129,7 +127,7 @@ def _ends(decisions: CaseVerdicts, measured: str) -> tuple[float, float] | None:
     return (min(ends), max(ends)) if ends else None
 
 
-def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
+def _joint_text(refusals: dict[str, int], n_ok: int, remedy: str) -> str:
     """That several gates together refuse nearly all cases labelled ok.
 
     Empty where only what has no switch does.
@@ -143,12 +141,9 @@ def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
         f"{name} {n:,}"
         for name, n in sorted(gates_only.items(), key=lambda item: (-item[1], item[0]))
     )
-    text = (
-        f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok "
-        f"({named})"
-    )
     return (
-        f"{text}; raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
+        f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok "
+        f"({named}){remedy}."
     )
 
 

@@ -177,7 +177,7 @@ class StudyOutcome(NamedTuple):
     of the policies that were fitted or selected on the judged cases; none where these are unseen.
     n_certify: answerable cases of split certify; None where there is no such split. failed:
     certification of what is selected that certified nothing; None where none is known. crossing,
-    mix_costs: of `TuneResult`.
+    mix_costs, contests, findings: of `TuneResult`.
     """
 
     selected: str
@@ -190,6 +190,8 @@ class StudyOutcome(NamedTuple):
     failed: Certification | None = None
     crossing: Crossing | None = None
     mix_costs: pd.DataFrame | None = None
+    contests: Sequence[PolicyContest] = ()
+    findings: pd.DataFrame | None = None
 
 
 class PolicyContest(NamedTuple):

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
+from raglab.decision.answer_text import MAX_MISSING, SOURCES, Basis
 from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_scores_of, with_tuned_cases
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
+from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import (
-    headline_note,
     headline_sentence,
     trace_basis,
     trace_status_only,
-    unretrieved_note,
+    unretrieved_count,
 )
 from raglab.decision.trace_view import (
     Measured,
@@ -36,6 +37,7 @@ from raglab.extension_points import extensions, missing
 from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import (
     ANSWER,
+    COST,
     DEFAULTS,
     FIXED,
     FOLDS,
@@ -47,7 +49,7 @@ from raglab.lab.candidates import (
     chain_paths,
     count_cells,
 )
-from raglab.lab.comparison import StudyOutcome
+from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import (
     BY_HAND,
     TUNED,
@@ -59,6 +61,8 @@ from raglab.lab.competition import (
     competition,
 )
 from raglab.lab.decision_fitting import decision_cases, direction_notes
+from raglab.lab.dropped_gates import dropped_gates
+from raglab.lab.findings import notes_of, study_findings
 from raglab.lab.group_fitting import CaseGroups, check_groups
 from raglab.lab.paired_differences import Advantage, paired_advantage
 from raglab.lab.search_space import (
@@ -81,21 +85,11 @@ from raglab.lab.selection import Selection, policy_flat_ranges, select_candidate
 from raglab.lab.study_cases import (
     Splits,
     candidate_cases,
-    label_notes,
     study_goal,
     study_splits,
 )
-from raglab.lab.study_notes import (
-    answer_notes,
-    beside_notes,
-    group_notes,
-    mix_notes,
-    refusal_notes,
-    selection_note,
-    switched_off_note,
-    target_notes,
-)
 from raglab.lab.trial_search import (
+    MISSING,
     Problem,
     Search,
     check_search,
@@ -105,7 +99,6 @@ from raglab.lab.trial_search import (
     run_search,
     trial_policies,
 )
-from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.policy import told_value
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
@@ -113,8 +106,8 @@ from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import Status
-from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display, short
+from raglab.words.html_display import short
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +126,7 @@ StudyPage = Callable[[Trace, Policy, Policy, Goal, str], str]
 
 
 @dataclass(frozen=True, repr=False)
-class TuneResult:
+class TuneResult(Result):
     """Outcome of a study.
 
     Attributes:
@@ -165,8 +158,13 @@ class TuneResult:
       pareto: the trials that no other beats in cost and coverage.
       flat_ranges: flat range of each threshold of `policy`, in which it may move at no cost.
       judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
-      notes: for the reader. Candidates, their costs, flat ranges and cockpit are of at most 20,000
-        of the cases tuned on, drawn by label; trials are judged on all of these.
+      findings: what the study says of itself, a row a finding: `key`, `applies`, `text`, from the
+        most to the least important; the first are `use`, `shown` and `missing`.
+      counts: numbers of cases that `judged` and `tuned` on `failed`, have `status_only` for a basis
+        or expect sources that no hit has (`unretrieved`); cases without a split (`unsplit`); cases
+        that candidates, costs, flat ranges and cockpit are of (`refitted_on`, at most 20,000 of
+        those tuned on, drawn by label); trials not run or not compared; candidates judged at a
+        smaller depth than theirs; groups, those without a bias and cases that state none.
       tuned_on: trace of the cases that were tuned on.
       judged_on: trace of the cases that were judged on.
       study: Optuna's own, for its plots and dashboards: trials by the paths that they set,
@@ -190,6 +188,14 @@ class TuneResult:
         line in `raglab.displays.MixDisplay`.
       left_out: thresholds and switches that the search of the chain left out, since they decide
         nothing on these cases.
+      contests: of the selected policy with each that it must beat, on the judged cases; none where
+        these were tuned on.
+      dropped: gates that act where the study starts and not in `policy` (rule S6.8).
+      target_excess: by how much the selected candidate misses the targets in sum when cross-fitted,
+        each rate one standard error worse.
+      smallest_saving: over the incumbent, that so many cases can tell (paired test, 80 % power,
+        rule S6.12); of the best other candidate where the incumbent is selected.
+      worst_cost: expected cost on the judged cases at the worst mix inside the stated one.
     """
 
     policy: Policy
@@ -204,7 +210,6 @@ class TuneResult:
     pareto: pd.DataFrame
     flat_ranges: pd.DataFrame
     judged: pd.DataFrame
-    notes: tuple[str, ...]
     tuned_on: StudyTrace
     judged_on: StudyTrace
     study: Any
@@ -218,10 +223,20 @@ class TuneResult:
     left_out: tuple[str, ...] = ()
     crossing: Crossing | None = None
     mix_costs: pd.DataFrame | None = None
+    contests: tuple[PolicyContest, ...] = ()
+    dropped: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    target_excess: float = 0.0
+    smallest_saving: float = nan
+    worst_cost: float = nan
+    findings: pd.DataFrame | None = None
 
-    def frame(self) -> pd.DataFrame:
-        """Rates of the compared policies on the cases that judge them, a row a policy."""
-        return self.judged.copy()
+    TABLE: ClassVar[str] = "judged"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to use, whether that is shown, what is missing, and at most two further notes."""
+        return () if self.findings is None else notes_of(self.findings)
 
     @property
     def unseen(self) -> bool:
@@ -242,6 +257,8 @@ class TuneResult:
             self.n_certify,
             crossing=self.crossing,
             mix_costs=self.mix_costs,
+            contests=self.contests,
+            findings=self.findings,
         )
 
     @property
@@ -253,21 +270,17 @@ class TuneResult:
 
     @property
     def comparison(self) -> pd.DataFrame:
-        """The named policies on the cases that the study did not see, in few columns.
-
-        The rest by `rates`.
-
-        What each name stands for is told at `policies`.
+        """The named `policies` on the judged cases, in few columns; the rest by `rates`.
 
         `policy`, `judged_by` (unseen cases; where there are none a fixed policy, or in sample, not
         comparable), `expected_cost` with `_low` and `_high`, the rates of the goal's targets beside
-        coverage and over-ask, `pass_rate`; with targets `met`: whether all are met by a policy that
-        answers (rule S6.9).
+        coverage, over-ask and missed ambiguity, `pass_rate`; with targets `met`: whether all are
+        met by a policy that answers (rule S6.9).
         """
-        rates = dict.fromkeys((*self.goal.targets, "coverage", "over_ask_rate", "pass_rate"))
-        names = [name for name in rates if name != "pass_rate"]
+        rates = ("coverage", "over_ask_rate", "missed_ambiguity_rate")
+        names = [name for name in self.goal.targets if name not in {*rates, "pass_rate"}]
         met = ["met"] if self.goal.targets else []
-        return self.judged[["policy", "judged_by", *_COST, *names, "pass_rate", *met]]
+        return self.judged[["policy", "judged_by", *_COST, *names, *rates, "pass_rate", *met]]
 
     def rates(self, name: str | None = None) -> pd.DataFrame:
         """Rate of the named policies: `value`, `k`, `n`, `low`, `high` by policy.
@@ -284,10 +297,7 @@ class TuneResult:
         if name is None:
             return self.judged
         if name not in metrics.RATE_TABLE:
-            msg = (
-                f"name must be one of {', '.join(metrics.RATES)}, got {name!r}; expected cost "
-                "stands in comparison."
-            )
+            msg = f"name must be one of {', '.join(metrics.RATES)}, got {name!r}."
             raise ValueError(msg)
         ends = {name: "value", **{f"{name}_{end}": end for end in ("k", "n", "low", "high")}}
         return self.judged.set_index("policy")[list(ends)].set_axis(list(ends.values()), axis=1)
@@ -302,105 +312,52 @@ class TuneResult:
         Raises:
           ValueError: no such policy.
         """
-        for name in (before, after):
-            if name not in self.policies:
-                msg = (
-                    f"policies must be among {', '.join(self.policies)}, got {name!r}; correct "
-                    "the name."
-                )
-                raise ValueError(msg)
+        if unknown := {before, after} - self.policies.keys():
+            msg = f"policies must be among {', '.join(self.policies)}, got {', '.join(unknown)}."
+            raise ValueError(msg)
         chosen = [self.policies[name] for name in (before, after)]
         decisions_before, decisions_after = decide_policies(
             self.judged_on, chosen, self.settings["arm"]
         )
         return decisions_before.changed(decisions_after)
 
-    def __repr__(self) -> str:
-        selected, trials = short(self.selected), f"{len(self.trials):,} trials"
-        headline = f"; {self.headline}" if self.headline else ""
-        facts = f"{selected}, policy {self.policy.policy_id}: {self._cost_text}"
-        return visible(f"{type(self).__name__}({facts}; basis {self.basis}; {trials}{headline})")
+    def _summary(self) -> Summary:
+        """What was selected, its cost; policies judged, candidates, changes, what is left out."""
+        import pandas as pd
 
-    @property
-    def _cost_text(self) -> str:
-        """Expected cost on unseen cases, else the nested estimate, and whether targets are met."""
-        if not self.unseen:
-            targets_met = bool(self.costs["meets_targets"][self.selected])
-            met = (
-                f"; targets {'kept' if targets_met else 'not kept'} when cross-fitted"
-                if self.goal.targets
-                else ""
-            )
-            return f"expected cost {self.held_out_estimate:.3f} on new cases (nested estimate){met}"
-        row = self.judged.iloc[list(self.policies).index("tuned")]
-        met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
-        return (
-            f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases{met}"
-        )
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what was selected, beside what it must beat; what it changes.
-
-        What to know.
-        """
-        comparison = self.comparison
-        names = [
-            name
-            for name in comparison.columns
-            if name not in {"policy", "judged_by", "met", *_COST}
-        ]
-        rows: list[tuple[Cell | str, ...]] = []
-        for row in comparison.to_dict("records"):
-            cost = Cell(
-                f"{row['expected_cost']:.3f}",
-                f"[{row['expected_cost_low']:.3f}, {row['expected_cost_high']:.3f}]",
-            )
-            # An interval around a cost in sample would lend certainty to a number that flatters.
-            if row["judged_by"] == IN_SAMPLE:
-                cost = Cell(f"{row['expected_cost']:.3f}", IN_SAMPLE)
-            met = (
-                [Cell("yes" if row["met"] else "no", mark="good" if row["met"] else "bad")]
-                if "met" in row
-                else []
-            )
-            rates = (f"{row[name]:.3f}" if row[name] == row[name] else "none" for name in names)
-            rows.append(
-                (
-                    Cell(row["policy"], mark="changed" if row["policy"] == "tuned" else ""),
-                    cost,
-                    *rates,
-                    *met,
-                )
-            )
-        # Against the default policy: what a reader would have to change by hand.
-        changes = [
-            (path, told_value(there), Cell(told_value(here), mark="changed"))
-            for path, (here, there) in self.policy.diff(self.default_policy).items()
-        ]
+        nested = f"{self.held_out_estimate:.3f} on new cases (nested estimate)"
+        policies = self.comparison.set_index("policy")
+        row = policies.loc[TUNED]
+        unseen = f"{row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases"
+        met = row["met"] if self.unseen and self.goal.targets else self.target_excess == 0.0
         facts = [
-            ("selected", self.selected),
+            ("selected", short(self.selected)),
             ("policy", self.policy.policy_id),
-            ("nested estimate", f"{self.held_out_estimate:.3f} of expected cost on new cases"),
-            (
-                "judged on",
-                f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else ""),
-            ),
+            ("expected cost", unseen if self.unseen else nested),
             ("basis", self.basis),
-            ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials of the chain"),
-            ("left out", ", ".join(self.left_out) or "nothing"),
+            ("trials", f"{len(self.trials):,}"),
         ]
-        head = ("policy", "expected cost", *names, *(["met"] if self.goal.targets else []))
-        # Notes are first and open, for they say what the numbers below do not show.
-        folds = (
-            Fold(
-                "notes",
-                [(f"{place + 1}", note) for place, note in enumerate(self.notes)],
-                open=True,
-            ),
-            Fold("judged policies", rows, None, head, open=True),
-            Fold("changes of the default policy", changes, None, ("path", "default", "tuned")),
+        facts += [("targets", "met" if met else "not met")] * bool(self.goal.targets)
+        facts += [("left out", self.headline)] * bool(self.headline)
+        # An interval around a cost in sample would lend certainty to a number that flatters.
+        policies.loc[policies["judged_by"] == IN_SAMPLE, list(_COST[1:])] = np.nan
+        changes = [
+            (path, told_value(before), told_value(after))
+            for path, (after, before) in self.policy.diff(self.default_policy).items()
+        ]
+        counts = {name: count for name, count in self.counts.items() if count}
+        return Summary(
+            facts,
+            {
+                "judged policies": policies.reset_index(),
+                "candidates": self.costs.reset_index(),
+                "changes": pd.DataFrame(changes, columns=["path", "default", "tuned"]),
+                "counts": pd.DataFrame(counts.items(), columns=["what", "number"]),
+                "left out of the search": pd.DataFrame({"path": self.left_out}),
+            },
+            self.notes,
+            "Result of a study",
         )
-        return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path, *, certification: Certification | None = None) -> Path:
         """Write the HTML report of tuned and reference policies on the judged cases.
@@ -414,20 +371,17 @@ class TuneResult:
             `certify`.
 
         Raises:
-          TypeError: what is no certification.
-          ValueError: a certification of another policy.
+          ValueError: a certification of another policy or arm.
 
         Example:
           `result.report("report.html", certification=raglab.certify_policy(trace, result.policy,
           targets=goal))`
         """
-        from raglab.lab.report.page import write_report
+        from raglab import write_report
 
         policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
-        no_cockpit = (
-            "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
-        )
+        no_cockpit = "The page has no cockpit: raglab/extensions/cockpit is not installed."
         return write_report(
             self.judged_on,
             policies,
@@ -435,7 +389,7 @@ class TuneResult:
             arm=self.settings["arm"],
             flat_ranges=self.flat_ranges,
             trials=self.trials,
-            notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
+            notes=() if frozen is not None else (no_cockpit,),
             study=self.outcome._replace(failed=failed),
             costs=self.goal.costs,
             targets=self.goal.targets,
@@ -449,53 +403,33 @@ class TuneResult:
     def _certified_policies(
         self, certification: Certification | None
     ) -> tuple[Mapping[str, Policy], Certification | None]:
-        """Named policies, the selected one with its certificate, and the certification.
-
-        The certification is there if it certified nothing.
-        """
-        from raglab.lab.certification import Certification
-
+        """Named policies, the selected one with its certificate; the certification if it failed."""
         if certification is None:
             return self.policies, None
-        if not isinstance(certification, Certification):
-            rule = (
-                "certification must be what raglab.certify_policy or raglab.certify_best returned"
-            )
-            msg = (
-                f"{rule}, got {type(certification).__name__}; give that result whole, not a part "
-                "of it."
-            )
-            raise TypeError(msg)
         own, certified = self.policy.policy_id, certification.policy
         # Of a sequence the table lists candidates after the first that fails too, which were not
         # tested.
         table, without_look = certification.table, not certification.certificate.looks
-        refused = {*table["policy_id"][table["tested"] | without_look]}
-        tested = refused if certified is None else {certified.policy_id}
+        tested = {*table["policy_id"][table["tested"] | without_look]}
+        if certified is not None:
+            tested = {certified.policy_id}
         if own not in tested:
             msg = (
                 f"certification must be of the selected policy {own}, got that of "
-                f"{', '.join(sorted(tested))}; write "
-                "the page of another one by raglab.write_report."
+                f"{', '.join(sorted(tested))}; use raglab.write_report."
             )
             raise ValueError(msg)
         if certified is None:
             return self.policies, certification
-        arm, own_arm = (
-            (certified.certificate or {}).get("arm"),
-            self.settings["arm"] or self.judged_on.arms[0],
-        )
+        arm = (certified.certificate or {}).get("arm")
+        own_arm = self.settings["arm"] or self.judged_on.arms[0]
         if arm != own_arm:
-            msg = (
-                f"certification must be of arm {own_arm}, which the page judges, got {arm}; "
-                f"certify arm={own_arm!r}."
-            )
+            msg = f"certification must be of arm {own_arm}, got {arm}; certify arm={own_arm!r}."
             raise ValueError(msg)
-        named = {
+        return {
             name: certified if policy.policy_id == own else policy
             for name, policy in self.policies.items()
-        }
-        return named, None
+        }, None
 
     def cockpit(self) -> str:
         """HTML page of tuned against default policy, with thresholds that move without a kernel.
@@ -584,10 +518,6 @@ def tune(
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns
         False ends the search.
 
-    Warns:
-      UserWarning: one gate of the policy that it starts from, or ends with, refuses nearly all
-        cases labelled ok.
-
     Raises:
       ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is
         none or of what decides nothing, a case without a label, a candidate that cannot be made of
@@ -622,14 +552,7 @@ def tune(
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
-    result = _judged_result(of, cases, entry, search)
-    begun = starting_note(of.problem.start) if policy is None else ""
-    headline, *rest = result.notes
-    return replace(
-        result,
-        notes=(headline, *filter(None, (begun,)), *rest),
-        left_out=left_out(of.problem.start, of.problem.space) if space is None else (),
-    )
+    return _judged_result(of, cases, entry, search)
 
 
 class StudyProblem(NamedTuple):
@@ -642,6 +565,8 @@ class StudyProblem(NamedTuple):
     problem: the search.
     defaults: the default policy.
     by_hand: policy of the source's loop (rule S6.4).
+    start_note: in what a start that the toolkit chose differs from the default policy, '' if not.
+    left_out: thresholds and switches that a space of the toolkit leaves out.
     """
 
     splits: Splits
@@ -649,6 +574,8 @@ class StudyProblem(NamedTuple):
     problem: Problem
     defaults: Policy
     by_hand: Policy
+    start_note: str
+    left_out: tuple[str, ...]
 
     def measured(self, trace: TraceView) -> TraceView:
         """A trace to be asked many questions.
@@ -716,7 +643,9 @@ def search_problem(
     }
     first = [own_trial(initial_policy, ranges) for initial_policy in begins.values()]
     problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings, weight)
-    return StudyProblem(splits, held, problem, defaults, by_hand)
+    start_note = starting_note(start) if policy is None else ""
+    unsearched = left_out(start, ranges) if space is None else ()
+    return StudyProblem(splits, held, problem, defaults, by_hand, start_note, unsearched)
 
 
 def _judged_result(
@@ -745,24 +674,9 @@ def _judged_result(
         cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
         by = judged.weights(goal)
         advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent, by)
-    # A case scored by status alone counts any answer as correct, so each split states how many it
-    # has (rule S6.3).
-    alone = {"judged": trace_status_only(judged_on)}
-    alone |= {"tuned": trace_status_only(tuned_on)} if unseen else {}
-    scored = [
-        f"Of the cases {name} on, {note}"
-        for name, rows in alone.items()
-        if (note := headline_note(judged_on if name == "judged" else tuned_on, rows))
-    ]
-    lost = {
-        name: unretrieved_note(judged_on if name == "judged" else tuned_on, arm) for name in alone
-    }
-    scored += [f"Of the cases {name} on, {note}" for name, note in lost.items() if note]
-    stopped = (
-        [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
-    )
     table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
-    return TuneResult(
+    traffic = None if goal.traffic is None else count_cells(judged.cells(tuned)[None])[0]
+    result = TuneResult(
         policy=tuned,
         selected=chosen.selected,
         incumbent=chosen.incumbent,
@@ -775,30 +689,6 @@ def _judged_result(
         pareto=pareto_front(search.trials),
         flat_ranges=policy_flat_ranges(cases, tuned),
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
-        notes=(
-            selection_note(chosen, advantage, judged, goal),
-            *mix_notes(
-                goal,
-                chosen.selected,
-                crossed,
-                count_cells(judged.cells(tuned)[None])[0],
-                is_drawn=cases.weight is not None,
-            ),
-            *switched_off_note(chosen, problem.start, gates_off(tuned_on)),
-            *target_notes(chosen, goal),
-            *entry.notes,
-            *beside_notes(chosen),
-            *group_notes(cases.decided.groups, chosen),
-            *scored,
-            *direction_notes(cases.decided),
-            *unmeasured_note(judged_on, tuned),
-            *stopped,
-            *splits.notes,
-            *label_notes(tuned_on),
-            splits.size_note,
-            *refusal_notes(cases, problem.start, tuned, entry.policies),
-            *answer_notes(splits, judged.basis, search.trials, chosen, judged.missing(policies)),
-        ),
         tuned_on=tuned_on,
         judged_on=judged_on,
         study=search.study,
@@ -806,12 +696,116 @@ def _judged_result(
         settings=problem.settings,
         selection_settings=_selection_settings(entry, cases),
         goal=goal,
-        status_only=int(alone["judged"].sum()),
+        status_only=int(trace_status_only(judged_on).sum()),
         basis=str(judged.basis),
         n_certify=splits.n_certify,
+        left_out=of.left_out,
         crossing=crossed,
         mix_costs=lines,
+        # always-refuse answers nothing, whatever the other gates would say
+        dropped=()
+        if chosen.selected == REFUSE
+        else dropped_gates(problem.start, tuned, gates_off(tuned_on)),
+        counts=_counts(of, cases, entry, search, chosen),
+        target_excess=max(0.0, chosen.misses) if goal.targets else 0.0,
+        worst_cost=nan if traffic is None else float(goal.worst_cost(traffic)),
     )
+    by = (arm, goal.costs)
+    fought = (
+        contests(of.measured(judged_on), policies, reference_roles(result.outcome), *by, goal.mix)
+        if unseen
+        else []
+    )
+    result = replace(
+        result,
+        contests=tuple(fought),
+        smallest_saving=_smallest_saving(chosen, fought, goal),
+    )
+    texts = _further_texts(of, cases, entry, tuned, judged.basis)
+    return replace(result, findings=study_findings(result, texts))
+
+
+def _smallest_saving(
+    chosen: Selection, policy_contests: Sequence[PolicyContest], goal: Goal
+) -> float:
+    """Saving over the incumbent that the cases can tell, see `TuneResult`."""
+    for contest in policy_contests:
+        if contest.reference == chosen.incumbent and contest.sizes is not None:
+            return contest.sizes.smallest.estimate
+    costs = chosen.costs
+    rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
+    if rivals.empty:
+        return nan
+    best = str(rivals.index[int(np.argmax(rivals["gain"].to_numpy()))])
+    price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
+    return metrics.paired_sizes(chosen.gains[best], price=price).smallest.estimate
+
+
+def _counts(
+    of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search, chosen: Selection
+) -> dict[str, int]:
+    """Cases, trials and groups that are left out or reduced, see `TuneResult`."""
+    splits, arm, trials = of.splits, cases.arm, search.trials
+    traces = {"judged": splits.judged_on}
+    if splits.tuned_on is not splits.judged_on:
+        traces["tuned"] = splits.tuned_on
+    counts: dict[str, int] = {}
+    for which, trace in traces.items():
+        counts[f"{which}_failed"] = failed_count(trace)
+        # any answer of such a case counts as correct (rule S6.3)
+        counts[f"{which}_status_only"] = int(trace_status_only(trace).sum())
+        counts[f"{which}_unretrieved"] = unretrieved_count(trace, arm)
+    uncompared = trials[MISSING] > MAX_MISSING if MISSING in trials else np.zeros(0)
+    groups = cases.decided.groups
+    if groups is not None:
+        policy = chosen.policies.get(COST)
+        model = None if policy is None else policy.decision.model
+        bias = () if model is None or model.groups is None else model.groups.bias
+        sizes = groups.counts()
+        counts |= {
+            "groups": len(sizes),
+            "groups_without_bias": len(sizes) - len(bias),
+            "cases_without_group": len(groups.names) - sum(sizes.values()),
+        }
+    return {
+        **counts,
+        "unsplit": splits.unsplit,
+        "refitted_on": len(splits.made_of),
+        "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,
+        "trials_not_run": max(0, int(of.problem.settings["trials"]) - search.proposed),
+        "trials_uncompared": int(uncompared.sum()),
+        "candidates_of_less_depth": entry.limited,
+    }
+
+
+def _further_texts(
+    of: StudyProblem, cases: Cases, entry: CompetitionEntry, tuned: Policy, basis: Basis
+) -> dict[str, str]:
+    """Findings of policies and signals on the cases that candidates are made of, by key."""
+
+    def refusals(policy: Policy) -> str:
+        decisions = decide_policies(cases.held, [policy], cases.arm)[0]
+        return refusal_text(decisions, remedy="") or idle_text(decisions, remedy="")
+
+    start, directions = of.problem.start, direction_notes(cases.decided)
+    by_user = {name: refusals(policy) for name, policy in entry.policies.items()}
+    doubts = [
+        *entry.doubts,
+        *(f"Candidate {name}: {text}" for name, text in by_user.items() if text),
+    ]
+    kinds = [trace_basis(of.splits.tuned_on), basis]
+    texts = {
+        "basis": ""
+        if kinds[0].kind == kinds[1].kind
+        else f"Costs do not compare: tuned on by {kinds[0]}, judged by {kinds[1]}.",
+        "refusals": f"In the selected policy {text}" if (text := refusals(tuned)) else "",
+        "directions": " ".join(directions[:1]),
+        "candidates": " ".join(doubts[:1]),
+        "start": of.start_note,
+    }
+    if tuned.policy_id != start.policy_id and (text := refusals(start)):
+        texts["start"] = f"In the policy that the study starts from {text}"
+    return texts
 
 
 def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]:
@@ -1002,10 +996,6 @@ class JudgedPolicies(NamedTuple):
         """Counted decisions of policies."""
         codes = np.stack([self.codes[policy.policy_id] for policy in policies.values()])
         return tally_codes(codes, self.basis)
-
-    def missing(self, policies: Mapping[str, Policy]) -> dict[str, MissingAnswers]:
-        """Recorded answers that policies lack, by name."""
-        return dict(zip(policies, self.tally(policies).missing_answers, strict=True))
 
 
 def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:

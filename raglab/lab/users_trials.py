@@ -54,9 +54,7 @@ def warn_outside(faults: Mapping[int, str]) -> None:
         return
     texts = [f"trial {number}: {fault.rstrip('.')}" for number, fault in sorted(faults.items())]
     more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-    named = "; ".join([*texts[:_SHOWN], *more])
-    remedy = "queue values of the space, or give a `space` that holds them"
-    which = (
-        f"trials that were run or queued in the storage and lie outside the search: {len(texts)}"
+    warn_user(
+        f"trials of the storage outside the space, not counted: {len(texts)} "
+        f"({'; '.join([*texts[:_SHOWN], *more])})."
     )
-    warn_user(f"{which}; they are not counted ({named}); {remedy}.")

@@ -58,29 +58,27 @@ class Crossing(NamedTuple):
     sample: float
 
     def says(self, subject: str) -> str:
-        """The crossing in a sentence or two.
+        """The crossing in a sentence or two, ends with their 90 % intervals.
 
         Args:
           subject: name of the policy.
         """
-        lead = f"The judged cases are {percent(self.sample)} ok."
+        lead = f"The labelled cases are {percent(self.sample)} ok"
         rivals = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
         if self.low >= self.high:
-            return f"{lead} At no share of ok in traffic does {subject} cost less than {rivals}."
-        ends = []
-        if self.above:
-            ends.append(f"Above {_end(self.high, self.high_interval)} {self.above} is cheaper")
-        if self.below:
-            ends.append(f"Below {_end(self.low, self.low_interval)} {self.below} is cheaper")
-        if not ends:
-            return f"{lead} {subject} costs least at every share of ok in traffic."
-        return f"{lead} {'. '.join(ends)}."
-
-
-def _end(value: float, interval: tuple[float, float]) -> str:
-    """An end of a crossing with its interval."""
-    low, high = ("none" if isinf(end) else percent(end) for end in interval)
-    return f"{percent(value)} ok in traffic (90 % interval {low} to {high})"
+            return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
+        if not rivals:
+            return f"{lead}. {subject} costs least at every share of ok in traffic."
+        ends = {"Above": (self.high, self.high_interval, self.above)}
+        ends["Below"] = self.low, self.low_interval, self.below
+        texts = [
+            f"{side} {percent(end)} ok in traffic "
+            f"({' to '.join('none' if isinf(at) else percent(at) for at in interval)}) {name} is "
+            "cheaper"
+            for side, (end, interval, name) in ends.items()
+            if name
+        ]
+        return f"{lead}. {'. '.join(texts)}: state `mix`."
 
 
 def cost_lines(

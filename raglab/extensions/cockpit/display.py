@@ -8,10 +8,11 @@ from typing import Any
 
 from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.decision.trace_view import answered_traces
-from raglab.extensions.cockpit.page import freeze, static_html
+from raglab.extensions.cockpit.page import frozen_html, picture, static_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import CockpitWidget
 from raglab.lab.search_space import Goal
+from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
@@ -75,7 +76,11 @@ class Cockpit(CockpitState):
         Returns:
           Path of the HTML file; the PNG has the same name.
         """
-        return freeze(self, Path(path))
+        page = Path(path)
+        page = page if page.suffix == ".html" else page.with_name(f"{page.name}.html")
+        write_text(frozen_html(self), page)
+        write_bytes(picture(self), page.with_suffix(".png"))
+        return page
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:  # noqa: ANN401 - what IPython takes
         shown = self.widget._repr_mimebundle_(**kwargs)

@@ -83,17 +83,15 @@ def best_policy(job: SearchJob, policies: Sequence[Policy]) -> Policy:
 def _free_space(job: SearchJob) -> dict[str, SearchRange]:
     """Ranges of what is not locked."""
     if job.start.decision.rule == EXPECTED_COST:
-        rule = "a search moves the gates of the chain"
-        msg = f"{rule}, got a policy that decides by expected cost; fit that with raglab.tune."
+        msg = "a search moves gates, and this policy decides by expected cost; use raglab.tune."
         raise ValueError(msg)
     space = full_space(job.trace, job.start, arm=job.arm)
-    locked_paths = {
-        path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked
+    free = {
+        path: extent
+        for path, extent in space.items()
+        if not {path, path.rpartition(".")[0]} & job.locked
     }
-    if locked_paths == space.keys():
-        msg = (
-            f"a search must have something that may move, got {len(locked_paths)} locked; unlock "
-            "a threshold."
-        )
+    if not free:
+        msg = f"a search must have something that may move, got {len(space)} locked; unlock some."
         raise ValueError(msg)
-    return {path: extent for path, extent in space.items() if path not in locked_paths}
+    return free
