@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from raglab.decision.learned_cases import Queries, learned_cases
@@ -41,22 +41,8 @@ TUNED, BY_HAND = "tuned", "manual-loop"
 OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)
 
 
-def check_group_candidate(group: str | None, rule: str, named: Collection[str]) -> None:
-    """Stop where groups are asked for of a study in which no decision by expected cost competes.
-
-    Raises:
-      ValueError: the rule is chain, and the decision by expected cost is not named.
-    """
-    if group is not None and rule == "chain" and COST not in named:
-        msg = (
-            f"group needs the decision by expected cost, got rule 'chain' and group {group!r}; "
-            f"name the candidate {COST!r}."
-        )
-        raise ValueError(msg)
-
-
 def check_competition(
-    rule: str, candidates: CandidateNames, folds: int, repeats: int
+    rule: str, candidates: CandidateNames, folds: int, repeats: int, group: str | None = None
 ) -> tuple[SelectionRule, dict[str, Policy | None]]:
     """The rule, and candidates that the user names, by name; None for a recipe.
 
@@ -65,7 +51,8 @@ def check_competition(
     Args: see `tune`.
 
     Raises:
-      ValueError: an unknown rule or candidate, folds below 2, or repeats below 1.
+      ValueError: an unknown rule or candidate, folds below 2, repeats below 1, or a group where no
+        decision by expected cost competes.
     """
     plain_rule = RULE_NAMES.get(rule) if isinstance(rule, str) else None
     if plain_rule is None:
@@ -93,6 +80,9 @@ def check_competition(
                 f"own, got {name!r:.80}."
             )
             raise ValueError(msg)
+    if group is not None and plain_rule == "chain" and COST not in dict(pairs):
+        msg = f"group must have {COST!r} among the candidates, got rule 'chain' and {group!r}."
+        raise ValueError(msg)
     return plain_rule, dict(pairs)
 
 

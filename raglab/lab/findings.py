@@ -76,7 +76,7 @@ ROOM = 0.05  # error of the bound that is stated where a selection has no failur
 TUNED = "tuned"  # the subject in tables
 FIRST, FURTHER = 3, 2  # use, shown and missing, and how many notes follow them
 NEGLIGIBLE = 0.05  # share of the cases up to which those that are no full cases are only counted
-MOST_NAMES = 9  # gates that a sentence names
+MOST_NAMES = 4  # gates that a sentence names
 LONGEST_NAME = 60  # characters of a name in a sentence
 
 
@@ -267,10 +267,9 @@ def findings_frame(texts: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _selected_text(result: TuneResult) -> str:
-    """Name of what was selected; of a single threshold its signal and value as well."""
-    if result.selected == THRESHOLD:
-        return f"{THRESHOLD} ({bound_text(result.policy)})"
-    return joined([result.selected])
+    """What was selected by its name; of a single threshold by its signal and value as well."""
+    bounds = f": {bound_text(result.policy)}" if result.selected == THRESHOLD else ""
+    return f"the selected policy ({joined([result.selected])}{bounds})"
 
 
 def _rivals_text(result: TuneResult) -> str:
@@ -344,8 +343,8 @@ def _gates_text(result: TuneResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
     dropped, texts = result.dropped, []
     if dropped:
-        more = ", …" * (len(dropped) > MOST_NAMES)
-        texts.append(f"Off in the selected policy: {', '.join(dropped[:MOST_NAMES])}{more}.")
+        more = [f"{len(dropped) - MOST_NAMES} more"] * (len(dropped) > MOST_NAMES)
+        texts.append(f"Off in the selected policy: {joined([*dropped[:MOST_NAMES], *more])}.")
     if on_answer := [name for name in dropped if name in ANSWER_GATES]:
         switches = ", ".join(f'"{name}.enabled", True' for name in on_answer)
         by_cost = result.policy.decision.rule == EXPECTED_COST
@@ -398,12 +397,11 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
         dict(zip(names, counts_by_label(cases).tolist(), strict=True))
         for cases in (result.tuned_on, result.judged_on)
     )
-    texts = []
+    texts, competes = [], result.costs["competes"]
     if few := [f"{n} {name}" for name, n in tuned.items() if n < LEAST_LABELLED]:
-        texts.append(f"Labels: {joined(few)} to tune on, {LEAST_LABELLED} say more.")
-    competes = result.costs["competes"]
-    if result.selection_settings["rule"] == "expected_cost" and not competes.get(COST, False):
-        texts.append(f"So few that {THRESHOLD} competed, not {COST} (rule S6.8).")
+        is_chain = result.selection_settings["rule"] == "chain"
+        unfit = "" if is_chain or competes.get(COST, False) else f", too few to fit {COST}"
+        texts.append(f"Few labels: {', '.join(few)}{unfit}.")
     splits = {"report": result.unseen, "certify": result.n_certify is not None}
     if lacking := [name for name, is_there in splits.items() if not is_there]:
         texts.append(f"No split {joined(lacking, 'or')}.")
@@ -421,5 +419,5 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     policies = judged.loc[judged.index.isin(competes.index[competes])]
     n = of_judged["ambiguous"]
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"{n:,} cases are labelled ambiguous; no policy that competes asks back.")
+        texts.append(f"{n:,} ambiguous cases: no policy that competes asks back.")
     return " ".join(texts)

@@ -57,14 +57,13 @@ from raglab.lab.competition import (
     CompetitionEntry,
     build_candidates,
     check_competition,
-    check_group_candidate,
     competition,
 )
 from raglab.lab.decision_fitting import decision_cases, direction_notes
 from raglab.lab.dropped_gates import dropped_gates
 from raglab.lab.findings import notes_of, study_findings
 from raglab.lab.group_fitting import CaseGroups, check_groups
-from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.paired_gain import Advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -105,7 +104,6 @@ from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import Status
 from raglab.words.html_display import short
 from raglab.words.results import Result, Summary
 
@@ -193,8 +191,8 @@ class TuneResult(Result):
       dropped: gates that act where the study starts and not in `policy` (rule S6.8).
       target_excess: by how much the selected candidate misses the targets in sum when cross-fitted,
         each rate one standard error worse.
-      smallest_saving: over the incumbent, that so many cases can tell (paired test, 80 % power,
-        rule S6.12); of the best other candidate where the incumbent is selected.
+      smallest_saving: of the best candidate over the incumbent, that so many cases can tell when
+        cross-fitted (paired test, 80 % power, rule S6.12).
       worst_cost: expected cost on the judged cases at the worst mix inside the stated one.
     """
 
@@ -528,8 +526,7 @@ def tune(
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
-    rule, named = check_competition(rule, candidates, folds, repeats)
-    check_group_candidate(group, rule, named)
+    rule, named = check_competition(rule, candidates, folds, repeats, group)
     trace = trace if basis is None else with_basis(trace, basis)
     of = search_problem(
         trace,
@@ -668,14 +665,22 @@ def _judged_result(
     # All policies on the same cases at once, which chose none of them where there is a split to
     # judge on.
     judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
-    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
-    advantage = None
-    if unseen and chosen.selected != chosen.incumbent:
-        cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
-        by = judged.weights(goal)
-        advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent, by)
     table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
     traffic = None if goal.traffic is None else count_cells(judged.cells(tuned)[None])[0]
+    outcome = StudyOutcome(chosen.selected, chosen.incumbent, table, nan, unseen)
+    roles, by = reference_roles(outcome), (arm, goal.costs, goal.mix)
+    against = contests(of.measured(judged_on), policies, roles, *by) if unseen else []
+    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
+    gains = (contest.gain for contest in against if contest.reference == chosen.incumbent)
+    advantage = None if chosen.selected == chosen.incumbent else next(gains, None)
+    selection_settings = {
+        "rule": entry.rule,
+        "folds": cases.folds,
+        "repeats": cases.repeats,
+        "competing": ", ".join(entry.competing),
+    }
+    if cases.decided.groups is not None:
+        selection_settings["group"] = cases.decided.groups.attribute
     result = TuneResult(
         policy=tuned,
         selected=chosen.selected,
@@ -694,7 +699,7 @@ def _judged_result(
         study=search.study,
         best=search.best,
         settings=problem.settings,
-        selection_settings=_selection_settings(entry, cases),
+        selection_settings=selection_settings,
         goal=goal,
         status_only=int(trace_status_only(judged_on).sum()),
         basis=str(judged.basis),
@@ -708,30 +713,16 @@ def _judged_result(
         else dropped_gates(problem.start, tuned, gates_off(tuned_on)),
         counts=_counts(of, cases, entry, search, chosen),
         target_excess=max(0.0, chosen.misses) if goal.targets else 0.0,
+        contests=tuple(against),
+        smallest_saving=_smallest_saving(chosen, goal),
         worst_cost=nan if traffic is None else float(goal.worst_cost(traffic)),
-    )
-    by = (arm, goal.costs)
-    fought = (
-        contests(of.measured(judged_on), policies, reference_roles(result.outcome), *by, goal.mix)
-        if unseen
-        else []
-    )
-    result = replace(
-        result,
-        contests=tuple(fought),
-        smallest_saving=_smallest_saving(chosen, fought, goal),
     )
     texts = _further_texts(of, cases, entry, tuned, judged.basis)
     return replace(result, findings=study_findings(result, texts))
 
 
-def _smallest_saving(
-    chosen: Selection, policy_contests: Sequence[PolicyContest], goal: Goal
-) -> float:
-    """Saving over the incumbent that the cases can tell, see `TuneResult`."""
-    for contest in policy_contests:
-        if contest.reference == chosen.incumbent and contest.sizes is not None:
-            return contest.sizes.smallest.estimate
+def _smallest_saving(chosen: Selection, goal: Goal) -> float:
+    """Saving of the best candidate over the incumbent that the cases can tell."""
     costs = chosen.costs
     rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
     if rivals.empty:
@@ -806,19 +797,6 @@ def _further_texts(
     if tuned.policy_id != start.policy_id and (text := refusals(start)):
         texts["start"] = f"In the policy that the study starts from {text}"
     return texts
-
-
-def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]:
-    """Rule and cross-fitting of a selection, and the names that compete."""
-    competing = ", ".join(entry.competing)
-    groups = {} if cases.decided.groups is None else {"group": cases.decided.groups.attribute}
-    return {
-        "rule": entry.rule,
-        "folds": cases.folds,
-        "repeats": cases.repeats,
-        "competing": competing,
-        **groups,
-    }
 
 
 def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | None) -> Cases:
@@ -963,22 +941,14 @@ class JudgedPolicies(NamedTuple):
         """Label of every case, [Q]."""
         return metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
 
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Cases by label, [3]."""
-        return np.bincount(self.label, minlength=len(Status))
-
-    def weights(self, goal: Goal) -> NDArray[np.float64] | None:
-        """Weight of each case in what a goal values, mean 1, [Q]; None where all are alike."""
-        return goal.case_weights(self.label) if self.weight is None else self.weight
-
     def paid(self, policy: Policy, goal: Goal) -> NDArray[np.float64]:
         """Cost of each case under a policy, [Q]."""
         return metrics.cell_costs(goal.matrix)[self.cells(policy)]
 
     def cost(self, policy: Policy, goal: Goal) -> float:
         """Mean cost of a case under a policy."""
-        paid, by = self.paid(policy, goal), self.weights(goal)
+        paid, by = self.paid(policy, goal), self.weight
+        by = goal.case_weights(self.label) if by is None else by
         return float(paid.mean() if by is None else (by * paid).mean())
 
     def weighings(self, policies: Mapping[str, Policy], goal: Goal) -> list[metrics.Weighed]:

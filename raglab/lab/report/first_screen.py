@@ -137,11 +137,14 @@ def first_screen(
         use, shown = use_shown
     here = verdict_sentence(judged.subject, target_verdicts) if target_verdicts else ""
     mark = MARKS.get(advice, "")
+    prices = sorted({*metrics.cost_matrix(costs).ravel().tolist()} - {0.0})
+    ends = " to ".join(f"{price:g}" for price in dict.fromkeys((*prices[:1], *prices[-1:])))
+    unit = f"A wrong decision costs {ends or '0'}, a right one 0."
     by_cost = judged.by_cost(judged.subject)
     see = "Decision by expected cost" if by_cost else "Policies and their rates"
     facts = [
         Fact(USE, use, [_identity(judged)], see, "", mark),
-        Fact(SHOWN, shown, _scale(judged, costs), "Candidates" if standing.in_sample else ""),
+        Fact(SHOWN, shown, [unit], "Candidates" if standing.in_sample else ""),
         *([Fact(MISSING, missing, see="If traffic has other labels")] if missing else []),
         *([Fact(FURTHER, further[0], further[1:], mark="bad")] if further else []),
         _cases(judged, study),
@@ -243,24 +246,6 @@ def _identity(judged: ReportData) -> str:
         n = sum(any(part.weights) for part in model.parts.values())
         return f"{text}; it weighs {n} signals of a question."
     return f"{text}; {bound_text(policy)}." if policy.signals else f"{text}."
-
-
-def _scale(judged: ReportData, costs: metrics.Costs | None) -> list[str]:
-    """Cost of the subject with its interval, and what a cost of 1 is."""
-    cost = judged.table.loc[judged.subject]
-    ends = [float(cost[f"expected_cost{end}"]) for end in ("", "_low", "_high")]
-    if costs is None:
-        unit = "a wrong decision costs 1, a right one 0"
-    else:
-        prices = metrics.cost_matrix(costs)
-        prices = prices[prices > 0.0]
-        unit = (
-            f"a wrong decision costs {prices.min():g} to {prices.max():g}"
-            if len(prices)
-            else "no decision costs anything"
-        )
-    interval = "" if judged.note else f" (95 % interval {ends[1]:.3f} to {ends[2]:.3f})"
-    return [f"Here it costs {ends[0]:.3f} a case{interval}; {unit}."]
 
 
 def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:

@@ -27,7 +27,6 @@ from raglab.lab.study_cases import (
     LEAST_LABELLED,
     counts_by_label,
     draw_cases,
-    label_notes,
     study_splits,
 )
 from raglab.lab.trial_search import open_study
@@ -138,11 +137,10 @@ class TestDrawnCases:
         assert (
             counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
         )
-        assert label_notes(sharded) == label_notes(world())
         one, two = study_splits(sharded, 0), study_splits(world(), 0)
-        assert (one.notes, one.size_note, one.made_of.cases) == (
-            two.notes,
-            two.size_note,
+        assert (one.unsplit, one.n_certify, one.made_of.cases) == (
+            two.unsplit,
+            two.n_certify,
             two.made_of.cases,
         )
         looks = (
