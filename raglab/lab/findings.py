@@ -282,10 +282,10 @@ def _rivals_text(result: TuneResult) -> str:
     best = rivals.iloc[int(np.argmax(rivals["gain"].to_numpy()))]
     saving = costs["cross_validated"][result.incumbent] - best["cross_validated"]
     return (
-        f"No candidate replaces it: the best, {joined([str(best.name)])}, saves {saving:+.3f} a "
-        f"case when cross-fitted on {result.counts['refitted_on']:,} cases, with a standard error "
-        f"of {best['std_error']:.3f} (rule S6.8). They cannot tell a saving under "
-        f"{result.smallest_saving:.2g}"
+        f"Not shown that a candidate is better: the best, {joined([str(best.name)])}, saves "
+        f"{saving:+.3f} a case when cross-fitted on {result.counts['refitted_on']:,} cases, "
+        f"{best['gain']:+.3f} with the pseudo-case of rule S6.8, not over half the standard error "
+        f"of {best['std_error']:.3f}. They cannot tell a saving under {result.smallest_saving:.2g}"
     )
 
 
@@ -419,5 +419,5 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     policies = judged.loc[judged.index.isin(competes.index[competes])]
     n = of_judged["ambiguous"]
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"{n:,} ambiguous cases: no policy that competes asks back.")
+        texts.append(f"{n:,} ambiguous cases: no policy that competes asks back for one.")
     return " ".join(texts)

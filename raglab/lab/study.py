@@ -379,7 +379,12 @@ class TuneResult(Result):
 
         policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
-        no_cockpit = "The page has no cockpit: raglab/extensions/cockpit is not installed."
+        notes = []
+        if frozen is None:
+            notes.append("The page has no cockpit: raglab/extensions/cockpit is not installed.")
+        if (n := self.counts["refitted_on"]) < len(self.tuned_on):
+            which = f"{n:,} of the {len(self.tuned_on):,} cases tuned on, drawn by label"
+            notes.append(f"Candidates, cross-fitted costs, flat ranges and cockpit are of {which}.")
         return write_report(
             self.judged_on,
             policies,
@@ -387,7 +392,7 @@ class TuneResult(Result):
             arm=self.settings["arm"],
             flat_ranges=self.flat_ranges,
             trials=self.trials,
-            notes=() if frozen is not None else (no_cockpit,),
+            notes=notes,
             study=self.outcome._replace(failed=failed),
             costs=self.goal.costs,
             targets=self.goal.targets,
