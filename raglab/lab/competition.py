@@ -131,16 +131,11 @@ def competition(
     # competes (rule S6.8).
     own = COST if fits and not rare else THRESHOLD
     if not fits and COST in named:
-        every, outside = least_training_counts(cases)
-        lacks = (
-            "no signal differs"
-            if min(outside) >= LEAST
-            else f"a fold leaves {outside[0]} and {outside[1]}"
-        )
+        _, outside = least_training_counts(cases)
         msg = (
-            f"candidate {COST!r} must be fitted without each of {cases.folds} folds on at least "
-            f"{LEAST} cases answered right and {LEAST} others, got {every[0]} and {every[1]} "
-            f"({lacks}); label more, or leave it out."
+            f"candidate {COST!r} needs a signal that differs, and outside of each fold {LEAST} "
+            f"cases answered right and {LEAST} others, got {outside[0]} and {outside[1]}; label "
+            "more, or leave it out."
         )
         raise ValueError(msg)
     # A policy fitted on these cases knows their labels, and no fold can take that back.

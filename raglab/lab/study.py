@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from raglab.decision.answer_text import MAX_MISSING, SOURCES, Basis
 from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_scores_of, with_tuned_cases
 from raglab.decision.measurement import gates_off, measured_tables
-from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
+from raglab.decision.outcome_codes import CELL_OF_CODE, tally_codes
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import (
     headline_sentence,
@@ -664,17 +664,27 @@ def _judged_result(
     chosen = select_candidate(
         build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases
     )
-    policies = _with_tuned_cases(_named_policies(chosen, of), tuned_on)
+    # what was selected, what it must beat, and the other candidates
+    policies = {
+        DEFAULTS: of.defaults,
+        TUNED: chosen.policies[chosen.selected],
+        ANSWER: chosen.policies[ANSWER],
+        REFUSE: chosen.policies[REFUSE],
+        BY_HAND: of.by_hand,
+    }
+    policies = _with_tuned_cases(policies | dict(chosen.policies), tuned_on)
     chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
-    tuned = policies["tuned"]
+    tuned = policies[TUNED]
     # All policies on the same cases at once, which chose none of them where there is a split to
     # judge on.
-    judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
+    view = of.measured(judged_on)
+    codes = trace_codes(view, list(policies.values()), arm)
+    judged = JudgedPolicies(policies, codes, trace_basis(view), inclusion_weights(view))
     table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
-    traffic = None if goal.traffic is None else count_cells(judged.cells(tuned)[None])[0]
+    traffic = None if goal.traffic is None else count_cells(judged.cells[TUNED][None])[0]
     outcome = StudyOutcome(chosen.selected, chosen.incumbent, table, nan, unseen)
     roles, by = reference_roles(outcome), (arm, goal.costs, goal.mix)
-    against = contests(of.measured(judged_on), policies, roles, *by) if unseen else []
+    against = contests(view, policies, roles, *by) if unseen else []
     # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
     gains = (contest.gain for contest in against if contest.reference == chosen.incumbent)
     advantage = None if chosen.selected == chosen.incumbent else next(gains, None)
@@ -698,7 +708,7 @@ def _judged_result(
         trials=search.trials,
         pareto=pareto_front(search.trials),
         flat_ranges=policy_flat_ranges(cases, tuned),
-        judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
+        judged=_judged_rates(judged, goal, chosen, unseen=unseen),
         tuned_on=tuned_on,
         judged_on=judged_on,
         study=search.study,
@@ -835,21 +845,6 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
     )
 
 
-def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
-    """Policies that are judged beside each other.
-
-    What was selected, what it must beat, and the other candidates.
-    """
-    first = {
-        DEFAULTS: of.defaults,
-        TUNED: chosen.policies[chosen.selected],
-        ANSWER: chosen.policies[ANSWER],
-        REFUSE: chosen.policies[REFUSE],
-        BY_HAND: of.by_hand,
-    }
-    return first | {name: policy for name, policy in chosen.policies.items() if name not in first}
-
-
 def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> dict[str, Policy]:
     """Named policies.
 
@@ -897,6 +892,24 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     return policy
 
 
+class JudgedPolicies(NamedTuple):
+    """Decisions of the named policies on the judged cases.
+
+    codes: see `shard_codes`, [P, Q]. basis: of the cases. weight: of each case, where they were
+    drawn with several probabilities, [Q].
+    """
+
+    policies: Mapping[str, Policy]
+    codes: NDArray[np.int16]
+    basis: Basis
+    weight: NDArray[np.float64] | None = None
+
+    @property
+    def cells(self) -> dict[str, NDArray[np.int8]]:
+        """Cell of every case by name of the policy, [Q] each."""
+        return dict(zip(self.policies, CELL_OF_CODE[self.codes], strict=True))
+
+
 def _judged_costs(
     chosen: Selection, goal: Goal, cases: Cases, judged: JudgedPolicies, *, unseen: bool
 ) -> tuple[pd.DataFrame, Crossing | None, pd.DataFrame]:
@@ -905,12 +918,15 @@ def _judged_costs(
     Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
     """
     table, policies = chosen.costs.copy(), chosen.policies
-    report = [judged.cost(policy, goal) if unseen else np.nan for policy in policies.values()]
-    table.insert(3, "report", report)
     losses, label = chosen.losses, cases.label.astype(np.int64)
+    report = [np.nan] * len(policies)
     if unseen:
-        losses = {name: judged.paid(policy, goal) for name, policy in policies.items()}
-        label = judged.label
+        price, cells = metrics.cell_costs(goal.matrix), judged.cells
+        losses = {name: price[cells[name]] for name in policies}
+        label = metrics.LABEL_OF_CELL[cells[TUNED]]
+        by = goal.case_weights(label) if judged.weight is None else judged.weight
+        report = [float((loss if by is None else by * loss).mean()) for loss in losses.values()]
+    table.insert(3, "report", report)
     crossings: dict[str, Crossing | None] = {}
     compared = dict(table.get("compared", {}))
     for name, policy in policies.items():
@@ -930,76 +946,21 @@ def _judged_costs(
     return table, crossings[chosen.selected], cost_table(losses, label)
 
 
-class JudgedPolicies(NamedTuple):
-    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id.
-
-    Basis: of the cases. weight: of each case, where they were drawn with several probabilities,
-    [Q].
-    """
-
-    codes: Mapping[str, NDArray[np.int16]]
-    basis: Basis
-    weight: NDArray[np.float64] | None = None
-
-    @property
-    def label(self) -> NDArray[np.int64]:
-        """Label of every case, [Q]."""
-        return metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
-
-    def paid(self, policy: Policy, goal: Goal) -> NDArray[np.float64]:
-        """Cost of each case under a policy, [Q]."""
-        return metrics.cell_costs(goal.matrix)[self.cells(policy)]
-
-    def cost(self, policy: Policy, goal: Goal) -> float:
-        """Mean cost of a case under a policy."""
-        paid, by = self.paid(policy, goal), self.weight
-        by = goal.case_weights(self.label) if by is None else by
-        return float(paid.mean() if by is None else (by * paid).mean())
-
-    def weighings(self, policies: Mapping[str, Policy], goal: Goal) -> list[metrics.Weighed]:
-        """Cells of policies in the mix of a goal, or by the weights of the cases."""
-        cells = np.stack([self.cells(policy) for policy in policies.values()])
-        if self.weight is not None:
-            return [metrics.weighed_cases(cells, self.weight)]
-        return goal.weighings(count_cells(cells))
-
-    def cells(self, policy: Policy) -> NDArray[np.int8]:
-        """Cell of every case under a policy, [Q]."""
-        return CELL_OF_CODE[self.codes[policy.policy_id]]
-
-    def tally(self, policies: Mapping[str, Policy]) -> Tally:
-        """Counted decisions of policies."""
-        codes = np.stack([self.codes[policy.policy_id] for policy in policies.values()])
-        return tally_codes(codes, self.basis)
-
-
-def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
-    """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
-    every = {policy.policy_id: policy for policy in policies}
-    codes = trace_codes(trace, list(every.values()), arm)
-    by_id = dict(zip(every, codes, strict=True))
-    return JudgedPolicies(by_id, trace_basis(trace), inclusion_weights(trace))
-
-
 def _judged_rates(
-    judged: JudgedPolicies,
-    policies: Mapping[str, Policy],
-    goal: Goal,
-    chosen: Selection,
-    *,
-    unseen: bool,
+    judged: JudgedPolicies, goal: Goal, chosen: Selection, *, unseen: bool
 ) -> pd.DataFrame:
     """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
-    counted = judged.tally(policies)
-    weighed = judged.weighings(policies, goal)
+    policies, counted = judged.policies, tally_codes(judged.codes, judged.basis)
+    weighed = goal.weighings(counted.cells)
+    if judged.weight is not None:
+        weighed = [metrics.weighed_cases(CELL_OF_CODE[judged.codes], judged.weight)]
     table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
-    fixed = {policies[name].policy_id for name in FIXED}
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
-    as_it_is = {name for name, policy in policies.items() if policy.policy_id in fixed}
-    as_given = {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    fixed = {policies[name].policy_id for name in FIXED}
+    provenance = {name: AS_GIVEN for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    provenance |= {name: AS_IT_IS for name in policies if policies[name].policy_id in fixed}
     table.insert(0, "policy", list(policies))
-    provenance = dict.fromkeys(as_given, AS_GIVEN) | dict.fromkeys(as_it_is, AS_IT_IS)
     judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]
     table.insert(1, "judged_by", judged_by)
     compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])

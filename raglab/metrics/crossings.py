@@ -68,17 +68,17 @@ class Crossing(NamedTuple):
             return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
         if not rivals:
             return f"{lead}. {subject} costs least at every share of ok in traffic."
-        texts = [
-            f"{side} {100.0 * end:.0f} % ({_share(ends[0])} to {_share(ends[1])}) ok in traffic "
-            f"{name} is cheaper"
-            for side, end, ends, name in (
-                ("above", self.high, self.high_interval, self.above),
-                ("below", self.low, self.low_interval, self.below),
+        ends = [
+            (f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})", name)
+            for side, end, (low, high), name in (
+                ("Above", self.high, self.high_interval, self.above),
+                ("Below", self.low, self.low_interval, self.below),
             )
             if name
         ]
-        text = ", ".join(texts)
-        return f"{lead}. {text[0].upper()}{text[1:]}: state `mix`."
+        (share, name), *rest = ends
+        more = "".join(f", {end.lower()} {rival}" for end, rival in rest)
+        return f"{lead}. {share} ok in traffic {name} is cheaper{more}: state `mix`."
 
 
 def _share(end: float) -> str:

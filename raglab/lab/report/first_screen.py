@@ -73,7 +73,6 @@ STEPS: Mapping[Advice, tuple[str, str]] = {
     ),
     "unknown": ("Judge {subject} on cases of split {split}, on which nothing was tuned.", ""),
 }
-SMALL_SET = 50  # cases below which the page says how much one of them is
 
 
 class Fact(NamedTuple):
@@ -129,10 +128,9 @@ def first_screen(
     findings = None if study is None else study.findings
     if findings is None:
         findings = _page_findings(judged, standing)
-    use, shown, missing, *further = [*notes_of(findings), *[""] * 3]
-    if not findings["applies"][2]:
-        missing, further = "", [missing, *further]
-    further = list(filter(None, further))
+    texts = dict(zip(findings["key"], findings["text"], strict=True))
+    use, shown, missing = (texts[key] for key in ("use", "shown", "missing"))
+    further = [note for note in notes_of(findings) if note not in {use, shown, missing}]
     if advice == "invalid certificate":
         use, shown = use_shown
     here = verdict_sentence(judged.subject, target_verdicts) if target_verdicts else ""
@@ -239,13 +237,10 @@ def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
 
 
 def _identity(judged: ReportData) -> str:
-    """Name of the subject in tables, its id, and what it decides by."""
-    policy, model = judged.policies[judged.subject], judged.policies[judged.subject].decision.model
-    text = f"{cut_text(judged.subject)} in the tables; its id is {policy.policy_id}"
-    if judged.by_cost(judged.subject) and model is not None:
-        n = sum(any(part.weights) for part in model.parts.values())
-        return f"{text}; it weighs {n} signals of a question."
-    return f"{text}; {bound_text(policy)}." if policy.signals else f"{text}."
+    """Name of the subject in tables, its id, and the bounds that it decides by."""
+    policy = judged.policies[judged.subject]
+    bounds = f"; {bound_text(policy)}" if policy.signals else ""
+    return f"{cut_text(judged.subject)} in the tables; its id is {policy.policy_id}{bounds}."
 
 
 def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
@@ -267,12 +262,8 @@ def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     elif _tuned_elsewhere(judged):
         chosen, is_doubted = "It was tuned on other cases, by its own record.", False
     details = []
-    if len(trace) < SMALL_SET:
-        details.append(f"One case is {100.0 / len(trace):.1f} % of them.")
     if learned is not None and learned.k and study is not None and study.unseen:
         details.append(f"Equal questions in two splits: {learned.text}.")
-    if len(trace.arms) > 1:
-        details.append(f"Of the arms {joined(trace.arms)} it judges {judged.arm} alone.")
     alone = headline_note(judged.replayed, judged.decisions[judged.subject].status_only)
     details += filter(None, [alone, unretrieved_note(judged.replayed, judged.arm)])
     text = f"{len(trace):,} cases{where}: {counts}. {chosen}".strip()
@@ -316,7 +307,7 @@ def _contest_table(
     judged: ReportData, standing: Standing, costs: metrics.Costs | None
 ) -> ReportTable:
     """A row a policy that the subject was compared with: what it saves, case by case."""
-    subject, against = standing.subject, standing.contests
+    subject = standing.subject
     # A difference that is not shown is no proof of equality (rule S6.11).
     results: Mapping[str, Cell] = {
         "better": Cell(f"{subject} is better", mark="good")
@@ -326,25 +317,27 @@ def _contest_table(
         "same": Cell("one and the same policy"),
         "open": Cell("no difference shown"),
     }
-    gains = [contest.gain for contest in against]
-    columns = {
-        "against": [
-            Cell(cut_text(contest.reference), ROLES.get(contest.role, contest.role))
-            for contest in against
-        ],
-        f"{subject} saves (cost a case)": [
-            estimate_cell(gain.estimate, gain.low, gain.high, "+") for gain in gains
-        ],
-        "p": [number_cell(f"{gain.p:.3g}") for gain in gains],
-        "result": [results[contest.verdict] for contest in against],
-        # How many cases the difference rests on: a mean of few is no more than an example.
-        f"only {subject} right (cases)": [
-            number_cell(str(contest.only_tuned)) for contest in against
-        ],
-        "only the other right (cases)": [
-            number_cell(str(contest.only_reference)) for contest in against
-        ],
-    }
+    rows = [
+        (
+            Cell(cut_text(contest.reference), ROLES.get(contest.role, contest.role)),
+            estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+"),
+            number_cell(f"{contest.gain.p:.3g}"),
+            results[contest.verdict],
+            # How many cases the difference rests on: a mean of few is no more than an example.
+            number_cell(str(contest.only_tuned)),
+            number_cell(str(contest.only_reference)),
+        )
+        for contest in standing.contests
+    ]
+    heads = (
+        "against",
+        f"{subject} saves (cost a case)",
+        "p",
+        "result",
+        f"only {subject} right (cases)",
+        "only the other right (cases)",
+    )
+    columns = dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True))
     caption = (
         f"What {subject} saves on the same {len(judged.trace):,} cases, with its 95 % interval; p "
         "is of the paired t-test, each row a test of its own."
