@@ -40,7 +40,7 @@ def standing(refused: int, **more: Any) -> Standing:
         gain = paired_advantage(cells, np.array(row), None, name)
         contests.append(PolicyContest(name, ROLES[name], gain, 0, 0, gain.verdict))
     costs = dict.fromkeys(("tuned", *rivals), 0.5)
-    return Standing("mine", 40, contests, costs, **more)
+    return Standing("mine", contests, costs, **more)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,8 @@ def standing(refused: int, **more: Any) -> Standing:
         (20, {"rivals": {"always-refuse": [2] * 40}, "gaps": ("defaults",)}, "uncompared", set()),
         (20, {"rivals": {"always-refuse": [2] * 40}, "is_known": False}, "unknown", set()),
         (20, {"rivals": {"always-refuse": [2] * 40}, "misses": True}, "misses", set()),
+        (39, {"same": "always-answer"}, "same", set()),
+        (20, {"same": "always-answer"}, "worse", {"always-refuse"}),
         (20, {"rivals": {"always-refuse": [2] * 40}}, "use", {"always-answer", "always-refuse"}),
         (20, {"rivals": {"always-refuse": [2] * 40, "chain": [8] * 40}}, "worse", {"chain"}),
     ],
@@ -64,16 +66,16 @@ def test_what_to_use(refused: int, more: dict[str, Any], advice: Advice, names: 
     here = standing(refused, **more)
     assert here.advice == advice
     use, shown = here.texts
-    assert "mine" in use
+    assert ("mine" in use) == (advice != "same")
     assert all(name in use for name in names)
-    assert use.startswith("Use") == (advice in {"use", "misses"})
+    assert use.startswith("Use") == (advice in {"use", "misses", "same"})
     assert shown.startswith("Shown") == (advice in {"use", "misses", "worse"})
     assert set(ADVICE) >= {advice}
 
 
 def test_without_a_contest_nothing_is_known() -> None:
     """Not compared with what needs no tuning."""
-    assert Standing("mine", 3, (), {}).advice == "alone"
+    assert Standing("mine", (), {}).advice == "alone"
 
 
 def test_notes_are_the_first_that_apply() -> None:

@@ -104,11 +104,12 @@ class Standing(NamedTuple):
 
     Attributes:
       subject: name of the policy.
-      cases: how many judge it.
       contests: with the policies to beat, that of the incumbent first; none where these cases
         cannot compare it.
       costs: expected cost by name of the policy, the subject's as `tuned`.
       in_sample: why these cases cannot compare it, '' where they can.
+      same: policy without tuning that a study kept, '' where it selected another one.
+      rivals: what the other candidates of that study came to.
       lacking: recorded answers that the subject lacks; None where it is compared.
       gaps: policies that are not compared with it.
       is_known: whether it is known that nothing was tuned on these cases.
@@ -117,10 +118,11 @@ class Standing(NamedTuple):
     """
 
     subject: str
-    cases: int
     contests: Sequence[PolicyContest]
     costs: Mapping[str, float]
     in_sample: str = ""
+    same: str = ""
+    rivals: str = ""
     lacking: MissingAnswers | None = None
     gaps: Sequence[str] = ()
     is_known: bool = True
@@ -146,11 +148,11 @@ class Standing(NamedTuple):
     def advice(self) -> Advice:
         """The first that holds, in the order of `ADVICE`."""
         holds: dict[Advice, object] = {
-            "in sample": self.in_sample,
-            "missing": self.lacking is not None,
+            "in sample": self.in_sample and not self.same,
+            "missing": self.lacking is not None and not self.same,
             "worse": self.names("worse", fixed=False),
             "invalid certificate": not self.is_valid,
-            "same": self.names("same"),
+            "same": self.same or self.names("same"),
             "open": self.names("open"),
             "uncompared": self.gaps,
             "alone": not any(contest.reference in FREE for contest in self.contests),
@@ -191,9 +193,9 @@ class Standing(NamedTuple):
             "gaps": joined(self.gaps),
             "worse": joined(self.names("worse", fixed=False)),
             "open": joined(self.names("open"), "or"),
-            "same": joined(self.names("same")[:1]),
+            "same": self.same or joined(self.names("same")[:1]),
             "better": joined(self.names("better")),
-            "rivals": f"{self.subject} is the same policy",
+            "rivals": self.rivals or f"{self.subject} is the same policy",
             "gain": self.gain,
             "smallest": "–" if sizes is None else f"{sizes.smallest.estimate:.2g}",
             "few": f"; only {sizes.discordant} cases differ" if few and sizes is not None else "",
@@ -223,21 +225,18 @@ def study_findings(result: TuneResult, texts: Mapping[str, str]) -> pd.DataFrame
     """
     judged = result.judged.set_index("policy")
     lacking = not_compared(missing_answers(judged))
-    if result.selected in FIXED:  # needs no case that judges it
-        words = {"same": result.selected, "rivals": _rivals_text(result)}
-        use, shown = (text.format(**words) for text in ADVICE["same"])
-    else:
-        cases = len(result.judged_on)
-        use, shown = Standing(
-            subject=_selected_text(result),
-            cases=cases,
-            contests=result.contests,
-            costs=judged["expected_cost"].to_dict(),
-            in_sample="" if result.unseen else estimate_text(result.outcome, cases),
-            lacking=lacking.get(TUNED),
-            gaps=[name for name in FIXED if name in lacking],
-            misses=bool(result.goal.targets) and not judged["met"][TUNED],
-        ).texts
+    cases, is_fixed = len(result.judged_on), result.selected in FIXED
+    use, shown = Standing(
+        subject=_selected_text(result),
+        contests=result.contests,
+        costs=judged["expected_cost"].to_dict(),
+        in_sample="" if result.unseen else estimate_text(result.outcome, cases),
+        same=result.selected if is_fixed else "",
+        rivals=_rivals_text(result) if is_fixed else "",
+        lacking=lacking.get(TUNED),
+        gaps=[name for name in FIXED if name in lacking],
+        misses=bool(result.goal.targets) and not judged["met"][TUNED],
+    ).texts
     rows = {
         "use": use,
         "shown": shown,

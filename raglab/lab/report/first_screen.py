@@ -5,7 +5,6 @@ Source: rules S6.4, S6.5, S6.7, S6.8, S6.11.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,9 +163,9 @@ def _standing(
 ) -> Standing:
     """How the subject stands on the cases of the page."""
     subject, learned = judged.subject, judged.learned.get(judged.subject)
-    cases, in_sample = len(judged.trace), ""
+    in_sample = ""
     if study is not None and not study.unseen:
-        in_sample = estimate_text(study, cases)
+        in_sample = estimate_text(study, len(judged.trace))
     elif study is None and subject in judged.in_sample and learned is not None:
         in_sample = learned.text
     lacking = not_compared(judged.missing)
@@ -188,13 +187,13 @@ def _standing(
     is_own_split = set(judged.trace.counted()) == {judged.split}
     return Standing(
         subject=cut_text(subject),
-        cases=cases,
         contests=against,
         costs={
             **judged.table["expected_cost"].to_dict(),
             TUNED: judged.table["expected_cost"][subject],
         },
         in_sample=in_sample,
+        same="" if study is None or study.selected not in FIXED else study.selected,
         lacking=lacking.get(subject),
         gaps=[*(name for name in FIXED if name in lacking), *elsewhere],
         is_known=study is not None
@@ -205,12 +204,8 @@ def _standing(
 def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
     """Rows of a page without a study, as `findings.study_findings` has them."""
     use, shown = standing.texts
-    counts = {status: int((judged.signals.label == status).sum()) for status in Status}
-    texts = (
-        [f"No case {joined(none, 'or')}."]
-        if (none := [TO_DO[status] for status, n in counts.items() if not n])
-        else []
-    )
+    none = [words for words, n in _label_counts(judged).items() if not n]
+    texts = [f"No case {joined(none, 'or')}."] * bool(none)
     if judged.mix != metrics.SAMPLE:
         texts.append(f"Costs and rates are of traffic with shares of {judged.mix}.")
     elif judged.crossing is not None:
@@ -236,6 +231,11 @@ def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
     )
 
 
+def _label_counts(judged: ReportData) -> dict[str, int]:
+    """Cases of the page by what is to be done."""
+    return {words: int((judged.signals.label == status).sum()) for status, words in TO_DO.items()}
+
+
 def _identity(judged: ReportData) -> str:
     """Name of the subject in tables, its id, and the bounds that it decides by."""
     policy = judged.policies[judged.subject]
@@ -246,10 +246,8 @@ def _identity(judged: ReportData) -> str:
 def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     """How many cases, of which split and labels, and whether any of them chose the subject."""
     trace = judged.trace
-    by_split = trace.counted()
-    labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
-    counts = ", ".join(f"{labels[status.name]:,} {words}" for status, words in TO_DO.items())
-    split, is_own_split = cut_text(judged.split), set(by_split) == {judged.split}
+    counts = ", ".join(f"{n:,} {words}" for words, n in _label_counts(judged).items())
+    split, is_own_split = cut_text(judged.split), set(trace.counted()) == {judged.split}
     where = f" of split {split}" if is_own_split else f", not all of split {split}"
     learned = judged.learned.get(judged.subject)
     chosen = "" if len(judged.names) == 1 else "What was tuned on is not known here."
