@@ -37,6 +37,7 @@ RULE_NAMES: Mapping[str, SelectionRule] = {
 }
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
 TUNED, BY_HAND = "tuned", "manual-loop"
+RECIPE_NAMES = {name.replace(" ", "_"): name for name in RECIPES}
 # rows of a result, which no policy of the user may take
 OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)
 
@@ -54,7 +55,7 @@ def check_competition(
       ValueError: an unknown rule or candidate, folds below 2, repeats below 1, or a group where no
         decision by expected cost competes.
     """
-    plain_rule = RULE_NAMES.get(rule) if isinstance(rule, str) else None
+    plain_rule = RULE_NAMES.get(rule)
     if plain_rule is None:
         msg = f"rule must be expected_cost or chain, got {rule!r}."
         raise ValueError(msg)
@@ -62,15 +63,16 @@ def check_competition(
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             msg = f"{name} must be a whole number of at least {least}, got {number!r}."
             raise ValueError(msg)
-    pairs: list[tuple[str, Any]] = []
     if isinstance(candidates, Mapping):
-        pairs = list(candidates.items())
-    elif isinstance(candidates, Sequence | Policy):
-        for each in [candidates] if isinstance(candidates, str | Policy) else candidates:
-            policy = each if isinstance(each, Policy) else None
-            pairs.append((_recipe_name(each) if policy is None else policy.policy_id, policy))
+        pairs: list[tuple[Any, Any]] = list(candidates.items())
     else:
-        pairs = [(candidates, None)]
+        several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
+        pairs = [
+            (each.policy_id, each)
+            if isinstance(each, Policy)
+            else (RECIPE_NAMES.get(each, each), None)
+            for each in (candidates if several else [candidates])
+        ]
     for name, policy in pairs:
         is_recipe = policy is None and name in (*RECIPES, *FIXED)
         is_own = isinstance(policy, Policy) and isinstance(name, str) and name not in OWN_NAMES
@@ -84,12 +86,6 @@ def check_competition(
         msg = f"group must have {COST!r} among the candidates, got rule 'chain' and {group!r}."
         raise ValueError(msg)
     return plain_rule, dict(pairs)
-
-
-def _recipe_name(name: Any) -> Any:  # noqa: ANN401 - whatever a user states
-    """Name of a recipe, `one_threshold` as `one threshold`; anything else as it is."""
-    plain = name.replace("_", " ") if isinstance(name, str) else name
-    return plain if plain in RECIPES else name
 
 
 class CompetitionEntry(NamedTuple):

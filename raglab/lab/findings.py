@@ -368,10 +368,10 @@ def _groups_text(result: TuneResult) -> str:
     attribute = result.selection_settings.get("group")
     if attribute is None:
         return ""
-    if result.selected != COST:
-        return f"The selected policy has no groups of {attribute}: {COST} alone has them."
     without = result.counts["groups_without_bias"] == result.counts["groups"]
-    return f"No group of {attribute} has a bias: the common policy decides all." * without
+    if result.selected == COST and not without:
+        return ""
+    return f"No group of {attribute} has a bias in the selected policy."
 
 
 def _failures_text(result: TuneResult) -> str:

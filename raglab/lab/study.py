@@ -308,11 +308,8 @@ class TuneResult(Result):
           after: name of one of `policies`; the selected one where not given.
 
         Raises:
-          ValueError: no such policy.
+          KeyError: no such policy.
         """
-        if unknown := {before, after} - self.policies.keys():
-            msg = f"policies must be among {', '.join(self.policies)}, got {', '.join(unknown)}."
-            raise ValueError(msg)
         chosen = [self.policies[name] for name in (before, after)]
         decisions_before, decisions_after = decide_policies(
             self.judged_on, chosen, self.settings["arm"]
@@ -413,14 +410,9 @@ class TuneResult(Result):
         # Of a sequence the table lists candidates after the first that fails too, which were not
         # tested.
         table, without_look = certification.table, not certification.certificate.looks
-        tested = {*table["policy_id"][table["tested"] | without_look]}
-        if certified is not None:
-            tested = {certified.policy_id}
-        if own not in tested:
-            msg = (
-                f"certification must be of the selected policy {own}, got that of "
-                f"{', '.join(sorted(tested))}; use raglab.write_report."
-            )
+        tested = [*table["policy_id"][table["tested"] | without_look]]
+        if own not in (tested if certified is None else [certified.policy_id]):
+            msg = f"certification must be of the selected policy {own}; use raglab.write_report."
             raise ValueError(msg)
         if certified is None:
             return self.policies, certification
@@ -764,15 +756,11 @@ def _counts(
     uncompared = trials[MISSING] > MAX_MISSING if MISSING in trials else np.zeros(0)
     groups = cases.decided.groups
     if groups is not None:
-        policy = chosen.policies.get(COST)
-        model = None if policy is None else policy.decision.model
-        bias = () if model is None or model.groups is None else model.groups.bias
+        model = chosen.policies[COST].decision.model if COST in chosen.policies else None
+        biased = 0 if model is None or model.groups is None else len(model.groups.bias)
         sizes = groups.counts()
-        counts |= {
-            "groups": len(sizes),
-            "groups_without_bias": len(sizes) - len(bias),
-            "cases_without_group": len(groups.names) - sum(sizes.values()),
-        }
+        counts["groups"], counts["groups_without_bias"] = len(sizes), len(sizes) - biased
+        counts["cases_without_group"] = len(groups.names) - sum(sizes.values())
     return {
         **counts,
         "unsplit": splits.unsplit,

@@ -52,8 +52,5 @@ def warn_outside(faults: Mapping[int, str]) -> None:
     if not faults:
         return
     texts = [f"trial {number}: {fault.rstrip('.')}" for number, fault in sorted(faults.items())]
-    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-    warn_user(
-        f"trials of the storage outside the space, not counted: {len(texts)} "
-        f"({'; '.join([*texts[:_SHOWN], *more])})."
-    )
+    shown = "; ".join(texts[:_SHOWN]) + "; …" * (len(texts) > _SHOWN)
+    warn_user(f"trials of the storage outside the search: {len(texts)}, not counted ({shown}).")

@@ -16,7 +16,7 @@ from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
-from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import bound_text
 from raglab.lab.findings import Advice, Standing, estimate_text, findings_frame, joined, notes_of
@@ -37,14 +37,6 @@ MARKS: Mapping[Advice, Mark] = {
     "missing": "bad",
     "worse": "bad",
     "invalid certificate": "bad",
-}
-ROLES = {  # of a policy, in the words of the page
-    "incumbent": "the policy to beat",
-    "free policy": "needs no tuning",
-    "default policy": "thresholds of the source documents",
-    "candidate": "candidate of the study",
-    "compared with": "the policy before",
-    BESIDE: "did not compete",
 }
 TO_DO = {Status.ok: "to answer", Status.refuse: "to refuse", Status.ambiguous: "to ask back"}
 LABEL = "Label more cases, or find a signal that tells more."
@@ -317,7 +309,7 @@ def _contest_table(
     }
     rows = [
         (
-            Cell(cut_text(contest.reference), ROLES.get(contest.role, contest.role)),
+            Cell(cut_text(contest.reference), contest.role),
             estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+"),
             number_cell(f"{contest.gain.p:.3g}"),
             results[contest.verdict],
