@@ -550,7 +550,7 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
     if against:
         heads = {"other": "against", "only_tuned_right": "tuned_only"}
         heads |= {"only_other_right": "other_only"}
-        contests = pd.DataFrame(against).drop(columns="size_note").rename(columns=heads)
+        contests = pd.DataFrame(against).drop(columns="detectable").rename(columns=heads)
         say(f"\nwhat tuned saves, a case:\n{table_text(contests)}")
 
 

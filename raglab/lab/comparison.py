@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
-from raglab.decision.learned_cases import IN_SAMPLE, trace_learned
+from raglab.decision.learned_cases import trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.candidates import DEFAULTS, FREE, count_cells
-from raglab.lab.competition import BY_HAND, TUNED
+from raglab.lab.candidates import DEFAULTS, FREE
+from raglab.lab.competition import TUNED
 from raglab.lab.paired_differences import (
-    LEVEL,
     Advantage,
     Verdict,
     cost_difference,
@@ -32,8 +31,8 @@ from raglab.lab.paired_differences import (
 )
 from raglab.lab.search_space import Goal
 from raglab.metrics.crossings import Crossing
-from raglab.metrics.mixes import Mix, cost_columns
-from raglab.replay import decide_policies, trace_codes, trace_weighings
+from raglab.metrics.mixes import Mix
+from raglab.replay import decide_policies, trace_codes
 from raglab.store.policies import Policy
 from raglab.values import Status, counted
 from raglab.words.results import Result, Summary
@@ -46,14 +45,6 @@ if TYPE_CHECKING:
 # role of a candidate that did not compete: no reason against what was selected
 BESIDE = "shown beside"
 SIDES = ("a", "b")  # of a comparison of two policies
-SHOWN = (
-    "pass_rate",
-    "expected_cost",
-    "coverage",
-    "over_ask_rate",
-    "hallucination_rate",
-    "false_refusal_rate",
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -199,9 +190,8 @@ class PolicyContest(NamedTuple):
 
     reference: name of that policy. role: what it stands for. gain: expected cost that tuned saves
     over it. only_tuned, only_reference: cases that one of them alone has right. verdict: of tuned;
-    `same` where both are one policy. size_note: what these cases are too few to tell, where they
-    show no difference. sizes: how many cases cost otherwise, and the differences that so many can
-    tell; None where both are one policy.
+    `same` where both are one policy. sizes: how many cases cost otherwise, and the differences that
+    so many can tell; None where both are one policy.
     """
 
     reference: str
@@ -210,18 +200,7 @@ class PolicyContest(NamedTuple):
     only_tuned: int
     only_reference: int
     verdict: Verdict | Literal["same"]
-    size_note: str = ""
     sizes: metrics.PairedSizes | None = None
-
-    @property
-    def says(self) -> str:
-        """Who wins, in words."""
-        return {
-            "better": f"tuned is better than {self.reference}",
-            "worse": f"tuned is worse than {self.reference}",
-            "same": f"tuned and {self.reference} are one policy",
-            "open": "no difference shown",
-        }[self.verdict]
 
 
 def reference_roles(study: StudyOutcome) -> dict[str, str]:
@@ -316,99 +295,7 @@ def _contest(
         only_tuned=int((right[tuned] & ~right[reference]).sum()),
         only_reference=int((right[reference] & ~right[tuned]).sum()),
         verdict=verdict,
-        size_note=metrics.paired_size_note(gains, **scale) if verdict == "open" else "",
         sizes=None if same else metrics.paired_sizes(gains, **scale),
-    )
-
-
-def standings(
-    trace: TraceView,
-    policies: Mapping[str, Policy],
-    arm: str | None = None,
-    costs: metrics.Costs | None = None,
-    in_sample: Sequence[str] = (),
-    mix: Mix = metrics.SAMPLE,
-) -> pd.DataFrame:
-    """Rates and expected cost of the named policies, the tuned one first, the default one last.
-
-    Policies that are one and the same share a row. The manual loop is left out.
-
-    Args:
-      in_sample: names of the policies that were fitted or selected on these cases.
-      mix: see `raglab.Goal`.
-
-    Returns: `policy`, `policy_id`, `note`, which says what is in sample, each of `metrics.RATES`
-      with `_k`, `_n`, `_low`, `_high`; `expected_cost` with `_low` and `_high`.
-    """
-    import pandas as pd
-
-    left_out = {TUNED, DEFAULTS, BY_HAND}
-    order = [TUNED, *(name for name in policies if name not in left_out), DEFAULTS]
-    names: dict[str, list[str]] = {}
-    for name in order:
-        if name in policies:
-            names.setdefault(policies[name].policy_id, []).append(name)
-    shown = [policies[same[0]] for same in names.values()]
-    counts = count_cells(CELL_OF_CODE[trace_codes(trace, shown, arm)])
-    weighed, _ = trace_weighings(trace, counts, mix, shown, arm)
-    columns = {
-        "policy": [" = ".join(same) for same in names.values()],
-        "policy_id": list(names),
-        "note": [IN_SAMPLE if set(same) & set(in_sample) else "" for same in names.values()],
-        **metrics.rate_columns(counts, LEVEL, weighed),
-        **cost_columns(counts, costs, LEVEL, weighed),
-    }
-    return pd.DataFrame(columns)
-
-
-def standings_text(table: pd.DataFrame) -> pd.DataFrame:
-    """Standings as text: value, interval and counts, and what is in sample."""
-    import pandas as pd
-
-    def cell(row: Mapping[Any, Any], name: str) -> str:
-        ends = f"[{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
-        if f"{name}_n" not in row:
-            return f"{row[name]:.3f} {ends}"
-        k, n = int(row[f"{name}_k"]), int(row[f"{name}_n"])
-        return f"{row[name]:.3f} {ends} {k}/{n}" if n else "- (0 of 0)"
-
-    names = (*SHOWN, "missed_ambiguity_rate")
-    rows = table.to_dict("records")
-    return pd.DataFrame(
-        [
-            {
-                "policy": f"{row['policy']} ({row['note']})" if row["note"] else row["policy"],
-                **{name.removesuffix("_rate"): cell(row, name) for name in names},
-            }
-            for row in rows
-        ]
-    )
-
-
-def contest_sentence(contest: PolicyContest) -> str:
-    """One contest in a line: who wins, by how much cost, and by how many cases."""
-    lead = f"tuned against {contest.reference} ({contest.role}): {contest.says}"
-    if contest.verdict == "same":
-        return lead
-    return (
-        f"{lead}; of expected cost a case it saves {contest.gain.text}; {contest.only_tuned} "
-        "cases only tuned has "
-        f"right, {contest.only_reference} only the other"
-    )
-
-
-def worse_sentence(policy_contests: Sequence[PolicyContest], n_cases: int) -> str:
-    """What tuned is worse than, said plainly; '' where there is nothing."""
-    worse = [
-        contest.reference
-        for contest in policy_contests
-        if contest.verdict == "worse" and contest.role != BESIDE
-    ]
-    if not worse:
-        return ""
-    return (
-        f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not "
-        "use it."
     )
 
 
@@ -425,5 +312,5 @@ def contest_record(contest: PolicyContest) -> dict[str, Any]:
         "saved_cost_high": gain.high,
         "p": gain.p,
         "verdict": contest.verdict,
-        "size_note": contest.size_note,
+        "detectable": None if contest.sizes is None else contest.sizes.smallest.estimate,
     }

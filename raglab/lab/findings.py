@@ -76,7 +76,7 @@ ROOM = 0.05  # error of the bound that is stated where a selection has no failur
 TUNED = "tuned"  # the subject in tables
 FIRST, FURTHER = 3, 2  # use, shown and missing, and how many notes follow them
 NEGLIGIBLE = 0.05  # share of the cases up to which those that are no full cases are only counted
-MOST_NAMES = 9  # gates that a sentence names
+MOST_NAMES = 4  # gates that a sentence names
 LONGEST_NAME = 60  # characters of a name in a sentence
 
 
@@ -104,11 +104,12 @@ class Standing(NamedTuple):
 
     Attributes:
       subject: name of the policy.
-      cases: how many judge it.
       contests: with the policies to beat, that of the incumbent first; none where these cases
         cannot compare it.
       costs: expected cost by name of the policy, the subject's as `tuned`.
       in_sample: why these cases cannot compare it, '' where they can.
+      same: policy without tuning that a study kept, '' where it selected another one.
+      rivals: what the other candidates of that study came to.
       lacking: recorded answers that the subject lacks; None where it is compared.
       gaps: policies that are not compared with it.
       is_known: whether it is known that nothing was tuned on these cases.
@@ -117,10 +118,11 @@ class Standing(NamedTuple):
     """
 
     subject: str
-    cases: int
     contests: Sequence[PolicyContest]
     costs: Mapping[str, float]
     in_sample: str = ""
+    same: str = ""
+    rivals: str = ""
     lacking: MissingAnswers | None = None
     gaps: Sequence[str] = ()
     is_known: bool = True
@@ -146,11 +148,11 @@ class Standing(NamedTuple):
     def advice(self) -> Advice:
         """The first that holds, in the order of `ADVICE`."""
         holds: dict[Advice, object] = {
-            "in sample": self.in_sample,
-            "missing": self.lacking is not None,
+            "in sample": self.in_sample and not self.same,
+            "missing": self.lacking is not None and not self.same,
             "worse": self.names("worse", fixed=False),
             "invalid certificate": not self.is_valid,
-            "same": self.names("same"),
+            "same": self.same or self.names("same"),
             "open": self.names("open"),
             "uncompared": self.gaps,
             "alone": not any(contest.reference in FREE for contest in self.contests),
@@ -191,9 +193,9 @@ class Standing(NamedTuple):
             "gaps": joined(self.gaps),
             "worse": joined(self.names("worse", fixed=False)),
             "open": joined(self.names("open"), "or"),
-            "same": joined(self.names("same")[:1]),
+            "same": self.same or joined(self.names("same")[:1]),
             "better": joined(self.names("better")),
-            "rivals": f"{self.subject} is the same policy",
+            "rivals": self.rivals or f"{self.subject} is the same policy",
             "gain": self.gain,
             "smallest": "–" if sizes is None else f"{sizes.smallest.estimate:.2g}",
             "few": f"; only {sizes.discordant} cases differ" if few and sizes is not None else "",
@@ -223,21 +225,18 @@ def study_findings(result: TuneResult, texts: Mapping[str, str]) -> pd.DataFrame
     """
     judged = result.judged.set_index("policy")
     lacking = not_compared(missing_answers(judged))
-    if result.selected in FIXED:  # needs no case that judges it
-        words = {"same": result.selected, "rivals": _rivals_text(result)}
-        use, shown = (text.format(**words) for text in ADVICE["same"])
-    else:
-        cases = len(result.judged_on)
-        use, shown = Standing(
-            subject=_selected_text(result),
-            cases=cases,
-            contests=result.contests,
-            costs=judged["expected_cost"].to_dict(),
-            in_sample="" if result.unseen else estimate_text(result.outcome, cases),
-            lacking=lacking.get(TUNED),
-            gaps=[name for name in FIXED if name in lacking],
-            misses=bool(result.goal.targets) and not judged["met"][TUNED],
-        ).texts
+    cases, is_fixed = len(result.judged_on), result.selected in FIXED
+    use, shown = Standing(
+        subject=_selected_text(result),
+        contests=result.contests,
+        costs=judged["expected_cost"].to_dict(),
+        in_sample="" if result.unseen else estimate_text(result.outcome, cases),
+        same=result.selected if is_fixed else "",
+        rivals=_rivals_text(result) if is_fixed else "",
+        lacking=lacking.get(TUNED),
+        gaps=[name for name in FIXED if name in lacking],
+        misses=bool(result.goal.targets) and not judged["met"][TUNED],
+    ).texts
     rows = {
         "use": use,
         "shown": shown,
@@ -267,10 +266,9 @@ def findings_frame(texts: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _selected_text(result: TuneResult) -> str:
-    """Name of what was selected; of a single threshold its signal and value as well."""
-    if result.selected == THRESHOLD:
-        return f"{THRESHOLD} ({bound_text(result.policy)})"
-    return joined([result.selected])
+    """What was selected by its name; of a single threshold by its signal and value as well."""
+    bounds = f": {bound_text(result.policy)}" if result.selected == THRESHOLD else ""
+    return f"the selected policy ({joined([result.selected])}{bounds})"
 
 
 def _rivals_text(result: TuneResult) -> str:
@@ -283,10 +281,10 @@ def _rivals_text(result: TuneResult) -> str:
     best = rivals.iloc[int(np.argmax(rivals["gain"].to_numpy()))]
     saving = costs["cross_validated"][result.incumbent] - best["cross_validated"]
     return (
-        f"No candidate replaces it: the best, {joined([str(best.name)])}, saves {saving:+.3f} a "
-        f"case when cross-fitted on {result.counts['refitted_on']:,} cases, with a standard error "
-        f"of {best['std_error']:.3f} (rule S6.8). They cannot tell a saving under "
-        f"{result.smallest_saving:.2g}"
+        f"Not shown that a candidate is better: the best, {joined([str(best.name)])}, saves "
+        f"{saving:+.3f} a case when cross-fitted on {result.counts['refitted_on']:,} cases, "
+        f"{best['gain']:+.3f} with the pseudo-case of rule S6.8, not over half the standard error "
+        f"of {best['std_error']:.3f}. They cannot tell a saving under {result.smallest_saving:.2g}"
     )
 
 
@@ -344,8 +342,8 @@ def _gates_text(result: TuneResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
     dropped, texts = result.dropped, []
     if dropped:
-        more = ", …" * (len(dropped) > MOST_NAMES)
-        texts.append(f"Off in the selected policy: {', '.join(dropped[:MOST_NAMES])}{more}.")
+        more = [f"{len(dropped) - MOST_NAMES} more"] * (len(dropped) > MOST_NAMES)
+        texts.append(f"Off in the selected policy: {joined([*dropped[:MOST_NAMES], *more])}.")
     if on_answer := [name for name in dropped if name in ANSWER_GATES]:
         switches = ", ".join(f'"{name}.enabled", True' for name in on_answer)
         by_cost = result.policy.decision.rule == EXPECTED_COST
@@ -370,10 +368,10 @@ def _groups_text(result: TuneResult) -> str:
     attribute = result.selection_settings.get("group")
     if attribute is None:
         return ""
-    if result.selected != COST:
-        return f"The selected policy has no groups of {attribute}: {COST} alone has them."
     without = result.counts["groups_without_bias"] == result.counts["groups"]
-    return f"No group of {attribute} has a bias: the common policy decides all." * without
+    if result.selected == COST and not without:
+        return ""
+    return f"No group of {attribute} has a bias in the selected policy."
 
 
 def _failures_text(result: TuneResult) -> str:
@@ -398,12 +396,11 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
         dict(zip(names, counts_by_label(cases).tolist(), strict=True))
         for cases in (result.tuned_on, result.judged_on)
     )
-    texts = []
+    texts, competes = [], result.costs["competes"]
     if few := [f"{n} {name}" for name, n in tuned.items() if n < LEAST_LABELLED]:
-        texts.append(f"Labels: {joined(few)} to tune on, {LEAST_LABELLED} say more.")
-    competes = result.costs["competes"]
-    if result.selection_settings["rule"] == "expected_cost" and not competes.get(COST, False):
-        texts.append(f"So few that {THRESHOLD} competed, not {COST} (rule S6.8).")
+        is_chain = result.selection_settings["rule"] == "chain"
+        unfit = "" if is_chain or competes.get(COST, False) else f", too few to fit {COST}"
+        texts.append(f"Few labels: {', '.join(few)}{unfit}.")
     splits = {"report": result.unseen, "certify": result.n_certify is not None}
     if lacking := [name for name, is_there in splits.items() if not is_there]:
         texts.append(f"No split {joined(lacking, 'or')}.")
@@ -421,5 +418,5 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     policies = judged.loc[judged.index.isin(competes.index[competes])]
     n = of_judged["ambiguous"]
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"{n:,} cases are labelled ambiguous; no policy that competes asks back.")
+        texts.append(f"{n:,} ambiguous cases: no policy that competes asks back for one.")
     return " ".join(texts)

@@ -28,7 +28,6 @@ from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import (
     compare,
     contests,
-    standings,
 )
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import (
@@ -152,7 +151,7 @@ class TestPolicies:
             assert np.array_equal(decide(trace, policy).cells, row)
 
     def test_comparisons(self, seed: int, size: int) -> None:
-        """Paired tests, contests and standings."""
+        """Paired tests and contests."""
         trace, (one, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
         parts, named = in_parts(trace, size), {"tuned": one, "defaults": two, "free": one}
         told = [compare(here, one, two) for here in (trace, parts)]
@@ -160,7 +159,6 @@ class TestPolicies:
         same(told[1].changed, told[0].changed)
         roles = {"defaults": "incumbent", "free": "free policy"}
         assert repr(contests(parts, named, roles)) == repr(contests(trace, named, roles))
-        same(standings(parts, named), standings(trace, named))
 
 
 @pytest.mark.parametrize("size", SIZES)
