@@ -191,9 +191,7 @@ def test_another_basis_or_matrix_is_refused() -> None:
         ValueError, match=r"own basis, sources .*got cases judged by text; save the baseline again"
     ):
         compare_baselines(before, replace(before, basis="text"))
-    with pytest.raises(
-        ValueError, match=r"own basis, text .*got cases judged by sources; give cases with gold"
-    ):
+    with pytest.raises(ValueError, match=r"own basis, text .*got cases judged by sources; save"):
         compare_baselines(replace(before, basis="text"), before)
     with pytest.raises(
         ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"

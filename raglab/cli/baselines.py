@@ -145,9 +145,10 @@ def _print(
     for name, table in tables.items():
         if len(table):
             shown = table.drop(columns=["before_k", "after_k"], errors="ignore").head(SHOWN)
-            shown = shown.astype(object).where(shown.notna(), DASH)
             say(f"{name}, {len(shown)} of {len(table):,}:")
-            say(table_text(shown, float_format="{:.3f}".format) + "\n")
+            shown = shown.rename(columns={"low": "loss_low", "high": "loss_high"})
+            shown = shown.astype(dict.fromkeys(shown.select_dtypes("Int64"), "float64"))
+            say(table_text(shown) + "\n")
     for name, fact in facts.items():
         if isinstance(fact, tuple):
             text = ", ".join(fact)

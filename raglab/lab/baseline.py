@@ -247,12 +247,9 @@ def _check_settings(rates: Sequence[str], min_effect: float) -> None:
 
 def _check_comparable(before: Baseline, after: Baseline) -> None:
     if before.basis != after.basis:
-        remedy = "save the baseline again on these cases"
-        if after.basis == "sources":
-            remedy = "give cases with gold answers and recorded answers, or save it again"
         msg = (
             f"a baseline must be compared on its own basis, {before.basis} (rule S6.3), got cases "
-            f"judged by {after.basis}; {remedy}."
+            f"judged by {after.basis}; save the baseline again on these cases."
         )
         raise ValueError(msg)
     if not np.array_equal(before.costs, after.costs):

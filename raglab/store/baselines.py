@@ -178,13 +178,10 @@ class Baseline(Result):
         counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
         k, n = metrics.rate_counts(counts), metrics.label_counts(counts)
         sizes = metrics.denominators(k, n)
+        pairs = zip(metrics.RATES, k.tolist(), sizes.tolist(), strict=True)
         rates = {
-            name: {
-                "rate": int(k[at]) / int(sizes[at]) if sizes[at] else None,
-                "k": int(k[at]),
-                "n": int(sizes[at]),
-            }
-            for at, name in enumerate(metrics.RATES)
+            name: {"rate": count / size if size else None, "k": count, "n": size}
+            for name, count, size in pairs
         }
         return {COST: {"cost": self.expected_cost, "n": len(self.cases)}, **rates}
 
