@@ -173,7 +173,8 @@ class BaselineComparison(Result):
             ("detectable difference", f"{self.detectable:.2g}"),
             *((name, f"{n:,}") for name, n in {**self.unpaired, **self.scoring}.items() if n),
         ]
-        tables = {"losses": self.table, "changed cases": self.changed, "settings": self.settings}
+        losses = self.table.drop(columns=["before_k", "after_k"])
+        tables = {"losses": losses, "changed cases": self.changed, "settings": self.settings}
         return Summary(facts, tables, self.notes, "Policy against a baseline")
 
 

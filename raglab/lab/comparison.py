@@ -24,7 +24,7 @@ from raglab.lab.competition import TUNED
 from raglab.lab.paired_differences import (
     Advantage,
     Verdict,
-    cost_difference,
+    difference_text,
     learned_text,
     paired_advantage,
     paired_table,
@@ -83,16 +83,22 @@ class Comparison(Result):
             "missing in a": self.missing[0].k,
             "missing in b": self.missing[1].k,
         }
+        *cost, p = self.table.loc[0, ["difference", "low", "high", "p"]]
+        text = f"{difference_text(*cost)}, p = {p:.3g}"
+        if self.in_sample:
+            text = f"{cost[0]:+.3f}, {self.in_sample}"
         facts = [
             ("a", self.a),
             ("b", self.b),
-            ("difference", cost_difference(self.table, SIDES, self.in_sample)),
+            ("cost of b less a", text),
             ("changed", f"{len(self.changed):,} of {self.cases:,} cases, {counted(changes)}"),
             ("basis", self.basis),
             ("mix", self.mix),
             *((name, f"{n:,}") for name, n in counts.items() if n),
         ]
-        return Summary(facts, {"b less a": self.table, "changed cases": self.changed})
+        return Summary(
+            facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
+        )
 
 
 @answered_traces("trace", measured=True)

@@ -133,13 +133,6 @@ def paired_table(
     return table
 
 
-def cost_difference(table: pd.DataFrame, sides: tuple[str, str], in_sample: str) -> str:
-    """Difference of expected cost with interval and p, or that cases are in sample, in words."""
-    *cost, p = table.loc[0, ["difference", "low", "high", "p"]]
-    text = f"{cost[0]:+.3f}, {in_sample}" if in_sample else f"{difference_text(*cost)}, p = {p:.3g}"
-    return f"cost of {sides[1]} less {sides[0]} {text}"
-
-
 def learned_text(names: Sequence[str], sides: tuple[str, str], learned: Sequence[Learned]) -> str:
     """Which of two policies learned from how many of the cases, '' where neither is known to.
 

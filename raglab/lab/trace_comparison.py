@@ -27,7 +27,7 @@ from raglab.displays.tables import number_text
 from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.paired_differences import LEVEL, cost_difference, learned_text, paired_table
+from raglab.lab.paired_differences import LEVEL, difference_text, learned_text, paired_table
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.metrics.intervals import mean_interval
@@ -106,7 +106,7 @@ class TraceComparison:
 
     def __repr__(self) -> str:
         cost_text = (
-            cost_difference(self.table, SIDES, self.in_sample)
+            f"cost {difference_text(*self.table.loc[0, ['difference', 'low', 'high']])}"
             if self.judged
             else "no case is judged"
         )
