@@ -19,6 +19,7 @@ from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
 from parts import Parts, in_parts, same
+from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
@@ -148,7 +149,7 @@ class TestPolicies:
             assert np.array_equal(trace_codes(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
             assert np.array_equal(trace_codes(parts, [policy]), [row])
-            assert np.array_equal(decide(trace, policy).cells, row)
+            assert np.array_equal(decide(trace, policy).cells, CELL_OF_CODE[row])
 
     def test_comparisons(self, seed: int, size: int) -> None:
         """Paired tests and contests."""
