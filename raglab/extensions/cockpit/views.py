@@ -240,7 +240,7 @@ def _threshold_view(
     bounded = swept_threshold(here.evidence.known, here.thresholds, swept.path)
     low, high = value_range(here, swept, (here.policy, before.policy))
     axis = axes.get(swept.path)
-    return {
+    view = {
         "path": swept.path,
         "key": _shown_key(swept),
         "side": swept.side,
@@ -250,8 +250,8 @@ def _threshold_view(
         "baseline": base,
         "nullable": swept.nullable,
         "whole": swept.whole,
-        "low": _finite(bounded.low),
-        "high": _finite(bounded.high),
+        "low": bounded.low,
+        "high": bounded.high,
         "view_low": low,
         "view_high": high,
         "locked": swept.path in locked,
@@ -259,6 +259,7 @@ def _threshold_view(
         if axis is None or axis.at < 0
         else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
     }
+    return _finite_values(view)
 
 
 def _shown_key(swept: Threshold) -> str:

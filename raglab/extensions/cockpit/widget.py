@@ -29,7 +29,6 @@ from raglab.store.strict_yaml import load_yaml
 from raglab.words.characters import visible
 
 TRIALS = 1_000  # of "tune what is not locked"
-ENDED = "The search ended, since costs changed."
 # past it a browser counts in steps of two
 Number = Annotated[float, Field(ge=-(2.0**53), le=2.0**53, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
@@ -43,8 +42,8 @@ def _error_notice(error: Exception) -> dict[str, str]:
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, ValidationError):
         broken = error.errors(include_url=False, include_context=False)[0]
-        path = ".".join(map(str, broken["loc"]))[:100]
-        text = f"a message must fit: {path}: {broken['msg']}, got {shown_value(broken['input'])}."
+        place, value = map(shown_value, (broken["loc"], broken["input"]))
+        text = f"a message must fit: {broken['msg']}, got {value} at {place}."
     return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 
@@ -126,7 +125,7 @@ class CockpitWidget(anywidget.AnyWidget):
         self.cockpit = cockpit
         self._number, self._stop = 0, Event()
         self._searching: Thread | None = None
-        self._progress = {"done": 0, "total": TRIALS}  # of the search that runs
+        self._progress: dict[str, int] = {}  # of the search that runs
         self.folder = Path.cwd()  # of the notebook; policies are saved there
         super().__init__(setup=cockpit.setup, page=self._next_page())
         self.on_msg(lambda _, message, __: self.take(message))
@@ -188,7 +187,9 @@ class CockpitWidget(anywidget.AnyWidget):
         """Change a cost."""
         searched = self.cockpit.searching
         self.cockpit.set_cost(label, outcome, value)
-        self.refresh({"kind": "info", "text": ENDED} if searched else None)
+        self.refresh(
+            {"kind": "info", "text": "The search ended: costs changed."} if searched else None
+        )
         self._send_trials(0)
 
     def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
@@ -257,11 +258,8 @@ class CockpitWidget(anywidget.AnyWidget):
         """Search what is not locked, unless a search runs."""
         if self.cockpit.searching:
             return
-        job, self._stop, self._progress = (
-            self.cockpit.begin_search(),
-            Event(),
-            {"done": 0, "total": TRIALS},
-        )
+        job = self.cockpit.begin_search()
+        self._stop, self._progress = Event(), {"done": 0, "total": TRIALS}
         self.refresh()
         self._searching = Thread(target=self._search, args=(job, self._stop), daemon=True)
         self._searching.start()
@@ -292,9 +290,7 @@ class CockpitWidget(anywidget.AnyWidget):
         if best is not None:
             same = best.policy_id == job.start.policy_id
             result = "found no better one" if same else "found this policy; undo takes it back"
-            text = (
-                f"The search {result}. It was chosen on the cases shown, so that its rates flatter."
-            )
+            text = f"The search {result}. Its rates are of the cases it chose on: they flatter."
             self.refresh({"kind": "info", "text": text})
 
 
