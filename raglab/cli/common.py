@@ -376,7 +376,7 @@ def interval_text(value: float, low: float, high: float) -> str:
       >>> interval_text(0.3587, 0.2611, 0.4653), interval_text(0.5, float("nan"), float("nan"))
       ('0.359 [0.261, 0.465]', '0.5')
     """
-    if value != value:  # noqa: PLR0124 - not a number
+    if math.isnan(value):
         return DASH
     return f"{value:.3g}" + ("" if math.isnan(low) else f" [{low:.3g}, {high:.3g}]")
 
@@ -407,7 +407,7 @@ def show_result(
     notes: Sequence[str] = (),
     *,
     as_json: bool,
-    columns: Sequence[str] | None = None,
+    columns: list[str] | None = None,
 ) -> None:
     """Print a result: tables, facts and notes; for people only some columns, where stated."""
     if as_json:
@@ -415,7 +415,7 @@ def show_result(
         say_json({**facts, "notes": notes, **records}, indent=2)
         return
     for table in tables.values():
-        say(table_text(table if columns is None else table[list(columns)]) + "\n")
+        say(table_text(table if columns is None else table[columns]) + "\n")
     show(facts, as_json=False)
     say_notes(f"note: {note}" for note in notes)
 

@@ -23,6 +23,7 @@ from raglab.cli.common import (
     table_text,
     write_csv,
 )
+from raglab.cli.experiments import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-
-
-OPEN = 4
 
 
 def evaluate_log(

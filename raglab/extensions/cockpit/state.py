@@ -564,10 +564,6 @@ class CockpitState:
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
-        # Axes that another policy made would show changes where this one has none.
-        axes = {
-            path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id
-        }
         # Without labels nothing is right or wrong: what would judge stays empty.
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
@@ -588,7 +584,7 @@ class CockpitState:
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
             "code": self.code(),
-            "gates": views.gate_views(here, before, self.locked, axes),
+            "gates": views.gate_views(here, before, self.locked, self._axes),
             **judged,
             "table": tables[0].tolist(),
             "table_before": tables[1].tolist(),

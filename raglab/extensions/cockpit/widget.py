@@ -34,7 +34,6 @@ Number = Annotated[float, Field(ge=-(2.0**53), le=2.0**53, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 # A name that begins with a dash is an option to whoever removes or copies all files of a folder.
 PLAIN_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
-MOST_NAME_BYTES = 200  # a file system takes 255, and a new file has a longer name until it is whole
 
 
 def _error_notice(error: Exception) -> dict[str, str]:
@@ -58,10 +57,9 @@ def plain_file(name: str, folder: Path) -> Path:
         another suffix; one that is too long; a link, or a file that holds no policy.
     """
     path = folder / (name if Path(name).suffix else f"{name}.yaml")
+    # a file system takes 255 bytes, and a new file has a longer name until it is whole
     is_plain = PLAIN_NAME.fullmatch(name) and name == visible(name).strip()
-    if not (
-        is_plain and len(name.encode()) <= MOST_NAME_BYTES and path.suffix in {".yaml", ".yml"}
-    ):
+    if not (is_plain and len(name.encode()) <= 200 and path.suffix in {".yaml", ".yml"}):
         msg = (
             f"a file must have a plain name such as policy.yaml, got {visible(shown_value(name))}."
         )
@@ -150,7 +148,8 @@ class CockpitWidget(anywidget.AnyWidget):
     def take(self, message: Any) -> None:  # noqa: ANN401 - whatever a page sends
         """Do what a page asks, all of it or nothing; an error is shown there."""
         try:
-            act, fields = _act(**message)
+            fields = dict(message)
+            act = ACTS[_one_of(str(fields.pop("do", None)), ACTS)]
             with self.cockpit.restored_on_error():
                 act(self, **fields)
         except Exception as error:  # noqa: BLE001 - whatever it is, the page must go on
@@ -300,12 +299,6 @@ ACTS: Mapping[str, Callable[..., None]] = {
     for name, act in vars(CockpitWidget).items()
     if name.startswith("do_")
 }
-
-
-@validate_call(config=STRICT)
-def _act(do: Text, **fields: Any) -> tuple[Callable[..., None], dict[str, Any]]:  # noqa: ANN401
-    """What a message asks for, and its fields."""
-    return ACTS[_one_of(do, ACTS)], fields
 
 
 def _one_of(name: str, names: Collection[str]) -> str:
