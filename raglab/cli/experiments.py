@@ -52,7 +52,6 @@ from raglab.store.files import make_folder, read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certificate_checks import Retest
     from raglab.lab.learner_comparison import LearnerComparison
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
@@ -403,13 +402,6 @@ def check(
             raise typer.Exit(NOT_KEPT)
         return
     retest = check_policy(trace, certified, again=again)
-    _print_retest(retest, as_json=as_json)
-    if retest.verdict != "upheld":
-        raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
-
-
-def _print_retest(retest: Retest, *, as_json: bool) -> None:
-    """Print the verdict on a certificate with its targets and notes."""
     facts = {
         "verdict": retest.verdict,
         "coverage": retest.coverage,
@@ -417,6 +409,8 @@ def _print_retest(retest: Retest, *, as_json: bool) -> None:
         "basis": retest.basis,
     }
     show_result(facts, {"targets": retest.table}, retest.notes, as_json=as_json)
+    if retest.verdict != "upheld":
+        raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
 
 
 COMMANDS = (
