@@ -21,7 +21,6 @@ from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Status
 from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
@@ -391,16 +390,13 @@ def _failures_text(result: TuneResult) -> str:
 
 def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     """Labels, splits, traffic mix and asking back that the study lacks (rules S6.8, S6.15)."""
-    names = [status.name for status in Status]
-    tuned, of_judged = (
-        dict(zip(names, counts_by_label(cases).tolist(), strict=True))
-        for cases in (result.tuned_on, result.judged_on)
-    )
     texts, competes = [], result.costs["competes"]
-    if few := [f"{n} {name}" for name, n in tuned.items() if n < LEAST_LABELLED]:
-        is_chain = result.selection_settings["rule"] == "chain"
-        unfit = "" if is_chain or competes.get(COST, False) else f", too few to fit {COST}"
-        texts.append(f"Few labels: {', '.join(few)}{unfit}.")
+    labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
+    few = ", ".join(f"{n} {name}" for name, n in labels if n < LEAST_LABELLED)
+    is_chain = result.selection_settings["rule"] == "chain"
+    unfit = f"{COST} did not compete" * (not is_chain and not competes.get(COST, False))
+    if lacks := "; ".join(filter(None, (f"few labels: {few}" * bool(few), unfit))):
+        texts.append(f"{lacks[0].upper()}{lacks[1:]}.")
     splits = {"report": result.unseen, "certify": result.n_certify is not None}
     if lacking := [name for name, is_there in splits.items() if not is_there]:
         texts.append(f"No split {joined(lacking, 'or')}.")
@@ -410,13 +406,14 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     elif mix is not None:
         texts.append(f"Costs and rates are of traffic with shares of {mix}.")
         if result.worst_cost > judged["expected_cost"][TUNED]:
-            texts.append(f"At the worst of it they are {result.worst_cost:.3f}.")
-        if few := [f"{n} {name}" for name, n in of_judged.items() if 0 < n < FEW_UNITS]:
-            texts.append(f"Only {joined(few)} judge it.")
+            texts.append(f"At the worst of it the cost is {result.worst_cost:.3f}.")
+        labels = zip(metrics.LABELS, counts_by_label(result.judged_on), strict=True)
+        if rare := [f"{n} {name}" for name, n in labels if 0 < n < FEW_UNITS]:
+            texts.append(f"Only {joined(rare)} judge it.")
     elif result.crossing is not None:
-        texts.append(result.crossing.says(joined([result.selected])))
+        texts.append(result.crossing.says("the selected policy"))
     policies = judged.loc[judged.index.isin(competes.index[competes])]
-    n = of_judged["ambiguous"]
+    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"{n:,} ambiguous cases: no policy that competes asks back for one.")
+        texts.append(f"Labelled ambiguous: {n:,}; no policy that competes asks back for one.")
     return " ".join(texts)
