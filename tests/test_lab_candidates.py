@@ -300,7 +300,7 @@ def test_a_candidate_that_cannot_compete_is_refused() -> None:
         ("chain", (), 1, 2),
         ("chain", (), 5, 0),
     ):
-        with pytest.raises(ValueError, match=r"rule|candidate|folds"):
+        with pytest.raises(ValueError, match=r"rule|candidate|folds|repeats"):
             check_competition(rule, candidates, folds, repeats)  # type: ignore[arg-type]
 
 

@@ -26,8 +26,6 @@ from raglab.words.canonical import percent
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.study import TuneResult
-
 Advice = Literal[
     "in sample",  # the same cases chose the policy, or fitted it
     "missing",  # recorded answers are missing
@@ -70,6 +68,7 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
         "Shown: {gain}{few}.",
     ),
 }
+StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
 ROOM = 0.05  # error of the bound that is stated where a selection has no failure
 TUNED = "tuned"  # the subject in tables
@@ -213,7 +212,7 @@ def estimate_text(study: StudyOutcome, cases: int) -> str:
     )
 
 
-def study_findings(result: TuneResult, texts: Mapping[str, str]) -> pd.DataFrame:
+def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFrame:
     """Rows of a study: use, shown, missing, then what a reader would decide otherwise without.
 
     Columns `key`, `applies`, `text`; the text is empty where nothing applies.
@@ -264,13 +263,13 @@ def findings_frame(texts: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["key", "applies", "text"])
 
 
-def _selected_text(result: TuneResult) -> str:
+def _selected_text(result: StudyResult) -> str:
     """What was selected by its name; of a single threshold by its signal and value as well."""
     bounds = f": {bound_text(result.policy)}" if result.selected == THRESHOLD else ""
     return f"the selected policy ({joined([result.selected])}{bounds})"
 
 
-def _rivals_text(result: TuneResult) -> str:
+def _rivals_text(result: StudyResult) -> str:
     """Why no candidate replaced the incumbent, and what the cases cannot tell (rule S6.12)."""
     costs = result.costs
     rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
@@ -287,7 +286,7 @@ def _rivals_text(result: TuneResult) -> str:
     )
 
 
-def _targets_text(result: TuneResult, row: pd.Series[Any]) -> str:
+def _targets_text(result: StudyResult, row: pd.Series[Any]) -> str:
     """Targets that the selected policy misses on the judged cases, or when cross-fitted."""
     targets, texts = result.goal.targets, []
     if targets and result.unseen and not row["met"]:
@@ -321,7 +320,7 @@ def _answers_text(lacking: Mapping[str, MissingAnswers]) -> str:
     )
 
 
-def _cases_text(result: TuneResult) -> str:
+def _cases_text(result: StudyResult) -> str:
     """Cases that failed, that no policy can answer right, or that any answer fulfils."""
     words = {
         "failed": "failed and are left out",
@@ -337,7 +336,7 @@ def _cases_text(result: TuneResult) -> str:
     return " ".join(texts)
 
 
-def _gates_text(result: TuneResult) -> str:
+def _gates_text(result: StudyResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
     dropped, texts = result.dropped, []
     if dropped:
@@ -351,7 +350,7 @@ def _gates_text(result: TuneResult) -> str:
     return " ".join((*texts, *unmeasured_note(result.judged_on, result.policy)))
 
 
-def _nested_text(result: TuneResult) -> str:
+def _nested_text(result: StudyResult) -> str:
     """That the nested estimate sees no saving on new cases."""
     base = float(result.costs["cross_validated"][result.incumbent])
     if result.selected in FIXED or not result.held_out_estimate >= base:
@@ -362,7 +361,7 @@ def _nested_text(result: TuneResult) -> str:
     )
 
 
-def _groups_text(result: TuneResult) -> str:
+def _groups_text(result: StudyResult) -> str:
     """That the selected policy has no groups, where the study was to have them."""
     attribute = result.selection_settings.get("group")
     if attribute is None:
@@ -373,7 +372,7 @@ def _groups_text(result: TuneResult) -> str:
     return f"No group of {attribute} has a bias in the selected policy."
 
 
-def _failures_text(result: TuneResult) -> str:
+def _failures_text(result: StudyResult) -> str:
     """What no failure when cross-fitted leaves open; cases are taken to be independent.
 
     Source: Clopper and Pearson 1934, for a policy that these cases did not choose.
@@ -388,7 +387,7 @@ def _failures_text(result: TuneResult) -> str:
     )
 
 
-def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
+def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
     """Labels, splits, traffic mix and asking back that the study lacks (rules S6.8, S6.15)."""
     texts, competes = [], result.costs["competes"]
     labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
