@@ -19,7 +19,7 @@ from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
 from raglab.lab.report.verdicts import target_met
 from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics.mixes import FEW_UNITS
+from raglab.metrics.mixes import FEW_UNITS, Mix
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.words.canonical import percent
 
@@ -212,6 +212,12 @@ def estimate_text(study: StudyOutcome, cases: int) -> str:
     )
 
 
+def mix_text(mix: Mix) -> str:
+    """Of which traffic costs and rates are, and when that holds (rule S6.15)."""
+    lead = f"Costs and rates are of traffic with shares of {mix}"
+    return f"{lead}, if within a label it is like the labelled cases."
+
+
 def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFrame:
     """Rows of a study: use, shown, missing, then what a reader would decide otherwise without.
 
@@ -314,10 +320,9 @@ def _answers_text(lacking: Mapping[str, MissingAnswers]) -> str:
     if not lacking:
         return ""
     name, first = next(iter(lacking.items()))
-    return (
-        f"{len(lacking)} of the policies not compared: too few recorded answers, as of "
-        f"{joined([name])} {first.k:,} of {first.n:,} missing; raglab.record_answers records them."
-    )
+    more = [f"{len(lacking) - 1} more policies"] * (len(lacking) > 1)
+    which = joined([f"{name} ({first.k:,} of {first.n:,} missing)", *more])
+    return f"Not compared for lack of recorded answers: {which}. raglab.record_answers adds them."
 
 
 def _cases_text(result: StudyResult) -> str:
@@ -403,7 +408,7 @@ def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
     if result.settings.get("weighed"):
         texts.append("Costs are of the traffic that the cases were drawn from.")
     elif mix is not None:
-        texts.append(f"Costs and rates are of traffic with shares of {mix}.")
+        texts.append(mix_text(mix))
         if result.worst_cost > judged["expected_cost"][TUNED]:
             texts.append(f"At the worst of it the cost is {result.worst_cost:.3f}.")
         labels = zip(metrics.LABELS, counts_by_label(result.judged_on), strict=True)
