@@ -639,7 +639,6 @@ def test_a_study_counts_the_answerable_cases_of_split_certify() -> None:
     n = sum(case.expect_status == "ok" for case in trace.split("certify").cases)
     splits = study_splits(trace, 0)
     assert splits.n_certify == n
-    assert f"Its certify split holds {n} answerable cases" in splits.size_note
     assert study_splits(trace.split("tune"), 0).n_certify is None
 
 

@@ -112,14 +112,13 @@ def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str
         f"Not compared on {where}, for over 5 % of the answers are missing (rule S6.3)": out,
         f"Missing answers count as not correct on {where} (rule S6.3)": few,
     }
-    return [f"{text}: {_named(which)}." for text, which in texts.items() if which]
-
-
-def _named(missing: Mapping[str, MissingAnswers]) -> str:
-    """Policies with their counts, the first of many."""
-    texts = [f"{name} {answers.k:,} of {answers.n:,}" for name, answers in missing.items()]
-    more = [f"and {len(texts) - NAMED:,} more"] if len(texts) > NAMED else []
-    return ", ".join([*texts[:NAMED], *more])
+    notes = []
+    for text, which in texts.items():
+        named = [f"{name} {answers.k:,} of {answers.n:,}" for name, answers in which.items()]
+        if named:
+            more = ", …" * (len(named) > NAMED)
+            notes.append(f"{text}: {', '.join(named[:NAMED])}{more}.")
+    return notes
 
 
 def basis_kind(stated: object) -> str:

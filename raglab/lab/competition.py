@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from raglab.decision.learned_cases import Queries, learned_cases
@@ -37,26 +37,13 @@ RULE_NAMES: Mapping[str, SelectionRule] = {
 }
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
 TUNED, BY_HAND = "tuned", "manual-loop"
+RECIPE_NAMES = {name.replace(" ", "_"): name for name in RECIPES}
 # rows of a result, which no policy of the user may take
 OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)
 
 
-def check_group_candidate(group: str | None, rule: str, named: Collection[str]) -> None:
-    """Stop where groups are asked for of a study in which no decision by expected cost competes.
-
-    Raises:
-      ValueError: the rule is chain, and the decision by expected cost is not named.
-    """
-    if group is not None and rule == "chain" and COST not in named:
-        msg = (
-            f"group needs the decision by expected cost, got rule 'chain' and group {group!r}; "
-            f"name the candidate {COST!r}."
-        )
-        raise ValueError(msg)
-
-
 def check_competition(
-    rule: str, candidates: CandidateNames, folds: int, repeats: int
+    rule: str, candidates: CandidateNames, folds: int, repeats: int, group: str | None = None
 ) -> tuple[SelectionRule, dict[str, Policy | None]]:
     """The rule, and candidates that the user names, by name; None for a recipe.
 
@@ -65,9 +52,10 @@ def check_competition(
     Args: see `tune`.
 
     Raises:
-      ValueError: an unknown rule or candidate, folds below 2, or repeats below 1.
+      ValueError: an unknown rule or candidate, folds below 2, repeats below 1, or a group where no
+        decision by expected cost competes.
     """
-    plain_rule = RULE_NAMES.get(rule) if isinstance(rule, str) else None
+    plain_rule = RULE_NAMES.get(rule)
     if plain_rule is None:
         msg = f"rule must be expected_cost or chain, got {rule!r}."
         raise ValueError(msg)
@@ -75,15 +63,16 @@ def check_competition(
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             msg = f"{name} must be a whole number of at least {least}, got {number!r}."
             raise ValueError(msg)
-    pairs: list[tuple[str, Any]] = []
     if isinstance(candidates, Mapping):
-        pairs = list(candidates.items())
-    elif isinstance(candidates, Sequence | Policy):
-        for each in [candidates] if isinstance(candidates, str | Policy) else candidates:
-            policy = each if isinstance(each, Policy) else None
-            pairs.append((_recipe_name(each) if policy is None else policy.policy_id, policy))
+        pairs: list[tuple[Any, Any]] = list(candidates.items())
     else:
-        pairs = [(candidates, None)]
+        several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
+        pairs = [
+            (each.policy_id, each)
+            if isinstance(each, Policy)
+            else (RECIPE_NAMES.get(each, each), None)
+            for each in (candidates if several else [candidates])
+        ]
     for name, policy in pairs:
         is_recipe = policy is None and name in (*RECIPES, *FIXED)
         is_own = isinstance(policy, Policy) and isinstance(name, str) and name not in OWN_NAMES
@@ -93,13 +82,10 @@ def check_competition(
                 f"own, got {name!r:.80}."
             )
             raise ValueError(msg)
+    if group is not None and plain_rule == "chain" and COST not in dict(pairs):
+        msg = f"group must have {COST!r} among the candidates, got rule 'chain' and {group!r}."
+        raise ValueError(msg)
     return plain_rule, dict(pairs)
-
-
-def _recipe_name(name: Any) -> Any:  # noqa: ANN401 - whatever a user states
-    """Name of a recipe, `one_threshold` as `one threshold`; anything else as it is."""
-    plain = name.replace("_", " ") if isinstance(name, str) else name
-    return plain if plain in RECIPES else name
 
 
 class CompetitionEntry(NamedTuple):
@@ -141,16 +127,11 @@ def competition(
     # competes (rule S6.8).
     own = COST if fits and not rare else THRESHOLD
     if not fits and COST in named:
-        every, outside = least_training_counts(cases)
-        lacks = (
-            "no signal differs"
-            if min(outside) >= LEAST
-            else f"a fold leaves {outside[0]} and {outside[1]}"
-        )
+        _, outside = least_training_counts(cases)
         msg = (
-            f"candidate {COST!r} must be fitted without each of {cases.folds} folds on at least "
-            f"{LEAST} cases answered right and {LEAST} others, got {every[0]} and {every[1]} "
-            f"({lacks}); label more, or leave it out."
+            f"candidate {COST!r} needs a signal that differs, and outside of each fold {LEAST} "
+            f"cases answered right and {LEAST} others, got {outside[0]} and {outside[1]}; label "
+            "more, or leave it out."
         )
         raise ValueError(msg)
     # A policy fitted on these cases knows their labels, and no fold can take that back.

@@ -19,15 +19,12 @@ from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
 from raglab.lab.report.verdicts import target_met
 from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics.mixes import FEW_UNITS
+from raglab.metrics.mixes import FEW_UNITS, Mix
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Status
 from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from raglab.lab.study import TuneResult
 
 Advice = Literal[
     "in sample",  # the same cases chose the policy, or fitted it
@@ -71,12 +68,13 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
         "Shown: {gain}{few}.",
     ),
 }
+StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
 ROOM = 0.05  # error of the bound that is stated where a selection has no failure
 TUNED = "tuned"  # the subject in tables
 FIRST, FURTHER = 3, 2  # use, shown and missing, and how many notes follow them
 NEGLIGIBLE = 0.05  # share of the cases up to which those that are no full cases are only counted
-MOST_NAMES = 9  # gates that a sentence names
+MOST_NAMES = 4  # gates that a sentence names
 LONGEST_NAME = 60  # characters of a name in a sentence
 
 
@@ -104,11 +102,12 @@ class Standing(NamedTuple):
 
     Attributes:
       subject: name of the policy.
-      cases: how many judge it.
       contests: with the policies to beat, that of the incumbent first; none where these cases
         cannot compare it.
       costs: expected cost by name of the policy, the subject's as `tuned`.
       in_sample: why these cases cannot compare it, '' where they can.
+      same: policy without tuning that a study kept, '' where it selected another one.
+      rivals: what the other candidates of that study came to.
       lacking: recorded answers that the subject lacks; None where it is compared.
       gaps: policies that are not compared with it.
       is_known: whether it is known that nothing was tuned on these cases.
@@ -117,10 +116,11 @@ class Standing(NamedTuple):
     """
 
     subject: str
-    cases: int
     contests: Sequence[PolicyContest]
     costs: Mapping[str, float]
     in_sample: str = ""
+    same: str = ""
+    rivals: str = ""
     lacking: MissingAnswers | None = None
     gaps: Sequence[str] = ()
     is_known: bool = True
@@ -146,11 +146,11 @@ class Standing(NamedTuple):
     def advice(self) -> Advice:
         """The first that holds, in the order of `ADVICE`."""
         holds: dict[Advice, object] = {
-            "in sample": self.in_sample,
-            "missing": self.lacking is not None,
+            "in sample": self.in_sample and not self.same,
+            "missing": self.lacking is not None and not self.same,
             "worse": self.names("worse", fixed=False),
             "invalid certificate": not self.is_valid,
-            "same": self.names("same"),
+            "same": self.same or self.names("same"),
             "open": self.names("open"),
             "uncompared": self.gaps,
             "alone": not any(contest.reference in FREE for contest in self.contests),
@@ -191,9 +191,9 @@ class Standing(NamedTuple):
             "gaps": joined(self.gaps),
             "worse": joined(self.names("worse", fixed=False)),
             "open": joined(self.names("open"), "or"),
-            "same": joined(self.names("same")[:1]),
+            "same": self.same or joined(self.names("same")[:1]),
             "better": joined(self.names("better")),
-            "rivals": f"{self.subject} is the same policy",
+            "rivals": self.rivals or f"{self.subject} is the same policy",
             "gain": self.gain,
             "smallest": "–" if sizes is None else f"{sizes.smallest.estimate:.2g}",
             "few": f"; only {sizes.discordant} cases differ" if few and sizes is not None else "",
@@ -212,7 +212,13 @@ def estimate_text(study: StudyOutcome, cases: int) -> str:
     )
 
 
-def study_findings(result: TuneResult, texts: Mapping[str, str]) -> pd.DataFrame:
+def mix_text(mix: Mix) -> str:
+    """Of which traffic costs and rates are, and when that holds (rule S6.15)."""
+    lead = f"Costs and rates are of traffic with shares of {mix}"
+    return f"{lead}, if within a label it is like the labelled cases."
+
+
+def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFrame:
     """Rows of a study: use, shown, missing, then what a reader would decide otherwise without.
 
     Columns `key`, `applies`, `text`; the text is empty where nothing applies.
@@ -223,21 +229,18 @@ def study_findings(result: TuneResult, texts: Mapping[str, str]) -> pd.DataFrame
     """
     judged = result.judged.set_index("policy")
     lacking = not_compared(missing_answers(judged))
-    if result.selected in FIXED:  # needs no case that judges it
-        words = {"same": result.selected, "rivals": _rivals_text(result)}
-        use, shown = (text.format(**words) for text in ADVICE["same"])
-    else:
-        cases = len(result.judged_on)
-        use, shown = Standing(
-            subject=_selected_text(result),
-            cases=cases,
-            contests=result.contests,
-            costs=judged["expected_cost"].to_dict(),
-            in_sample="" if result.unseen else estimate_text(result.outcome, cases),
-            lacking=lacking.get(TUNED),
-            gaps=[name for name in FIXED if name in lacking],
-            misses=bool(result.goal.targets) and not judged["met"][TUNED],
-        ).texts
+    cases, is_fixed = len(result.judged_on), result.selected in FIXED
+    use, shown = Standing(
+        subject=_selected_text(result),
+        contests=result.contests,
+        costs=judged["expected_cost"].to_dict(),
+        in_sample="" if result.unseen else estimate_text(result.outcome, cases),
+        same=result.selected if is_fixed else "",
+        rivals=_rivals_text(result) if is_fixed else "",
+        lacking=lacking.get(TUNED),
+        gaps=[name for name in FIXED if name in lacking],
+        misses=bool(result.goal.targets) and not judged["met"][TUNED],
+    ).texts
     rows = {
         "use": use,
         "shown": shown,
@@ -266,14 +269,13 @@ def findings_frame(texts: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["key", "applies", "text"])
 
 
-def _selected_text(result: TuneResult) -> str:
-    """Name of what was selected; of a single threshold its signal and value as well."""
-    if result.selected == THRESHOLD:
-        return f"{THRESHOLD} ({bound_text(result.policy)})"
-    return joined([result.selected])
+def _selected_text(result: StudyResult) -> str:
+    """What was selected by its name; of a single threshold by its signal and value as well."""
+    bounds = f": {bound_text(result.policy)}" if result.selected == THRESHOLD else ""
+    return f"the selected policy ({joined([result.selected])}{bounds})"
 
 
-def _rivals_text(result: TuneResult) -> str:
+def _rivals_text(result: StudyResult) -> str:
     """Why no candidate replaced the incumbent, and what the cases cannot tell (rule S6.12)."""
     costs = result.costs
     rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
@@ -283,14 +285,14 @@ def _rivals_text(result: TuneResult) -> str:
     best = rivals.iloc[int(np.argmax(rivals["gain"].to_numpy()))]
     saving = costs["cross_validated"][result.incumbent] - best["cross_validated"]
     return (
-        f"No candidate replaces it: the best, {joined([str(best.name)])}, saves {saving:+.3f} a "
-        f"case when cross-fitted on {result.counts['refitted_on']:,} cases, with a standard error "
-        f"of {best['std_error']:.3f} (rule S6.8). They cannot tell a saving under "
-        f"{result.smallest_saving:.2g}"
+        f"Not shown that a candidate is better: the best, {joined([str(best.name)])}, saves "
+        f"{saving:+.3f} a case when cross-fitted on {result.counts['refitted_on']:,} cases, "
+        f"{best['gain']:+.3f} with the pseudo-case of rule S6.8, not over half the standard error "
+        f"of {best['std_error']:.3f}. They cannot tell a saving under {result.smallest_saving:.2g}"
     )
 
 
-def _targets_text(result: TuneResult, row: pd.Series[Any]) -> str:
+def _targets_text(result: StudyResult, row: pd.Series[Any]) -> str:
     """Targets that the selected policy misses on the judged cases, or when cross-fitted."""
     targets, texts = result.goal.targets, []
     if targets and result.unseen and not row["met"]:
@@ -318,13 +320,12 @@ def _answers_text(lacking: Mapping[str, MissingAnswers]) -> str:
     if not lacking:
         return ""
     name, first = next(iter(lacking.items()))
-    return (
-        f"{len(lacking)} of the policies not compared: too few recorded answers, as of "
-        f"{joined([name])} {first.k:,} of {first.n:,} missing; raglab.record_answers records them."
-    )
+    more = [f"{len(lacking) - 1} more policies"] * (len(lacking) > 1)
+    which = joined([f"{name} ({first.k:,} of {first.n:,} missing)", *more])
+    return f"Not compared for lack of recorded answers: {which}. raglab.record_answers adds them."
 
 
-def _cases_text(result: TuneResult) -> str:
+def _cases_text(result: StudyResult) -> str:
     """Cases that failed, that no policy can answer right, or that any answer fulfils."""
     words = {
         "failed": "failed and are left out",
@@ -340,12 +341,12 @@ def _cases_text(result: TuneResult) -> str:
     return " ".join(texts)
 
 
-def _gates_text(result: TuneResult) -> str:
+def _gates_text(result: StudyResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
     dropped, texts = result.dropped, []
     if dropped:
-        more = ", …" * (len(dropped) > MOST_NAMES)
-        texts.append(f"Off in the selected policy: {', '.join(dropped[:MOST_NAMES])}{more}.")
+        more = [f"{len(dropped) - MOST_NAMES} more"] * (len(dropped) > MOST_NAMES)
+        texts.append(f"Off in the selected policy: {joined([*dropped[:MOST_NAMES], *more])}.")
     if on_answer := [name for name in dropped if name in ANSWER_GATES]:
         switches = ", ".join(f'"{name}.enabled", True' for name in on_answer)
         by_cost = result.policy.decision.rule == EXPECTED_COST
@@ -354,7 +355,7 @@ def _gates_text(result: TuneResult) -> str:
     return " ".join((*texts, *unmeasured_note(result.judged_on, result.policy)))
 
 
-def _nested_text(result: TuneResult) -> str:
+def _nested_text(result: StudyResult) -> str:
     """That the nested estimate sees no saving on new cases."""
     base = float(result.costs["cross_validated"][result.incumbent])
     if result.selected in FIXED or not result.held_out_estimate >= base:
@@ -365,18 +366,18 @@ def _nested_text(result: TuneResult) -> str:
     )
 
 
-def _groups_text(result: TuneResult) -> str:
+def _groups_text(result: StudyResult) -> str:
     """That the selected policy has no groups, where the study was to have them."""
     attribute = result.selection_settings.get("group")
     if attribute is None:
         return ""
-    if result.selected != COST:
-        return f"The selected policy has no groups of {attribute}: {COST} alone has them."
     without = result.counts["groups_without_bias"] == result.counts["groups"]
-    return f"No group of {attribute} has a bias: the common policy decides all." * without
+    if result.selected == COST and not without:
+        return ""
+    return f"No group of {attribute} has a bias in the selected policy."
 
 
-def _failures_text(result: TuneResult) -> str:
+def _failures_text(result: StudyResult) -> str:
     """What no failure when cross-fitted leaves open; cases are taken to be independent.
 
     Source: Clopper and Pearson 1934, for a policy that these cases did not choose.
@@ -391,19 +392,15 @@ def _failures_text(result: TuneResult) -> str:
     )
 
 
-def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
+def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
     """Labels, splits, traffic mix and asking back that the study lacks (rules S6.8, S6.15)."""
-    names = [status.name for status in Status]
-    tuned, of_judged = (
-        dict(zip(names, counts_by_label(cases).tolist(), strict=True))
-        for cases in (result.tuned_on, result.judged_on)
-    )
-    texts = []
-    if few := [f"{n} {name}" for name, n in tuned.items() if n < LEAST_LABELLED]:
-        texts.append(f"Labels: {joined(few)} to tune on, {LEAST_LABELLED} say more.")
-    competes = result.costs["competes"]
-    if result.selection_settings["rule"] == "expected_cost" and not competes.get(COST, False):
-        texts.append(f"So few that {THRESHOLD} competed, not {COST} (rule S6.8).")
+    texts, competes = [], result.costs["competes"]
+    labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
+    few = ", ".join(f"{n} {name}" for name, n in labels if n < LEAST_LABELLED)
+    is_chain = result.selection_settings["rule"] == "chain"
+    unfit = f"{COST} did not compete" * (not is_chain and not competes.get(COST, False))
+    if lacks := "; ".join(filter(None, (f"few labels: {few}" * bool(few), unfit))):
+        texts.append(f"{lacks[0].upper()}{lacks[1:]}.")
     splits = {"report": result.unseen, "certify": result.n_certify is not None}
     if lacking := [name for name, is_there in splits.items() if not is_there]:
         texts.append(f"No split {joined(lacking, 'or')}.")
@@ -411,15 +408,16 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     if result.settings.get("weighed"):
         texts.append("Costs are of the traffic that the cases were drawn from.")
     elif mix is not None:
-        texts.append(f"Costs and rates are of traffic with shares of {mix}.")
+        texts.append(mix_text(mix))
         if result.worst_cost > judged["expected_cost"][TUNED]:
-            texts.append(f"At the worst of it they are {result.worst_cost:.3f}.")
-        if few := [f"{n} {name}" for name, n in of_judged.items() if 0 < n < FEW_UNITS]:
-            texts.append(f"Only {joined(few)} judge it.")
+            texts.append(f"At the worst of it the cost is {result.worst_cost:.3f}.")
+        labels = zip(metrics.LABELS, counts_by_label(result.judged_on), strict=True)
+        if rare := [f"{n} {name}" for name, n in labels if 0 < n < FEW_UNITS]:
+            texts.append(f"Only {joined(rare)} judge it.")
     elif result.crossing is not None:
-        texts.append(result.crossing.says(joined([result.selected])))
+        texts.append(result.crossing.says("the selected policy"))
     policies = judged.loc[judged.index.isin(competes.index[competes])]
-    n = of_judged["ambiguous"]
+    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"{n:,} cases are labelled ambiguous; no policy that competes asks back.")
+        texts.append(f"Labelled ambiguous: {n:,}; no policy that competes asks back for one.")
     return " ".join(texts)

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.values import Case
-from raglab.words.characters import visible
 
 LEAST_OF_GROUP = 20  # labelled cases below which a group has no bias of its own
 # standard deviations of the prior that are compared
 SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-NAMED = 10  # groups that a sentence names
 STEPS = 100  # of Newton's method, which needs about five
 SMALLEST_STEP = 1e-9
 ROUNDING = 1e-12  # of a log-posterior, beside its value
@@ -84,14 +82,12 @@ def group_sentences(groups: CaseGroups, named: Collection[str]) -> Iterator[str]
       named: groups that have a bias.
     """
     counts = groups.counts()
-    common = [f"{name!r} ({n})" for name, n in sorted(counts.items()) if name not in named]
-    unnamed = len(groups.names) - sum(counts.values())
+    common, unnamed = len(counts) - len(named), len(groups.names) - sum(counts.values())
     if common or unnamed:
-        more = "…" * (len(common) > NAMED)
-        yield visible(
-            f"{len(common)} of {len(counts)} groups of {groups.attribute} follow the common policy "
-            f"(a bias takes {LEAST_OF_GROUP} labelled cases and a difference): "
-            f"{', '.join(common[:NAMED]) or 'none'}{more}; {unnamed} cases state no group."
+        yield (
+            f"{common} of {len(counts)} groups of {groups.attribute} follow the common policy (a "
+            f"bias takes {LEAST_OF_GROUP} labelled cases and a difference), as {unnamed} cases "
+            "that state none."
         )
 
 

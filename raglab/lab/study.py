@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from raglab.decision.answer_text import MAX_MISSING, SOURCES, Basis
 from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_scores_of, with_tuned_cases
 from raglab.decision.measurement import gates_off, measured_tables
-from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
+from raglab.decision.outcome_codes import CELL_OF_CODE, tally_codes
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import (
     headline_sentence,
@@ -33,7 +33,7 @@ from raglab.decision.trace_view import (
     failed_count,
     held_trace,
 )
-from raglab.extension_points import extensions, missing
+from raglab.extension_points import extensions, missing, public
 from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import (
     ANSWER,
@@ -57,14 +57,13 @@ from raglab.lab.competition import (
     CompetitionEntry,
     build_candidates,
     check_competition,
-    check_group_candidate,
     competition,
 )
 from raglab.lab.decision_fitting import decision_cases, direction_notes
 from raglab.lab.dropped_gates import dropped_gates
 from raglab.lab.findings import notes_of, study_findings
 from raglab.lab.group_fitting import CaseGroups, check_groups
-from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.paired_gain import Advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -105,7 +104,6 @@ from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import Status
 from raglab.words.html_display import short
 from raglab.words.results import Result, Summary
 
@@ -193,8 +191,8 @@ class TuneResult(Result):
       dropped: gates that act where the study starts and not in `policy` (rule S6.8).
       target_excess: by how much the selected candidate misses the targets in sum when cross-fitted,
         each rate one standard error worse.
-      smallest_saving: over the incumbent, that so many cases can tell (paired test, 80 % power,
-        rule S6.12); of the best other candidate where the incumbent is selected.
+      smallest_saving: of the best candidate over the incumbent, that so many cases can tell when
+        cross-fitted (paired test, 80 % power, rule S6.12).
       worst_cost: expected cost on the judged cases at the worst mix inside the stated one.
     """
 
@@ -310,11 +308,8 @@ class TuneResult(Result):
           after: name of one of `policies`; the selected one where not given.
 
         Raises:
-          ValueError: no such policy.
+          KeyError: no such policy.
         """
-        if unknown := {before, after} - self.policies.keys():
-            msg = f"policies must be among {', '.join(self.policies)}, got {', '.join(unknown)}."
-            raise ValueError(msg)
         chosen = [self.policies[name] for name in (before, after)]
         decisions_before, decisions_after = decide_policies(
             self.judged_on, chosen, self.settings["arm"]
@@ -377,19 +372,22 @@ class TuneResult(Result):
           `result.report("report.html", certification=raglab.certify_policy(trace, result.policy,
           targets=goal))`
         """
-        from raglab import write_report
-
         policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
-        no_cockpit = "The page has no cockpit: raglab/extensions/cockpit is not installed."
-        return write_report(
+        notes = []
+        if frozen is None:
+            notes.append("The page has no cockpit: raglab/extensions/cockpit is not installed.")
+        if (n := self.counts["refitted_on"]) < len(self.tuned_on):
+            which = f"{n:,} of the {len(self.tuned_on):,} cases tuned on, drawn by label"
+            notes.append(f"Candidates, cross-fitted costs, flat ranges and cockpit are of {which}.")
+        page: Path = public("write_report")(
             self.judged_on,
             policies,
             out=path,
             arm=self.settings["arm"],
             flat_ranges=self.flat_ranges,
             trials=self.trials,
-            notes=() if frozen is not None else (no_cockpit,),
+            notes=notes,
             study=self.outcome._replace(failed=failed),
             costs=self.goal.costs,
             targets=self.goal.targets,
@@ -399,6 +397,7 @@ class TuneResult(Result):
             trace_id=self.settings["trace"],
             cockpit=frozen,
         )
+        return page
 
     def _certified_policies(
         self, certification: Certification | None
@@ -410,14 +409,9 @@ class TuneResult(Result):
         # Of a sequence the table lists candidates after the first that fails too, which were not
         # tested.
         table, without_look = certification.table, not certification.certificate.looks
-        tested = {*table["policy_id"][table["tested"] | without_look]}
-        if certified is not None:
-            tested = {certified.policy_id}
-        if own not in tested:
-            msg = (
-                f"certification must be of the selected policy {own}, got that of "
-                f"{', '.join(sorted(tested))}; use raglab.write_report."
-            )
+        tested = [*table["policy_id"][table["tested"] | without_look]]
+        if own not in (tested if certified is None else [certified.policy_id]):
+            msg = f"certification must be of the selected policy {own}; use raglab.write_report."
             raise ValueError(msg)
         if certified is None:
             return self.policies, certification
@@ -528,8 +522,7 @@ def tune(
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
-    rule, named = check_competition(rule, candidates, folds, repeats)
-    check_group_candidate(group, rule, named)
+    rule, named = check_competition(rule, candidates, folds, repeats, group)
     trace = trace if basis is None else with_basis(trace, basis)
     of = search_problem(
         trace,
@@ -662,20 +655,38 @@ def _judged_result(
     chosen = select_candidate(
         build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases
     )
-    policies = _with_tuned_cases(_named_policies(chosen, of), tuned_on)
+    # what was selected, what it must beat, and the other candidates
+    policies = {
+        DEFAULTS: of.defaults,
+        TUNED: chosen.policies[chosen.selected],
+        ANSWER: chosen.policies[ANSWER],
+        REFUSE: chosen.policies[REFUSE],
+        BY_HAND: of.by_hand,
+    }
+    policies = _with_tuned_cases(policies | dict(chosen.policies), tuned_on)
     chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
-    tuned = policies["tuned"]
+    tuned = policies[TUNED]
     # All policies on the same cases at once, which chose none of them where there is a split to
     # judge on.
-    judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
-    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
-    advantage = None
-    if unseen and chosen.selected != chosen.incumbent:
-        cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
-        by = judged.weights(goal)
-        advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent, by)
+    view = of.measured(judged_on)
+    codes = trace_codes(view, list(policies.values()), arm)
+    judged = JudgedPolicies(policies, codes, trace_basis(view), inclusion_weights(view))
     table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
-    traffic = None if goal.traffic is None else count_cells(judged.cells(tuned)[None])[0]
+    traffic = None if goal.traffic is None else count_cells(judged.cells[TUNED][None])[0]
+    outcome = StudyOutcome(chosen.selected, chosen.incumbent, table, nan, unseen)
+    roles, by = reference_roles(outcome), (arm, goal.costs, goal.mix)
+    against = contests(view, policies, roles, *by) if unseen else []
+    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
+    gains = (contest.gain for contest in against if contest.reference == chosen.incumbent)
+    advantage = None if chosen.selected == chosen.incumbent else next(gains, None)
+    selection_settings = {
+        "rule": entry.rule,
+        "folds": cases.folds,
+        "repeats": cases.repeats,
+        "competing": ", ".join(entry.competing),
+    }
+    if cases.decided.groups is not None:
+        selection_settings["group"] = cases.decided.groups.attribute
     result = TuneResult(
         policy=tuned,
         selected=chosen.selected,
@@ -688,13 +699,13 @@ def _judged_result(
         trials=search.trials,
         pareto=pareto_front(search.trials),
         flat_ranges=policy_flat_ranges(cases, tuned),
-        judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
+        judged=_judged_rates(judged, goal, chosen, unseen=unseen),
         tuned_on=tuned_on,
         judged_on=judged_on,
         study=search.study,
         best=search.best,
         settings=problem.settings,
-        selection_settings=_selection_settings(entry, cases),
+        selection_settings=selection_settings,
         goal=goal,
         status_only=int(trace_status_only(judged_on).sum()),
         basis=str(judged.basis),
@@ -708,30 +719,16 @@ def _judged_result(
         else dropped_gates(problem.start, tuned, gates_off(tuned_on)),
         counts=_counts(of, cases, entry, search, chosen),
         target_excess=max(0.0, chosen.misses) if goal.targets else 0.0,
+        contests=tuple(against),
+        smallest_saving=_smallest_saving(chosen, goal),
         worst_cost=nan if traffic is None else float(goal.worst_cost(traffic)),
-    )
-    by = (arm, goal.costs)
-    fought = (
-        contests(of.measured(judged_on), policies, reference_roles(result.outcome), *by, goal.mix)
-        if unseen
-        else []
-    )
-    result = replace(
-        result,
-        contests=tuple(fought),
-        smallest_saving=_smallest_saving(chosen, fought, goal),
     )
     texts = _further_texts(of, cases, entry, tuned, judged.basis)
     return replace(result, findings=study_findings(result, texts))
 
 
-def _smallest_saving(
-    chosen: Selection, policy_contests: Sequence[PolicyContest], goal: Goal
-) -> float:
-    """Saving over the incumbent that the cases can tell, see `TuneResult`."""
-    for contest in policy_contests:
-        if contest.reference == chosen.incumbent and contest.sizes is not None:
-            return contest.sizes.smallest.estimate
+def _smallest_saving(chosen: Selection, goal: Goal) -> float:
+    """Saving of the best candidate over the incumbent that the cases can tell."""
     costs = chosen.costs
     rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
     if rivals.empty:
@@ -758,15 +755,11 @@ def _counts(
     uncompared = trials[MISSING] > MAX_MISSING if MISSING in trials else np.zeros(0)
     groups = cases.decided.groups
     if groups is not None:
-        policy = chosen.policies.get(COST)
-        model = None if policy is None else policy.decision.model
-        bias = () if model is None or model.groups is None else model.groups.bias
+        model = chosen.policies[COST].decision.model if COST in chosen.policies else None
+        biased = 0 if model is None or model.groups is None else len(model.groups.bias)
         sizes = groups.counts()
-        counts |= {
-            "groups": len(sizes),
-            "groups_without_bias": len(sizes) - len(bias),
-            "cases_without_group": len(groups.names) - sum(sizes.values()),
-        }
+        counts["groups"], counts["groups_without_bias"] = len(sizes), len(sizes) - biased
+        counts["cases_without_group"] = len(groups.names) - sum(sizes.values())
     return {
         **counts,
         "unsplit": splits.unsplit,
@@ -808,19 +801,6 @@ def _further_texts(
     return texts
 
 
-def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]:
-    """Rule and cross-fitting of a selection, and the names that compete."""
-    competing = ", ".join(entry.competing)
-    groups = {} if cases.decided.groups is None else {"group": cases.decided.groups.attribute}
-    return {
-        "rule": entry.rule,
-        "folds": cases.folds,
-        "repeats": cases.repeats,
-        "competing": competing,
-        **groups,
-    }
-
-
 def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | None) -> Cases:
     """Cases that candidates are made of, measured once.
 
@@ -850,21 +830,6 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
         repeats=repeats,
         weight=weight,
     )
-
-
-def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
-    """Policies that are judged beside each other.
-
-    What was selected, what it must beat, and the other candidates.
-    """
-    first = {
-        DEFAULTS: of.defaults,
-        TUNED: chosen.policies[chosen.selected],
-        ANSWER: chosen.policies[ANSWER],
-        REFUSE: chosen.policies[REFUSE],
-        BY_HAND: of.by_hand,
-    }
-    return first | {name: policy for name, policy in chosen.policies.items() if name not in first}
 
 
 def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> dict[str, Policy]:
@@ -914,6 +879,24 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     return policy
 
 
+class JudgedPolicies(NamedTuple):
+    """Decisions of the named policies on the judged cases.
+
+    codes: see `shard_codes`, [P, Q]. basis: of the cases. weight: of each case, where they were
+    drawn with several probabilities, [Q].
+    """
+
+    policies: Mapping[str, Policy]
+    codes: NDArray[np.int16]
+    basis: Basis
+    weight: NDArray[np.float64] | None = None
+
+    @property
+    def cells(self) -> dict[str, NDArray[np.int8]]:
+        """Cell of every case by name of the policy, [Q] each."""
+        return dict(zip(self.policies, CELL_OF_CODE[self.codes], strict=True))
+
+
 def _judged_costs(
     chosen: Selection, goal: Goal, cases: Cases, judged: JudgedPolicies, *, unseen: bool
 ) -> tuple[pd.DataFrame, Crossing | None, pd.DataFrame]:
@@ -922,12 +905,15 @@ def _judged_costs(
     Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
     """
     table, policies = chosen.costs.copy(), chosen.policies
-    report = [judged.cost(policy, goal) if unseen else np.nan for policy in policies.values()]
-    table.insert(3, "report", report)
     losses, label = chosen.losses, cases.label.astype(np.int64)
+    report = [np.nan] * len(policies)
     if unseen:
-        losses = {name: judged.paid(policy, goal) for name, policy in policies.items()}
-        label = judged.label
+        price, cells = metrics.cell_costs(goal.matrix), judged.cells
+        losses = {name: price[cells[name]] for name in policies}
+        label = metrics.LABEL_OF_CELL[cells[TUNED]]
+        by = goal.case_weights(label) if judged.weight is None else judged.weight
+        report = [float((loss if by is None else by * loss).mean()) for loss in losses.values()]
+    table.insert(3, "report", report)
     crossings: dict[str, Crossing | None] = {}
     compared = dict(table.get("compared", {}))
     for name, policy in policies.items():
@@ -947,84 +933,21 @@ def _judged_costs(
     return table, crossings[chosen.selected], cost_table(losses, label)
 
 
-class JudgedPolicies(NamedTuple):
-    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id.
-
-    Basis: of the cases. weight: of each case, where they were drawn with several probabilities,
-    [Q].
-    """
-
-    codes: Mapping[str, NDArray[np.int16]]
-    basis: Basis
-    weight: NDArray[np.float64] | None = None
-
-    @property
-    def label(self) -> NDArray[np.int64]:
-        """Label of every case, [Q]."""
-        return metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Cases by label, [3]."""
-        return np.bincount(self.label, minlength=len(Status))
-
-    def weights(self, goal: Goal) -> NDArray[np.float64] | None:
-        """Weight of each case in what a goal values, mean 1, [Q]; None where all are alike."""
-        return goal.case_weights(self.label) if self.weight is None else self.weight
-
-    def paid(self, policy: Policy, goal: Goal) -> NDArray[np.float64]:
-        """Cost of each case under a policy, [Q]."""
-        return metrics.cell_costs(goal.matrix)[self.cells(policy)]
-
-    def cost(self, policy: Policy, goal: Goal) -> float:
-        """Mean cost of a case under a policy."""
-        paid, by = self.paid(policy, goal), self.weights(goal)
-        return float(paid.mean() if by is None else (by * paid).mean())
-
-    def weighings(self, policies: Mapping[str, Policy], goal: Goal) -> list[metrics.Weighed]:
-        """Cells of policies in the mix of a goal, or by the weights of the cases."""
-        cells = np.stack([self.cells(policy) for policy in policies.values()])
-        if self.weight is not None:
-            return [metrics.weighed_cases(cells, self.weight)]
-        return goal.weighings(count_cells(cells))
-
-    def cells(self, policy: Policy) -> NDArray[np.int8]:
-        """Cell of every case under a policy, [Q]."""
-        return CELL_OF_CODE[self.codes[policy.policy_id]]
-
-    def tally(self, policies: Mapping[str, Policy]) -> Tally:
-        """Counted decisions of policies."""
-        codes = np.stack([self.codes[policy.policy_id] for policy in policies.values()])
-        return tally_codes(codes, self.basis)
-
-
-def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
-    """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
-    every = {policy.policy_id: policy for policy in policies}
-    codes = trace_codes(trace, list(every.values()), arm)
-    by_id = dict(zip(every, codes, strict=True))
-    return JudgedPolicies(by_id, trace_basis(trace), inclusion_weights(trace))
-
-
 def _judged_rates(
-    judged: JudgedPolicies,
-    policies: Mapping[str, Policy],
-    goal: Goal,
-    chosen: Selection,
-    *,
-    unseen: bool,
+    judged: JudgedPolicies, goal: Goal, chosen: Selection, *, unseen: bool
 ) -> pd.DataFrame:
     """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
-    counted = judged.tally(policies)
-    weighed = judged.weighings(policies, goal)
+    policies, counted = judged.policies, tally_codes(judged.codes, judged.basis)
+    weighed = goal.weighings(counted.cells)
+    if judged.weight is not None:
+        weighed = [metrics.weighed_cases(CELL_OF_CODE[judged.codes], judged.weight)]
     table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
-    fixed = {policies[name].policy_id for name in FIXED}
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
-    as_it_is = {name for name, policy in policies.items() if policy.policy_id in fixed}
-    as_given = {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    fixed = {policies[name].policy_id for name in FIXED}
+    provenance = {name: AS_GIVEN for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    provenance |= {name: AS_IT_IS for name in policies if policies[name].policy_id in fixed}
     table.insert(0, "policy", list(policies))
-    provenance = dict.fromkeys(as_given, AS_GIVEN) | dict.fromkeys(as_it_is, AS_IT_IS)
     judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]
     table.insert(1, "judged_by", judged_by)
     compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])

@@ -135,8 +135,10 @@ def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
     Raises:
       ValueError: a case without a label.
     """
-    few = counts_by_label(trace).sum() <= most
-    return (trace if few else trace.subset(_stratified_rows(_labels(trace), most, seed))).loaded()
+    if counts_by_label(trace).sum() <= most:
+        return trace.loaded()
+    label = check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
+    return trace.subset(_stratified_rows(label, most, seed)).loaded()
 
 
 def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[np.int64]:
@@ -168,11 +170,6 @@ def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     sizes = share.astype(np.int64)
     sizes[np.argsort(sizes - share, kind="stable")[: most - sizes.sum()]] += 1
     return sizes
-
-
-def _labels(trace: TraceView) -> NDArray[np.int8]:
-    """Label of every case, [Q]."""
-    return check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
 
 
 def part_labels(part: TracePart) -> NDArray[np.int8]:

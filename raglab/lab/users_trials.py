@@ -27,16 +27,15 @@ def outside_space(
         if extent is None:
             return f"{shown_value(path)} is not searched"
         if extent.is_switch:
-            if not isinstance(value, bool):
-                return f"{path} must be true or false, got {shown_value(value)}"
-        elif (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not extent.low <= value <= extent.high
-        ):
-            return f"{path} must be in [{extent.low:g}, {extent.high:g}], got {shown_value(value)}"
-        elif extent.whole and value != int(value):
-            return f"{path} must be a whole number, got {shown_value(value)}"
+            rule, is_inside = "true or false", isinstance(value, bool)
+        else:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            is_inside = is_number and extent.low <= value <= extent.high
+            rule = f"in [{extent.low:g}, {extent.high:g}]"
+            if is_inside and extent.whole:
+                rule, is_inside = "a whole number", value == int(value)
+        if not is_inside:
+            return f"{path} must be {rule}, got {shown_value(value)}"
     try:
         set_values(start, {**own_trial(start, space), **values})
     except ValueError as error:
@@ -53,8 +52,5 @@ def warn_outside(faults: Mapping[int, str]) -> None:
     if not faults:
         return
     texts = [f"trial {number}: {fault.rstrip('.')}" for number, fault in sorted(faults.items())]
-    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-    warn_user(
-        f"trials of the storage outside the space, not counted: {len(texts)} "
-        f"({'; '.join([*texts[:_SHOWN], *more])})."
-    )
+    shown = "; ".join(texts[:_SHOWN]) + "; …" * (len(texts) > _SHOWN)
+    warn_user(f"trials of the storage outside the search: {len(texts)}, not counted ({shown}).")

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.values import Status
-from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,22 +62,27 @@ class Crossing(NamedTuple):
         Args:
           subject: name of the policy.
         """
-        lead = f"The labelled cases are {percent(self.sample)} ok"
+        lead = f"The labelled cases are {100.0 * self.sample:.0f} % ok"
         rivals = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
         if self.low >= self.high:
             return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
         if not rivals:
-            return f"{lead}. {subject} costs least at every share of ok in traffic."
-        ends = {"Above": (self.high, self.high_interval, self.above)}
-        ends["Below"] = self.low, self.low_interval, self.below
-        texts = [
-            f"{side} {percent(end)} ok in traffic "
-            f"({' to '.join('none' if isinf(at) else percent(at) for at in interval)}) {name} is "
-            "cheaper"
-            for side, (end, interval, name) in ends.items()
+            return f"{lead}. At every share of ok in traffic {subject} costs least."
+        ends = [
+            (f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})", name)
+            for side, end, (low, high), name in (
+                ("Above", self.high, self.high_interval, self.above),
+                ("Below", self.low, self.low_interval, self.below),
+            )
             if name
         ]
-        return f"{lead}. {'. '.join(texts)}: state `mix`."
+        (share, name), *rest = ends
+        more = "".join(f", {end.lower()} {rival}" for end, rival in rest)
+        return f"{lead}. {share} ok in traffic {name} is cheaper{more}: state `mix`."
+
+
+def _share(end: float) -> str:
+    return "none" if isinf(end) else f"{100.0 * end:.0f}"
 
 
 def cost_lines(

@@ -5,7 +5,6 @@ Source: rules S6.4, S6.5, S6.7, S6.8, S6.11.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,10 +16,18 @@ from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
-from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import bound_text
-from raglab.lab.findings import Advice, Standing, estimate_text, findings_frame, joined, notes_of
+from raglab.lab.findings import (
+    Advice,
+    Standing,
+    estimate_text,
+    findings_frame,
+    joined,
+    mix_text,
+    notes_of,
+)
 from raglab.lab.report.blocks import verdict_sentence
 from raglab.lab.report.promise_sections import own_certificate, promise_line
 from raglab.lab.report.sections import ReportData
@@ -38,14 +45,6 @@ MARKS: Mapping[Advice, Mark] = {
     "missing": "bad",
     "worse": "bad",
     "invalid certificate": "bad",
-}
-ROLES = {  # of a policy, in the words of the page
-    "incumbent": "the policy to beat",
-    "free policy": "needs no tuning",
-    "default policy": "thresholds of the source documents",
-    "candidate": "candidate of the study",
-    "compared with": "the policy before",
-    BESIDE: "did not compete",
 }
 TO_DO = {Status.ok: "to answer", Status.refuse: "to refuse", Status.ambiguous: "to ask back"}
 LABEL = "Label more cases, or find a signal that tells more."
@@ -73,7 +72,6 @@ STEPS: Mapping[Advice, tuple[str, str]] = {
     ),
     "unknown": ("Judge {subject} on cases of split {split}, on which nothing was tuned.", ""),
 }
-SMALL_SET = 50  # cases below which the page says how much one of them is
 
 
 class Fact(NamedTuple):
@@ -129,19 +127,21 @@ def first_screen(
     findings = None if study is None else study.findings
     if findings is None:
         findings = _page_findings(judged, standing)
-    use, shown, missing, *further = [*notes_of(findings), *[""] * 3]
-    if not findings["applies"][2]:
-        missing, further = "", [missing, *further]
-    further = list(filter(None, further))
+    texts = dict(zip(findings["key"], findings["text"], strict=True))
+    use, shown, missing = (texts[key] for key in ("use", "shown", "missing"))
+    further = [note for note in notes_of(findings) if note not in {use, shown, missing}]
     if advice == "invalid certificate":
         use, shown = use_shown
     here = verdict_sentence(judged.subject, target_verdicts) if target_verdicts else ""
     mark = MARKS.get(advice, "")
+    prices = sorted({*metrics.cost_matrix(costs).ravel().tolist()} - {0.0})
+    ends = " to ".join(f"{price:g}" for price in dict.fromkeys((*prices[:1], *prices[-1:])))
+    unit = f"A wrong decision costs {ends or '0'}, a right one 0."
     by_cost = judged.by_cost(judged.subject)
     see = "Decision by expected cost" if by_cost else "Policies and their rates"
     facts = [
         Fact(USE, use, [_identity(judged)], see, "", mark),
-        Fact(SHOWN, shown, _scale(judged, costs), "Candidates" if standing.in_sample else ""),
+        Fact(SHOWN, shown, [unit], "Candidates" if standing.in_sample else ""),
         *([Fact(MISSING, missing, see="If traffic has other labels")] if missing else []),
         *([Fact(FURTHER, further[0], further[1:], mark="bad")] if further else []),
         _cases(judged, study),
@@ -163,9 +163,9 @@ def _standing(
 ) -> Standing:
     """How the subject stands on the cases of the page."""
     subject, learned = judged.subject, judged.learned.get(judged.subject)
-    cases, in_sample = len(judged.trace), ""
+    in_sample = ""
     if study is not None and not study.unseen:
-        in_sample = estimate_text(study, cases)
+        in_sample = estimate_text(study, len(judged.trace))
     elif study is None and subject in judged.in_sample and learned is not None:
         in_sample = learned.text
     lacking = not_compared(judged.missing)
@@ -187,13 +187,13 @@ def _standing(
     is_own_split = set(judged.trace.counted()) == {judged.split}
     return Standing(
         subject=cut_text(subject),
-        cases=cases,
         contests=against,
         costs={
             **judged.table["expected_cost"].to_dict(),
             TUNED: judged.table["expected_cost"][subject],
         },
         in_sample=in_sample,
+        same="" if study is None or study.selected not in FIXED else study.selected,
         lacking=lacking.get(subject),
         gaps=[*(name for name in FIXED if name in lacking), *elsewhere],
         is_known=study is not None
@@ -204,14 +204,10 @@ def _standing(
 def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
     """Rows of a page without a study, as `findings.study_findings` has them."""
     use, shown = standing.texts
-    counts = {status: int((judged.signals.label == status).sum()) for status in Status}
-    texts = (
-        [f"No case {joined(none, 'or')}."]
-        if (none := [TO_DO[status] for status, n in counts.items() if not n])
-        else []
-    )
+    none = [words for words, n in _label_counts(judged).items() if not n]
+    texts = [f"No case {joined(none, 'or')}."] * bool(none)
     if judged.mix != metrics.SAMPLE:
-        texts.append(f"Costs and rates are of traffic with shares of {judged.mix}.")
+        texts.append(mix_text(judged.mix))
     elif judged.crossing is not None:
         texts.append(judged.crossing.says(standing.subject))
     learned = [
@@ -235,41 +231,23 @@ def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
     )
 
 
+def _label_counts(judged: ReportData) -> dict[str, int]:
+    """Cases of the page by what is to be done."""
+    return {words: int((judged.signals.label == status).sum()) for status, words in TO_DO.items()}
+
+
 def _identity(judged: ReportData) -> str:
-    """Name of the subject in tables, its id, and what it decides by."""
-    policy, model = judged.policies[judged.subject], judged.policies[judged.subject].decision.model
-    text = f"{cut_text(judged.subject)} in the tables; its id is {policy.policy_id}"
-    if judged.by_cost(judged.subject) and model is not None:
-        n = sum(any(part.weights) for part in model.parts.values())
-        return f"{text}; it weighs {n} signals of a question."
-    return f"{text}; {bound_text(policy)}." if policy.signals else f"{text}."
-
-
-def _scale(judged: ReportData, costs: metrics.Costs | None) -> list[str]:
-    """Cost of the subject with its interval, and what a cost of 1 is."""
-    cost = judged.table.loc[judged.subject]
-    ends = [float(cost[f"expected_cost{end}"]) for end in ("", "_low", "_high")]
-    if costs is None:
-        unit = "a wrong decision costs 1, a right one 0"
-    else:
-        prices = metrics.cost_matrix(costs)
-        prices = prices[prices > 0.0]
-        unit = (
-            f"a wrong decision costs {prices.min():g} to {prices.max():g}"
-            if len(prices)
-            else "no decision costs anything"
-        )
-    interval = "" if judged.note else f" (95 % interval {ends[1]:.3f} to {ends[2]:.3f})"
-    return [f"Here it costs {ends[0]:.3f} a case{interval}; {unit}."]
+    """Name of the subject in tables, its id, and the bounds that it decides by."""
+    policy = judged.policies[judged.subject]
+    bounds = f"; {bound_text(policy)}" if policy.signals else ""
+    return f"{cut_text(judged.subject)} in the tables; its id is {policy.policy_id}{bounds}."
 
 
 def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     """How many cases, of which split and labels, and whether any of them chose the subject."""
     trace = judged.trace
-    by_split = trace.counted()
-    labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
-    counts = ", ".join(f"{labels[status.name]:,} {words}" for status, words in TO_DO.items())
-    split, is_own_split = cut_text(judged.split), set(by_split) == {judged.split}
+    counts = ", ".join(f"{n:,} {words}" for words, n in _label_counts(judged).items())
+    split, is_own_split = cut_text(judged.split), set(trace.counted()) == {judged.split}
     where = f" of split {split}" if is_own_split else f", not all of split {split}"
     learned = judged.learned.get(judged.subject)
     chosen = "" if len(judged.names) == 1 else "What was tuned on is not known here."
@@ -282,12 +260,8 @@ def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     elif _tuned_elsewhere(judged):
         chosen, is_doubted = "It was tuned on other cases, by its own record.", False
     details = []
-    if len(trace) < SMALL_SET:
-        details.append(f"One case is {100.0 / len(trace):.1f} % of them.")
     if learned is not None and learned.k and study is not None and study.unseen:
         details.append(f"Equal questions in two splits: {learned.text}.")
-    if len(trace.arms) > 1:
-        details.append(f"Of the arms {joined(trace.arms)} it judges {judged.arm} alone.")
     alone = headline_note(judged.replayed, judged.decisions[judged.subject].status_only)
     details += filter(None, [alone, unretrieved_note(judged.replayed, judged.arm)])
     text = f"{len(trace):,} cases{where}: {counts}. {chosen}".strip()
@@ -331,7 +305,7 @@ def _contest_table(
     judged: ReportData, standing: Standing, costs: metrics.Costs | None
 ) -> ReportTable:
     """A row a policy that the subject was compared with: what it saves, case by case."""
-    subject, against = standing.subject, standing.contests
+    subject = standing.subject
     # A difference that is not shown is no proof of equality (rule S6.11).
     results: Mapping[str, Cell] = {
         "better": Cell(f"{subject} is better", mark="good")
@@ -341,25 +315,27 @@ def _contest_table(
         "same": Cell("one and the same policy"),
         "open": Cell("no difference shown"),
     }
-    gains = [contest.gain for contest in against]
-    columns = {
-        "against": [
-            Cell(cut_text(contest.reference), ROLES.get(contest.role, contest.role))
-            for contest in against
-        ],
-        f"{subject} saves (cost a case)": [
-            estimate_cell(gain.estimate, gain.low, gain.high, "+") for gain in gains
-        ],
-        "p": [number_cell(f"{gain.p:.3g}") for gain in gains],
-        "result": [results[contest.verdict] for contest in against],
-        # How many cases the difference rests on: a mean of few is no more than an example.
-        f"only {subject} right (cases)": [
-            number_cell(str(contest.only_tuned)) for contest in against
-        ],
-        "only the other right (cases)": [
-            number_cell(str(contest.only_reference)) for contest in against
-        ],
-    }
+    rows = [
+        (
+            Cell(cut_text(contest.reference), contest.role),
+            estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+"),
+            number_cell(f"{contest.gain.p:.3g}"),
+            results[contest.verdict],
+            # How many cases the difference rests on: a mean of few is no more than an example.
+            number_cell(str(contest.only_tuned)),
+            number_cell(str(contest.only_reference)),
+        )
+        for contest in standing.contests
+    ]
+    heads = (
+        "against",
+        f"{subject} saves (cost a case)",
+        "p",
+        "result",
+        f"only {subject} right (cases)",
+        "only the other right (cases)",
+    )
+    columns = dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True))
     caption = (
         f"What {subject} saves on the same {len(judged.trace):,} cases, with its 95 % interval; p "
         "is of the paired t-test, each row a test of its own."

@@ -156,8 +156,8 @@ class Material(NamedTuple):
 
     @property
     def later_notes(self) -> tuple[str, ...]:
-        """Notes beside the cases; the first one of a study stands at its candidates."""
-        return self.notes if self.study is None else self.notes[1:]
+        """Notes beside the cases."""
+        return self.notes
 
 
 def cockpit_section(cockpit: str | None, study: StudyOutcome | None) -> list[Block]:
@@ -181,7 +181,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # by title; `PARTS` 
     "What is promised": lambda on: certificate_blocks(on.judged),
     "Policies and their rates": lambda on: parts.rates_section(on.judged),
     "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit, on.study),
-    "Candidates": lambda on: parts.candidates_section(on.judged, on.study, on.notes[:1]),
+    "Candidates": lambda on: parts.candidates_section(on.judged, on.study, ()),
     "Decision by expected cost": lambda on: parts.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
     "If labels were wrong": lambda on: assumptions(on.judged),
@@ -329,7 +329,7 @@ def write_report(
         it is that one.
       flat_ranges: flat range of each threshold, in which it may move at no cost; shown unchanged.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
-      notes: paragraphs for the reader; the first one of a study says what was selected, and why.
+      notes: paragraphs for the reader, beside the findings of a study.
       split: the split that all cases should belong to; the page warns where they do not.
       study: facts of a study about the policies.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
@@ -396,7 +396,8 @@ def write_report(
     judged = with_mix_costs(judged, study, goal)
     _check_trials(trials)
     page = Path(out)
-    unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
+    # a study says it among its findings
+    unmeasured = () if study else unmeasured_note(trace, judged.policies[judged.subject])
     shown = (*notes, *(note for note in unmeasured if note not in notes))
     material_fields = (
         shown,
