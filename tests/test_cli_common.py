@@ -22,7 +22,6 @@ from raglab.cli.common import (
     Quiet,
     parse_columns,
     parse_costs,
-    parse_goal,
     parse_shares,
     parse_targets,
     table_text,
@@ -77,14 +76,11 @@ def test_a_goal_of_options() -> None:
 
     Unknown rates are refused.
     """
-    assert parse_goal(["ok.refused=2"], ["over_ask_rate=0.1"]) == Goal(
-        {"ok": {"refused": 2.0}}, {"over_ask_rate": 0.1}
-    )
-    assert parse_goal(None, None) == Goal()
+    assert Goal(parse_costs(None), parse_targets(None)) == Goal()
     assert parse_targets([" coverage =0.5"]) == {"coverage": 0.5}
     for target in ("cost=0.1", "coverage=10", "coverage"):
         with pytest.raises(ValueError, match=target.partition("=")[0]):
-            parse_goal(None, [target])
+            Goal(targets=parse_targets([target]))
 
 
 def test_columns_and_shares() -> None:

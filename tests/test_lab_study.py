@@ -318,9 +318,9 @@ def test_without_splits_the_nested_estimate_is_the_headline() -> None:
 def test_few_cases_of_a_label_are_warned_about() -> None:
     """Rule S6.8: under 30 of a label, by how many there are; none where there are enough."""
     result = tune(_world(), trials=8, batch_size=8)
-    assert "Labels: " in result.notes[2]
+    assert "ew labels: " in result.notes[2]
     assert " refuse" in result.notes[2]
-    assert not noted(tune(_world(250), trials=8, batch_size=8).notes, "Labels: ")
+    assert not noted(tune(_world(250), trials=8, batch_size=8).notes, "ew labels: ")
 
 
 def test_candidates_that_keep_the_targets_are_preferred() -> None:

@@ -206,6 +206,7 @@ def test_a_study_shows_itself() -> None:
         "expected_cost_high",
         "coverage",
         "over_ask_rate",
+        "missed_ambiguity_rate",
         "pass_rate",
     ]
     whole = result.rates()

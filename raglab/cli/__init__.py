@@ -42,7 +42,6 @@ from raglab.cli.common import (
     open_trace,
     parse_columns,
     parse_costs,
-    parse_goal,
     parse_mix,
     parse_shares,
     parse_targets,
@@ -375,7 +374,7 @@ def sweep(
         shown = shown.set_index("policy").T.rename_axis("rate").reset_index()
     say(table_text(shown))
     # of a policy that is judged on what it learned from
-    notes = table.get("note", [])
+    notes: Any = table.get("note", [])
     say_notes(f"{name}: {note}" for name, note in zip(table[lead[0]], notes, strict=False) if note)
 
 
@@ -428,10 +427,14 @@ def tune(
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
     from raglab.lab.candidates import RECIPES
+    from raglab.lab.search_space import Goal
     from raglab.lab.study import tune as tuned
 
     keep_inputs(out / TUNED, path, policy)
-    goal = parse_goal(cost, target, mix)  # before anything is read that takes time
+    costs, targets, traffic = parse_costs(cost), parse_targets(target), parse_mix(mix)
+    goal = Goal(
+        costs=costs, targets=targets, mix=traffic
+    )  # before anything is read that takes time
     # without one, that of the trace's scores
     start = None if policy is None else load_policy(policy)
     candidates = [

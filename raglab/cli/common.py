@@ -22,7 +22,6 @@ from raglab.words.results import DASH, LINE, value_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.metrics.mixes import Mix
     from raglab.store.policies import Policy
@@ -161,7 +160,8 @@ def parse_numbers(
       >>> parse_numbers("0.7,0.6", "--means", "0.7,0.6,0.5")
       (0.7, 0.6)
     """
-    parts, numbers = text.split(","), ()
+    parts = text.split(",")
+    numbers: tuple[float, ...] = ()
     with suppress(ValueError):
         numbers = tuple(map(float, parts))
     if not numbers or (exactly and len(parts) != len(example.split(","))):
@@ -243,21 +243,6 @@ def parse_mix(texts: Sequence[str] | None) -> Mix:
 def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
     """Targets of `--target rate=limit`, each rate once; none where none is stated."""
     return parse_pairs(texts, "--target", "rate=limit", float)
-
-
-def parse_goal(
-    costs: Sequence[str] | None,
-    targets: Sequence[str] | None,
-    mix: Sequence[str] | None = None,
-) -> Goal:
-    """Goal of `--cost`, `--target` and `--mix`; without targets where none is stated.
-
-    Raises:
-      ValueError: as for `parse_costs` and `Goal`, or a rate twice.
-    """
-    from raglab.lab.search_space import Goal
-
-    return Goal(costs=parse_costs(costs), targets=parse_targets(targets), mix=parse_mix(mix))
 
 
 def load_trace(path: Path, split: str | None = None) -> Trace:
@@ -391,7 +376,7 @@ def interval_text(value: float, low: float, high: float) -> str:
       >>> interval_text(0.3587, 0.2611, 0.4653), interval_text(0.5, float("nan"), float("nan"))
       ('0.359 [0.261, 0.465]', '0.5')
     """
-    if value != value:  # noqa: PLR0124 - not a number
+    if math.isnan(value):
         return DASH
     return f"{value:.3g}" + ("" if math.isnan(low) else f" [{low:.3g}, {high:.3g}]")
 
@@ -422,7 +407,7 @@ def show_result(
     notes: Sequence[str] = (),
     *,
     as_json: bool,
-    columns: Sequence[str] | None = None,
+    columns: list[str] | None = None,
 ) -> None:
     """Print a result: tables, facts and notes; for people only some columns, where stated."""
     if as_json:
@@ -430,7 +415,7 @@ def show_result(
         say_json({**facts, "notes": notes, **records}, indent=2)
         return
     for table in tables.values():
-        say(table_text(table if columns is None else table[list(columns)]) + "\n")
+        say(table_text(table if columns is None else table[columns]) + "\n")
     show(facts, as_json=False)
     say_notes(f"note: {note}" for note in notes)
 
@@ -524,11 +509,11 @@ def write_study(
         say(f"\nreport:  {page}\npolicy:  {out / TUNED} (policy_id {result.policy.policy_id})")
     if track:  # last: what a tracker cannot write costs nothing of the study
         run = track_study(result, mlruns, report=page)
-        command = run.command or ""
         # a shell reads on behind a backslash, but not inside quotes
-        lines = [command] if "'" in command else wrap(command, 90, break_on_hyphens=False)
+        is_quoted = "'" in run.command
+        lines = [run.command] if is_quoted else wrap(run.command, 90, break_on_hyphens=False)
         if not as_json:
-            say("\n".join(filter(None, ("MLflow:  " + " \\\n  ".join(lines), run.link))))
+            say("MLflow:  " + " \\\n  ".join(lines) + f"\n{run.link}")
 
 
 def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None:
@@ -548,8 +533,11 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
     say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
     say(table_text(short_heads(table)))
     if against:
-        heads = {"other": "against", "only_tuned_right": "tuned_only"}
-        heads |= {"only_other_right": "other_only"}
+        heads = {
+            "other": "against",
+            "only_tuned_right": "tuned_only",
+            "only_other_right": "other_only",
+        }
         contests = pd.DataFrame(against).drop(columns="detectable").rename(columns=heads)
         say(f"\nwhat tuned saves, a case:\n{table_text(contests)}")
 

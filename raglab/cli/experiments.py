@@ -52,7 +52,6 @@ from raglab.store.files import make_folder, read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certificate_checks import Retest
     from raglab.lab.learner_comparison import LearnerComparison
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
@@ -115,11 +114,10 @@ def simulate(
         "--budget-ms": budget_ms != BUDGET_MS,
         "--split": split is not None,
     }
-    idle = [option for option, is_stated in of_traces.items() if is_stated]
-    if (path is None) == (means is None) or (means is not None and idle):
-        msg = "simulate must have a trace, or --means without options of traces"
-        value = ", ".join(idle) if means is not None and idle else "both or none"
-        msg = f"{msg}, got {value}; such as --means 0.7,0.6,0.5."
+    stated = ", ".join(option for option, is_stated in of_traces.items() if is_stated)
+    if (path is None) == (means is None) or (means is not None and stated):
+        value = stated if path is None and stated else "both or none"
+        msg = f"simulate must have a trace, or --means without options of traces, got {value}."
         raise ValueError(msg)
     keep_inputs(out, path, policy)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
@@ -384,14 +382,13 @@ def check(
     # Retrieved as the baseline was, so that a difference is one of the policy; a certificate states
     # its own settings.
     stated = stated_retrieval(certified, before) if by_baseline else None
-    where = corpus or cases.parent
     # A stored trace is used as it is: its retrieval needs no models.
     trace = (
         open_trace(cases, split)
         if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
         else retrieve_trace(
             certified,
-            where,
+            corpus or cases.parent,
             cases,
             split=split,
             encoder=encoder,
@@ -405,13 +402,6 @@ def check(
             raise typer.Exit(NOT_KEPT)
         return
     retest = check_policy(trace, certified, again=again)
-    _print_retest(retest, as_json=as_json)
-    if retest.verdict != "upheld":
-        raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
-
-
-def _print_retest(retest: Retest, *, as_json: bool) -> None:
-    """Print the verdict on a certificate with its targets and notes."""
     facts = {
         "verdict": retest.verdict,
         "coverage": retest.coverage,
@@ -419,6 +409,8 @@ def _print_retest(retest: Retest, *, as_json: bool) -> None:
         "basis": retest.basis,
     }
     show_result(facts, {"targets": retest.table}, retest.notes, as_json=as_json)
+    if retest.verdict != "upheld":
+        raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
 
 
 COMMANDS = (

@@ -30,6 +30,7 @@ from raglab.cli.common import (
     read_corpus,
     say,
     say_json,
+    say_notes,
     show,
     table_text,
 )
@@ -289,7 +290,8 @@ def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
     table = pd.DataFrame(response.record.checks)
     if len(table):
         say("\n" + table_text(table[["gate", "margin", "passes", "text"]]))
-    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in response.record.ms.items()))
+    say("")
+    say_notes([" · ".join(f"{stage} {ms:.1f} ms" for stage, ms in response.record.ms.items())])
 
 
 def _on_terminal() -> bool:

@@ -23,6 +23,7 @@ from raglab.cli.common import (
     table_text,
     write_csv,
 )
+from raglab.cli.experiments import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-
-
-OPEN = 4
 
 
 def evaluate_log(
@@ -137,17 +135,9 @@ def evaluate_log(
 def _read_table(path: Path) -> pd.DataFrame:
     """Table of a CSV, TSV or Parquet file."""
     from raglab.store.csv_tables import csv_frame
-    from raglab.store.files import InputError
     from raglab.store.trace_files import parquet_frame
 
-    try:
-        return parquet_frame(path) if path.suffix == ".parquet" else csv_frame(path)
-    except InputError:  # it names the line
-        raise
-    except (ValueError, OSError) as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
-        msg = f"{path} must be a whole CSV or Parquet file, got {reason}."
-        raise ValueError(msg) from None
+    return parquet_frame(path) if path.suffix == ".parquet" else csv_frame(path)
 
 
 def _live(place: str) -> pd.DataFrame:

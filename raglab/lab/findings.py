@@ -19,15 +19,12 @@ from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
 from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
 from raglab.lab.targets import target_met
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics.mixes import FEW_UNITS
+from raglab.metrics.mixes import FEW_UNITS, Mix
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Status
 from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from raglab.lab.study import TuneResult
 
 Advice = Literal[
     "in sample",  # the same cases chose the policy, or fitted it
@@ -71,6 +68,7 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
         "Shown: {gain}{few}.",
     ),
 }
+StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
 ROOM = 0.05  # error of the bound that is stated where a selection has no failure
 TUNED = "tuned"  # the subject in tables
@@ -214,7 +212,13 @@ def estimate_text(study: StudyOutcome, cases: int) -> str:
     )
 
 
-def study_findings(result: TuneResult, texts: Mapping[str, str]) -> pd.DataFrame:
+def mix_text(mix: Mix) -> str:
+    """Of which traffic costs and rates are, and when that holds (rule S6.15)."""
+    lead = f"Costs and rates are of traffic with shares of {mix}"
+    return f"{lead}, if within a label it is like the labelled cases."
+
+
+def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFrame:
     """Rows of a study: use, shown, missing, then what a reader would decide otherwise without.
 
     Columns `key`, `applies`, `text`; the text is empty where nothing applies.
@@ -265,13 +269,13 @@ def findings_frame(texts: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["key", "applies", "text"])
 
 
-def _selected_text(result: TuneResult) -> str:
+def _selected_text(result: StudyResult) -> str:
     """What was selected by its name; of a single threshold by its signal and value as well."""
     bounds = f": {bound_text(result.policy)}" if result.selected == THRESHOLD else ""
     return f"the selected policy ({joined([result.selected])}{bounds})"
 
 
-def _rivals_text(result: TuneResult) -> str:
+def _rivals_text(result: StudyResult) -> str:
     """Why no candidate replaced the incumbent, and what the cases cannot tell (rule S6.12)."""
     costs = result.costs
     rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
@@ -288,7 +292,7 @@ def _rivals_text(result: TuneResult) -> str:
     )
 
 
-def _targets_text(result: TuneResult, row: pd.Series[Any]) -> str:
+def _targets_text(result: StudyResult, row: pd.Series[Any]) -> str:
     """Targets that the selected policy misses on the judged cases, or when cross-fitted."""
     targets, texts = result.goal.targets, []
     if targets and result.unseen and not row["met"]:
@@ -316,13 +320,12 @@ def _answers_text(lacking: Mapping[str, MissingAnswers]) -> str:
     if not lacking:
         return ""
     name, first = next(iter(lacking.items()))
-    return (
-        f"{len(lacking)} of the policies not compared: too few recorded answers, as of "
-        f"{joined([name])} {first.k:,} of {first.n:,} missing; raglab.record_answers records them."
-    )
+    more = [f"{len(lacking) - 1} more policies"] * (len(lacking) > 1)
+    which = joined([f"{name} ({first.k:,} of {first.n:,} missing)", *more])
+    return f"Not compared for lack of recorded answers: {which}. raglab.record_answers adds them."
 
 
-def _cases_text(result: TuneResult) -> str:
+def _cases_text(result: StudyResult) -> str:
     """Cases that failed, that no policy can answer right, or that any answer fulfils."""
     words = {
         "failed": "failed and are left out",
@@ -338,7 +341,7 @@ def _cases_text(result: TuneResult) -> str:
     return " ".join(texts)
 
 
-def _gates_text(result: TuneResult) -> str:
+def _gates_text(result: StudyResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
     dropped, texts = result.dropped, []
     if dropped:
@@ -352,7 +355,7 @@ def _gates_text(result: TuneResult) -> str:
     return " ".join((*texts, *unmeasured_note(result.judged_on, result.policy)))
 
 
-def _nested_text(result: TuneResult) -> str:
+def _nested_text(result: StudyResult) -> str:
     """That the nested estimate sees no saving on new cases."""
     base = float(result.costs["cross_validated"][result.incumbent])
     if result.selected in FIXED or not result.held_out_estimate >= base:
@@ -363,7 +366,7 @@ def _nested_text(result: TuneResult) -> str:
     )
 
 
-def _groups_text(result: TuneResult) -> str:
+def _groups_text(result: StudyResult) -> str:
     """That the selected policy has no groups, where the study was to have them."""
     attribute = result.selection_settings.get("group")
     if attribute is None:
@@ -374,7 +377,7 @@ def _groups_text(result: TuneResult) -> str:
     return f"No group of {attribute} has a bias in the selected policy."
 
 
-def _failures_text(result: TuneResult) -> str:
+def _failures_text(result: StudyResult) -> str:
     """What no failure when cross-fitted leaves open; cases are taken to be independent.
 
     Source: Clopper and Pearson 1934, for a policy that these cases did not choose.
@@ -389,18 +392,15 @@ def _failures_text(result: TuneResult) -> str:
     )
 
 
-def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
+def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
     """Labels, splits, traffic mix and asking back that the study lacks (rules S6.8, S6.15)."""
-    names = [status.name for status in Status]
-    tuned, of_judged = (
-        dict(zip(names, counts_by_label(cases).tolist(), strict=True))
-        for cases in (result.tuned_on, result.judged_on)
-    )
     texts, competes = [], result.costs["competes"]
-    if few := [f"{n} {name}" for name, n in tuned.items() if n < LEAST_LABELLED]:
-        is_chain = result.selection_settings["rule"] == "chain"
-        unfit = "" if is_chain or competes.get(COST, False) else f", too few to fit {COST}"
-        texts.append(f"Few labels: {', '.join(few)}{unfit}.")
+    labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
+    few = ", ".join(f"{n} {name}" for name, n in labels if n < LEAST_LABELLED)
+    is_chain = result.selection_settings["rule"] == "chain"
+    unfit = f"{COST} did not compete" * (not is_chain and not competes.get(COST, False))
+    if lacks := "; ".join(filter(None, (f"few labels: {few}" * bool(few), unfit))):
+        texts.append(f"{lacks[0].upper()}{lacks[1:]}.")
     splits = {"report": result.unseen, "certify": result.n_certify is not None}
     if lacking := [name for name, is_there in splits.items() if not is_there]:
         texts.append(f"No split {joined(lacking, 'or')}.")
@@ -408,15 +408,16 @@ def _missing_text(result: TuneResult, judged: pd.DataFrame) -> str:
     if result.settings.get("weighed"):
         texts.append("Costs are of the traffic that the cases were drawn from.")
     elif mix is not None:
-        texts.append(f"Costs and rates are of traffic with shares of {mix}.")
+        texts.append(mix_text(mix))
         if result.worst_cost > judged["expected_cost"][TUNED]:
-            texts.append(f"At the worst of it they are {result.worst_cost:.3f}.")
-        if few := [f"{n} {name}" for name, n in of_judged.items() if 0 < n < FEW_UNITS]:
-            texts.append(f"Only {joined(few)} judge it.")
+            texts.append(f"At the worst of it the cost is {result.worst_cost:.3f}.")
+        labels = zip(metrics.LABELS, counts_by_label(result.judged_on), strict=True)
+        if rare := [f"{n} {name}" for name, n in labels if 0 < n < FEW_UNITS]:
+            texts.append(f"Only {joined(rare)} judge it.")
     elif result.crossing is not None:
-        texts.append(result.crossing.says(joined([result.selected])))
+        texts.append(result.crossing.says("the selected policy"))
     policies = judged.loc[judged.index.isin(competes.index[competes])]
-    n = of_judged["ambiguous"]
+    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"{n:,} ambiguous cases: no policy that competes asks back for one.")
+        texts.append(f"Labelled ambiguous: {n:,}; no policy that competes asks back for one.")
     return " ".join(texts)

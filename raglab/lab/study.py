@@ -33,7 +33,7 @@ from raglab.decision.trace_view import (
     failed_count,
     held_trace,
 )
-from raglab.extension_points import extensions, missing
+from raglab.extension_points import extensions, missing, public
 from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import (
     ANSWER,
@@ -372,8 +372,6 @@ class TuneResult(Result):
           `result.report("report.html", certification=raglab.certify_policy(trace, result.policy,
           targets=goal))`
         """
-        from raglab import write_report
-
         policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
         notes = []
@@ -382,7 +380,7 @@ class TuneResult(Result):
         if (n := self.counts["refitted_on"]) < len(self.tuned_on):
             which = f"{n:,} of the {len(self.tuned_on):,} cases tuned on, drawn by label"
             notes.append(f"Candidates, cross-fitted costs, flat ranges and cockpit are of {which}.")
-        return write_report(
+        page: Path = public("write_report")(
             self.judged_on,
             policies,
             out=path,
@@ -399,6 +397,7 @@ class TuneResult(Result):
             trace_id=self.settings["trace"],
             cockpit=frozen,
         )
+        return page
 
     def _certified_policies(
         self, certification: Certification | None

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.decision.trace_view import answered_traces
 from raglab.extensions.cockpit.page import frozen_html, picture, static_html
 from raglab.extensions.cockpit.state import CockpitState
@@ -45,16 +44,11 @@ def cockpit(
       ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal
         that it lacks.
 
-    Warns:
-      UserWarning: one gate of the policy refuses nearly all cases labelled ok.
-
     Source: rules S2.12, S2.19, S6.2, S6.4, S6.7.
 
     Example: `cockpit(trace, policy).set("l2.max_l2", 0.7).policy.save("policy.yaml")`.
     """
-    opened = Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
-    warn_of_refusals(opened.here.decisions)
-    return opened
+    return Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
 
 
 class Cockpit(CockpitState):

@@ -114,7 +114,7 @@ def picture(cockpit: CockpitState) -> bytes:
     left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1.0))
     page = cockpit.page()
     cases = f"{len(cockpit.trace)} cases of split {cockpit.split}"
-    drawn.suptitle(f"policy {page['policy_id']}, {len(page['changes'])} changes, {cases}")
+    drawn.suptitle(f"policy {page['policy_id']}, changes {len(page['changes'])}, {cases}")
     if page["rates"] is None:
         left.set_axis_off()
         right.set_axis_off()

@@ -12,7 +12,7 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property, wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
@@ -179,10 +179,7 @@ class CockpitState:
         Where it raises, policy, locks, filter, costs and trials are as they were.
         """
         with self.guard:
-            names = ("_history", "_at", "locked", "_filter", "goal", "trials", "_search")
-            before = {name: getattr(self, name) for name in names} | {
-                "_history": list(self._history)
-            }
+            before = vars(self) | {"_history": list(self._history)}
             try:
                 yield
             except BaseException:
@@ -232,7 +229,8 @@ class CockpitState:
         A comment where nothing is moved or code cannot say it all.
         """
         changed = self._changes()
-        begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
+        is_published = self.baseline.policy_id == Policy.load().policy_id
+        begins = "raglab.Policy.load()" if is_published else "policy"
         pairs = "".join(
             f"    {path!r}, {value!r},\n"
             for path, (_, value) in changed.items()
@@ -472,10 +470,17 @@ class CockpitState:
           seed: of the search.
           on_batch: as for `tune`.
         """
+
+        def keep(points: NDArray[np.float32]) -> bool:
+            """Keep the points of the search for as long as its goal stands."""
+            with self.guard:
+                if self._search is not job:
+                    return False
+                self.trials = np.concatenate([self.trials, points])
+                return on_batch is None or on_batch(points)
+
         try:
-            policies = tried_policies(
-                job, self._keep_trials(job, on_batch), trials=trials, seed=seed
-            )
+            policies = tried_policies(job, keep, trials=trials, seed=seed)
             if self._search is not job:
                 return None
             best = best_policy(job, policies)
@@ -490,18 +495,6 @@ class CockpitState:
             with self.guard:
                 if self._search is job:
                     self._search = None
-
-    def _keep_trials(self, job: SearchJob, on_batch: OnBatch | None) -> OnBatch:
-        """Keep the points of a search for as long as its goal stands."""
-
-        def keep(points: NDArray[np.float32]) -> bool:
-            with self.guard:
-                if self._search is not job:
-                    return False
-                self.trials = np.concatenate([self.trials, points])
-                return on_batch is None or on_batch(points)
-
-        return keep
 
     @property
     def searching(self) -> bool:
@@ -571,10 +564,6 @@ class CockpitState:
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
-        # Axes that another policy made would show changes where this one has none.
-        axes = {
-            path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id
-        }
         # Without labels nothing is right or wrong: what would judge stays empty.
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
@@ -595,7 +584,7 @@ class CockpitState:
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
             "code": self.code(),
-            "gates": views.gate_views(here, before, self.locked, axes),
+            "gates": views.gate_views(here, before, self.locked, self._axes),
             **judged,
             "table": tables[0].tolist(),
             "table_before": tables[1].tolist(),
@@ -628,12 +617,6 @@ class CockpitState:
                 for name, (coverage, cost) in free.items()
             ],
         }
-
-
-@cache
-def published_id() -> str:
-    """Id of the published policy."""
-    return Policy.load().policy_id
 
 
 def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any field

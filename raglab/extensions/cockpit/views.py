@@ -182,13 +182,16 @@ def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:
 
 
 def gate_views(
-    here: ShownPolicy, before: ShownPolicy, locked: frozenset[str], axes: Mapping[str, Axis]
+    here: ShownPolicy,
+    before: ShownPolicy,
+    locked: frozenset[str],
+    axes: Mapping[tuple[str, str], Axis],
 ) -> list[dict[str, Any]]:
     """Gates as the page lists them.
 
     Args:
       locked: paths and gates that the user keeps.
-      axes: those that were worked out for this policy, by path.
+      axes: that were worked out, by policy id and path.
     """
     counts, counts_before = decided_counts(here), decided_counts(before)
     none, views, rows = [0] * len(Status), [], list(gate_rows(here))
@@ -234,13 +237,14 @@ def _threshold_view(
     before: ShownPolicy,
     swept: Threshold,
     locked: frozenset[str],
-    axes: Mapping[str, Axis],
+    axes: Mapping[tuple[str, str], Axis],
 ) -> dict[str, Any]:
     value, base = here.policy.value(swept.path), before.policy.value(swept.path)
     bounded = swept_threshold(here.evidence.known, here.thresholds, swept.path)
     low, high = value_range(here, swept, (here.policy, before.policy))
-    axis = axes.get(swept.path)
-    return {
+    # an axis of another policy would show changes where this one has none
+    axis = axes.get((here.policy.policy_id, swept.path))
+    view = {
         "path": swept.path,
         "key": _shown_key(swept),
         "side": swept.side,
@@ -250,8 +254,8 @@ def _threshold_view(
         "baseline": base,
         "nullable": swept.nullable,
         "whole": swept.whole,
-        "low": _finite(bounded.low),
-        "high": _finite(bounded.high),
+        "low": bounded.low,
+        "high": bounded.high,
         "view_low": low,
         "view_high": high,
         "locked": swept.path in locked,
@@ -259,6 +263,7 @@ def _threshold_view(
         if axis is None or axis.at < 0
         else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
     }
+    return _finite_values(view)
 
 
 def _shown_key(swept: Threshold) -> str:

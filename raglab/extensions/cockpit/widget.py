@@ -29,13 +29,11 @@ from raglab.store.strict_yaml import load_yaml
 from raglab.words.characters import visible
 
 TRIALS = 1_000  # of "tune what is not locked"
-ENDED = "The search ended, since costs changed."
 # past it a browser counts in steps of two
 Number = Annotated[float, Field(ge=-(2.0**53), le=2.0**53, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 # A name that begins with a dash is an option to whoever removes or copies all files of a folder.
 PLAIN_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
-MOST_NAME_BYTES = 200  # a file system takes 255, and a new file has a longer name until it is whole
 
 
 def _error_notice(error: Exception) -> dict[str, str]:
@@ -43,8 +41,8 @@ def _error_notice(error: Exception) -> dict[str, str]:
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, ValidationError):
         broken = error.errors(include_url=False, include_context=False)[0]
-        path = ".".join(map(str, broken["loc"]))[:100]
-        text = f"a message must fit: {path}: {broken['msg']}, got {shown_value(broken['input'])}."
+        place, value = map(shown_value, (broken["loc"], broken["input"]))
+        text = f"a message must fit: {broken['msg']}, got {value} at {place}."
     return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 
@@ -59,10 +57,9 @@ def plain_file(name: str, folder: Path) -> Path:
         another suffix; one that is too long; a link, or a file that holds no policy.
     """
     path = folder / (name if Path(name).suffix else f"{name}.yaml")
+    # a file system takes 255 bytes, and a new file has a longer name until it is whole
     is_plain = PLAIN_NAME.fullmatch(name) and name == visible(name).strip()
-    if not (
-        is_plain and len(name.encode()) <= MOST_NAME_BYTES and path.suffix in {".yaml", ".yml"}
-    ):
+    if not (is_plain and len(name.encode()) <= 200 and path.suffix in {".yaml", ".yml"}):
         msg = (
             f"a file must have a plain name such as policy.yaml, got {visible(shown_value(name))}."
         )
@@ -126,7 +123,7 @@ class CockpitWidget(anywidget.AnyWidget):
         self.cockpit = cockpit
         self._number, self._stop = 0, Event()
         self._searching: Thread | None = None
-        self._progress = {"done": 0, "total": TRIALS}  # of the search that runs
+        self._progress: dict[str, int] = {}  # of the search that runs
         self.folder = Path.cwd()  # of the notebook; policies are saved there
         super().__init__(setup=cockpit.setup, page=self._next_page())
         self.on_msg(lambda _, message, __: self.take(message))
@@ -151,7 +148,8 @@ class CockpitWidget(anywidget.AnyWidget):
     def take(self, message: Any) -> None:  # noqa: ANN401 - whatever a page sends
         """Do what a page asks, all of it or nothing; an error is shown there."""
         try:
-            act, fields = _act(**message)
+            fields = dict(message)
+            act = ACTS[_one_of(str(fields.pop("do", None)), ACTS)]
             with self.cockpit.restored_on_error():
                 act(self, **fields)
         except Exception as error:  # noqa: BLE001 - whatever it is, the page must go on
@@ -188,7 +186,9 @@ class CockpitWidget(anywidget.AnyWidget):
         """Change a cost."""
         searched = self.cockpit.searching
         self.cockpit.set_cost(label, outcome, value)
-        self.refresh({"kind": "info", "text": ENDED} if searched else None)
+        self.refresh(
+            {"kind": "info", "text": "The search ended: costs changed."} if searched else None
+        )
         self._send_trials(0)
 
     def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
@@ -257,11 +257,8 @@ class CockpitWidget(anywidget.AnyWidget):
         """Search what is not locked, unless a search runs."""
         if self.cockpit.searching:
             return
-        job, self._stop, self._progress = (
-            self.cockpit.begin_search(),
-            Event(),
-            {"done": 0, "total": TRIALS},
-        )
+        job = self.cockpit.begin_search()
+        self._stop, self._progress = Event(), {"done": 0, "total": TRIALS}
         self.refresh()
         self._searching = Thread(target=self._search, args=(job, self._stop), daemon=True)
         self._searching.start()
@@ -292,9 +289,7 @@ class CockpitWidget(anywidget.AnyWidget):
         if best is not None:
             same = best.policy_id == job.start.policy_id
             result = "found no better one" if same else "found this policy; undo takes it back"
-            text = (
-                f"The search {result}. It was chosen on the cases shown, so that its rates flatter."
-            )
+            text = f"The search {result}. Its rates are of the cases it chose on: they flatter."
             self.refresh({"kind": "info", "text": text})
 
 
@@ -304,12 +299,6 @@ ACTS: Mapping[str, Callable[..., None]] = {
     for name, act in vars(CockpitWidget).items()
     if name.startswith("do_")
 }
-
-
-@validate_call(config=STRICT)
-def _act(do: Text, **fields: Any) -> tuple[Callable[..., None], dict[str, Any]]:  # noqa: ANN401
-    """What a message asks for, and its fields."""
-    return ACTS[_one_of(do, ACTS)], fields
 
 
 def _one_of(name: str, names: Collection[str]) -> str:

@@ -19,7 +19,15 @@ from raglab.lab.candidates import FIXED, FREE
 from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import bound_text
-from raglab.lab.findings import Advice, Standing, estimate_text, findings_frame, joined, notes_of
+from raglab.lab.findings import (
+    Advice,
+    Standing,
+    estimate_text,
+    findings_frame,
+    joined,
+    mix_text,
+    notes_of,
+)
 from raglab.lab.report.blocks import verdict_sentence
 from raglab.lab.report.promise_sections import own_certificate, promise_line
 from raglab.lab.report.sections import ReportData
@@ -199,7 +207,7 @@ def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
     none = [words for words, n in _label_counts(judged).items() if not n]
     texts = [f"No case {joined(none, 'or')}."] * bool(none)
     if judged.mix != metrics.SAMPLE:
-        texts.append(f"Costs and rates are of traffic with shares of {judged.mix}.")
+        texts.append(mix_text(judged.mix))
     elif judged.crossing is not None:
         texts.append(judged.crossing.says(standing.subject))
     learned = [
