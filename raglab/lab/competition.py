@@ -83,7 +83,9 @@ def check_competition(
             )
             raise ValueError(msg)
     if group is not None and plain_rule == "chain" and COST not in dict(pairs):
-        msg = f"group must have {COST!r} among the candidates, got rule 'chain' and {group!r}."
+        msg = (
+            f"group must have {COST!r} among the candidates, got rule 'chain' and group {group!r}."
+        )
         raise ValueError(msg)
     return plain_rule, dict(pairs)
 
