@@ -147,6 +147,11 @@ def public_names(
     return load, listed
 
 
+def public(name: str) -> Any:  # noqa: ANN401
+    """A public name of the package, whichever room defines it; loaded when it is asked for."""
+    return getattr(importlib.import_module("raglab"), name)
+
+
 def _submodule(package: str, name: str) -> ModuleType | None:
     """Module of a package, imported; None where there is none or its name is private."""
     try:

@@ -366,8 +366,7 @@ class TestComparisons:
         )
         assert by_text.comparison.set_index("policy").loc["always-answer", "pass_rate"] == 0.5
         assert by_sources.comparison.set_index("policy").loc["always-answer", "pass_rate"] == 0.75
-        assert any(note == "Cases are judged by text." for note in by_text.notes)
-        assert by_sources.basis == "sources"
+        assert (by_text.basis, by_sources.basis) == ("text", "sources")
 
     def test_a_report_says_so(self, tmp_path: Path) -> None:
         """The page names the basis and whom it does not compare.
@@ -379,8 +378,8 @@ class TestComparisons:
         page = write_report(
             trace, {"tuned": free, "defaults": PLAIN}, out=tmp_path / "page.html"
         ).read_text(encoding="utf-8")
-        assert "tuned is not compared: no answer is recorded for 12 of 60" in page
-        assert "Record the missing answers of tuned before use" in page
+        assert "tuned is not compared" in page
+        assert "Record the missing answers of tuned" in page
         assert "Signals are not judged" in page
         assert "text; no answer is recorded for 12 of 60" in page
 
@@ -390,7 +389,7 @@ class TestComparisons:
         answers, targets = FREE_OF_GATES, {"hallucination_rate": 0.9}
         found = certify_policy(without(trace, range(0, 120, 7)), answers, targets=targets)
         assert found.policy is None
-        assert any("not compared on the cases certified on" in note for note in found.notes)
+        assert any("Not compared on the cases certified on" in note for note in found.notes)
         whole = certify_policy(trace, answers, targets=targets)
         assert whole.policy is not None
 

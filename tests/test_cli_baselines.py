@@ -70,17 +70,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder, "check", "same.yaml", "--cases", "t.parquet", "--save-baseline", "made/b.json"
     )
     assert ended.code == 0, ended.err
-    assert "made/b.json  (250 cases, expected cost 0." in ended.out
+    assert "saved: made/b.json" in ended.out
     return folder
 
 
 def test_exit_codes_of_a_process(world: Path) -> None:
     """0 for the same policy, 3 where something is lost; the lost cases are listed."""
     same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
-    assert (
-        same.code,
-        "verdict: no loss above 0.02 is shown; expected cost +0.000 [" in same.out,
-    ) == (0, True)
+    assert (same.code, "verdict: not shown" in same.out) == (0, True)
     worse = process(
         world,
         "check",
@@ -93,10 +90,10 @@ def test_exit_codes_of_a_process(world: Path) -> None:
         "coverage",
     )
     assert (worse.code, worse.err) == (3, "")
-    assert "verdict: lost in expected_cost, coverage; expected cost +0." in worse.out
-    assert "55 cases with another outcome, the first 20:" in worse.out
+    assert "lost: expected_cost, coverage" in worse.out
+    assert "changed, 20 of 55:" in worse.out
     assert "answered_right refused" in worse.out
-    assert "fails above 0.02" in worse.out
+    assert max(map(len, worse.out.splitlines())) <= 100
 
 
 def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
@@ -115,13 +112,8 @@ def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
         "0.01",
     )
     assert ended.code == 0
-    assert "verdict: no loss above 0.01 is shown" in ended.out
-    for told in (
-        "not shown, since the interval holds 0: expected_cost +0.030",
-        "150 only in the baseline",
-    ):
-        assert told in ended.out
-    assert "These 100 cases cannot tell differences of expected cost under about" in ended.out
+    for text in ("verdict: not shown", "open", "150 only in the baseline", "detectable: 0."):
+        assert text in ended.out
 
 
 def test_json_holds_the_verdict(world: Path) -> None:
@@ -196,7 +188,7 @@ def test_a_certificate_is_left_alone(world: Path) -> None:
     certified = worse.replace("certificate", {"policy_id": worse.policy_id, "promises": []})
     certified.save(world / "stale.yaml")
     ended = run(world, "check", "stale.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
-    assert (ended.code, "certificate is not re-tested here" in ended.out) == (3, True)
+    assert (ended.code, "not re-tested" in ended.out) == (3, True)
 
 
 def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
@@ -227,9 +219,9 @@ def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
     free_policy().save(tmp_path / "p.yaml")
     same = run(tmp_path, *call, "--baseline", "b.json", "--json")
     assert (same.code, json.loads(same.out)["cases"]) == (0, 2)
-    assert not any("not of the policy alone" in note for note in json.loads(same.out)["notes"])
+    assert json.loads(same.out)["settings"] == []
     (tmp_path / "hull.md").write_text(
         "# hull\n\nThe excess for hull damage is 500 pounds.\n", encoding="utf-8"
     )
     other = run(tmp_path, *call, "--baseline", "b.json", "--json")
-    assert any("documents differ" in note for note in json.loads(other.out)["notes"])
+    assert [row["setting"] for row in json.loads(other.out)["settings"]] == ["documents"]

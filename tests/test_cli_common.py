@@ -22,10 +22,9 @@ from raglab.cli.common import (
     Quiet,
     parse_columns,
     parse_costs,
-    parse_goal,
     parse_shares,
-    parse_target,
     parse_targets,
+    table_text,
     write_csv,
 )
 from raglab.lab.search_space import Goal
@@ -45,77 +44,65 @@ def test_costs_by_label_and_outcome() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        (
-            "refused=1",
-            "--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got 'refused=1'",
-        ),
-        ("ok.refused", "--cost must be label.outcome=cost"),
-        ("ok.refused=cheap", "--cost must be label.outcome=cost"),
-        ("=1", "--cost must be label.outcome=cost"),
-        ("ok.answered=1", "an outcome of costs must be one of"),
-        ("fine.refused=1", "a label of costs must be one of ok, refuse, ambiguous, got 'fine'"),
-        ("ok.refused=-1", "a cost must be a finite number of at least 0, got ok.refused=-1.0"),
-        ("ok.refused=nan", "a cost must be a finite number"),
-        ("ok.refused=1e308", "--cost must be at most 1e\\+09, got 'ok.refused=1e308'"),
+        ("refused=1", "got 'refused=1'"),
+        ("ok.refused", "--cost"),
+        ("ok.refused=cheap", "--cost"),
+        ("=1", "--cost"),
+        ("ok.answered=1", "an outcome of costs"),
+        ("fine.refused=1", "got 'fine'"),
+        ("ok.refused=-1", "got ok.refused=-1.0"),
+        ("ok.refused=nan", "a cost must be"),
+        ("ok.refused=1e308", "--cost"),
     ],
 )
-def test_costs_that_mean_nothing_are_refused(text: str, message: str) -> None:
+def test_costs_that_mean_nothing_are_refused(text: str, named: str) -> None:
     """Form, names and range, each with what came."""
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=named):
         parse_costs([text])
 
 
-def test_what_is_said_twice_is_refused() -> None:
+def test_what_is_stated_twice_is_refused() -> None:
     """Neither of two costs of an outcome, nor of two limits of a rate, is chosen in silence."""
-    with pytest.raises(
-        ValueError, match=r"--cost must state an outcome once, got ok.refused twice"
-    ):
+    with pytest.raises(ValueError, match=r"got 'ok\.refused=2'"):
         parse_costs(["ok.refused=1", "ok.refused=2"])
-    with pytest.raises(ValueError, match=r"--target must name a rate once, got coverage twice"):
+    with pytest.raises(ValueError, match=r"got 'coverage=0\.3'"):
         parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
 
 
 def test_a_goal_of_options() -> None:
-    """Costs and targets as `Goal` takes them; no targets where none is given.
+    """Costs and targets as `Goal` takes them; no targets where none is stated.
 
     Unknown rates are refused.
     """
-    assert parse_goal(["ok.refused=2"], ["over_ask_rate=0.1"]) == Goal(
-        {"ok": {"refused": 2.0}}, {"over_ask_rate": 0.1}
-    )
-    assert parse_goal(None, None) == Goal()
-    assert parse_targets(None) == {}
-    assert parse_target(" coverage =0.5") == ("coverage", 0.5)
-    with pytest.raises(ValueError, match=r"a target must be one of .* got 'cost'"):
-        parse_goal(None, ["cost=0.1"])
-    with pytest.raises(ValueError, match=r"the target of coverage must be in"):
-        parse_goal(None, ["coverage=10"])
-    with pytest.raises(
-        ValueError, match=r"--target must be rate=highest.* coverage=0\.05, got 'coverage'"
-    ):
-        parse_goal(None, ["coverage"])
+    assert Goal(parse_costs(None), parse_targets(None)) == Goal()
+    assert parse_targets([" coverage =0.5"]) == {"coverage": 0.5}
+    for target in ("cost=0.1", "coverage=10", "coverage"):
+        with pytest.raises(ValueError, match=target.partition("=")[0]):
+            Goal(targets=parse_targets([target]))
 
 
-def test_several_columns_in_one_option_are_refused_with_what_is_meant() -> None:
-    """A pair each time; a comma in a name alone is one pair."""
-    with pytest.raises(
-        ValueError, match=r"got 2 in .*--columns query=question --columns expect_status=label"
-    ):
-        parse_columns(["query=question,expect_status=label"])
+def test_columns_and_shares() -> None:
+    """A pair each time, also with a comma in a name; three numbers, checked by `raglab.split`."""
     assert parse_columns(["query=question, in words"]) == {"query": "question, in words"}
-
-
-def test_shares_of_splits() -> None:
-    """Three numbers; their range and sum are for `raglab.split` to check."""
     assert parse_shares(None) is None
     assert parse_shares("0.5, 0.5,0") == {"tune": 0.5, "certify": 0.5, "report": 0.0}
     for text in ("0.5,0.5", "tune=0.4", "0.4,0.3,x", "", "0.4,0.2,0.2,0.2"):
-        with pytest.raises(
-            ValueError, match=r"--split must be the shares .*, got .*; write --split 0.4,0.3,0.3\."
-        ):
+        with pytest.raises(ValueError, match="--split must be"):
             parse_shares(text)
+
+
+def test_a_table_fits_a_line() -> None:
+    """An interval stands behind its number, a missing one is a dash, a long text is cut."""
+    rows = {"n": [1, 2], "rate": [0.25, float("nan")], "why": ["x" * 200, "y"]}
+    ends = {"rate_low": [0.125, float("nan")], "rate_high": [0.5, float("nan")]}
+    text = table_text(pd.DataFrame(rows | ends), width=40)
+    assert "0.25 [0.125, 0.5]" in text
+    assert "–" in text
+    assert max(map(len, text.splitlines())) <= 100
+    wide = pd.DataFrame({f"column {number}": [number] for number in range(40)})
+    assert max(map(len, table_text(wide).splitlines())) <= 100
 
 
 def test_the_doors_take_them(tmp_path: Path) -> None:
@@ -142,7 +129,7 @@ def test_the_doors_take_them(tmp_path: Path) -> None:
         json.loads(done.stdout)[0]["expected_cost"]
         == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
     )
-    assert "expected_cost" in run(*call).stdout
+    assert "cost" in run(*call).stdout
     for option in (["--cost", "ok=1"], ["--target", "over_ask=0.1"]):
         refused = run("tune", tmp_path / "none.parquet", *option)
         assert refused.exit_code == 1

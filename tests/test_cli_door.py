@@ -25,7 +25,7 @@ import yaml
 
 from commands import run
 from labelled import labelled
-from raglab.cli.common import keep_inputs, show, shown_json, table_text
+from raglab.cli.common import keep_inputs, show, table_text
 from raglab.cli.door import (
     EXIT_CODES,
     INTERNAL,
@@ -264,7 +264,6 @@ class TestText:
         told = capsys.readouterr().out
         assert json.loads(told) == value
         assert all(line.isprintable() for line in told.split("\n"))
-        assert shown_json('["é", 1]') == '["é", 1]'
 
     def test_a_response(self) -> None:
         """Answer, options, sources and warnings; only the answer has lines of its own."""

@@ -44,21 +44,12 @@ def policies(*arguments: str) -> dict[str, Any]:
 
 
 def test_a_trace_beside_its_baselines(trace: str) -> None:
-    """Two learners, the best fixed arm, uniform, the router and the oracle, each a row.
-
-    The words say what is shown.
-    """
+    """Two learners, the best fixed arm, uniform, the router and the oracle, each a row."""
     said = run(trace, "--always-answer")
     for name in ("thompson_beta", "ucb1", FIXED, UNIFORM, ROUTER, ORACLE):
         assert re.search(rf"^ *{name} ", said, re.MULTILINE), name
-    for told in (
-        "share of right decisions",
-        "95 % intervals",
-        "same cases",
-        "never labels",
-        "could gain",
-    ):
-        assert told in said
+    assert "choosing could gain" in said
+    assert max(map(len, said.splitlines())) <= 100
     assert "nan" not in said
 
 
@@ -87,7 +78,7 @@ def test_splits_and_policies_are_taken(trace: str, tmp_path: Path) -> None:
 
     The published gates decide other cases rightly than no gates.
     """
-    assert "20 cases" in run(trace, "--split", "report", "--always-answer")
+    assert "cases: 20" in run(trace, "--split", "report", "--always-answer")
     file = tmp_path / "policy.yaml"
     file.write_text("similarity: {min_similarity: 0.99}\n", encoding="utf-8")
     assert (
@@ -128,20 +119,19 @@ def test_a_row_a_learner_and_replication(trace: str, tmp_path: Path) -> None:
 def test_arms_of_known_means() -> None:
     """Uniform over 0.9 and 0.1 earns 0.5 a round; the long-run bound is said."""
     said = run("--means", "0.9,0.1", "-b", "ucb1")
-    assert "2 Bernoulli arms" in said
-    assert "Lai and Robbins" in said
+    assert "least regret" in said
     rows = policies("--means", "0.9,0.1", "-b", "ucb1")
     assert list(rows) == ["ucb1", UNIFORM]
     assert rows[UNIFORM]["reward"] == pytest.approx(0.5, abs=0.05)
     assert rows["ucb1"]["regret"] < rows[UNIFORM]["regret"]
-    assert "Lai and Robbins" not in run("--means", "1,0.5")
+    assert "least regret" not in run("--means", "1,0.5")
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "takes either a trace or --means, got both or none"),
-        (("--means", "0.7,x"), "--means must be numbers with commas between them, got '0.7,x'"),
+        ((), "got both or none"),
+        (("--means", "0.7,x"), "--means must be numbers"),
         (("--means", "0.7,1.2"), "means must be in [0, 1], got 1.2"),
         (("--means", "0.7,0.5", "-b", "best"), "algorithm must be one of epsilon_greedy"),
         (
@@ -162,10 +152,10 @@ def test_wrong_input_is_one_line(arguments: tuple[str, ...], told: str) -> None:
 @pytest.mark.parametrize(
     ("weights", "told"),
     [
-        ("0.4,0.1", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got '0.4,0.1'"),
-        ("a,b", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got 'a,b'"),
-        ("1,2,3,4,x", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got '1,2,3,4,x'"),
-        ("nothere.json", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got 'nothere.json'"),
+        ("0.4,0.1", "got '0.4,0.1'"),
+        ("a,b", "got 'a,b'"),
+        ("1,2,3,4,x", "got '1,2,3,4,x'"),
+        ("nothere.json", "got 'nothere.json'"),
         ("-1,0,0,0,0", "weight margin must be at least 0, got -1"),
     ],
 )
@@ -191,7 +181,7 @@ def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
 )
 def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None:
     """An option that would change nothing is not passed over."""
-    assert f"got {option[0]}; leave it out" in run("--means", "0.7,0.6", *option, code=1)
+    assert f"got {option[0]}" in run("--means", "0.7,0.6", *option, code=1)
 
 
 def certified(*arguments: str) -> str:
@@ -223,5 +213,5 @@ def test_the_chance_of_a_certificate_is_that_of_all_cases(
         "-t",
         "hallucination_rate=0.001",
     )
-    assert "on these cases (40 of 120, drawn by label) (chance" in told
+    assert "40 of 120" in told
     assert sizes == [(40, 3.0)]

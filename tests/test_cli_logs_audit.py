@@ -77,7 +77,7 @@ def test_explain_a_log_that_was_edited(folder: Path) -> None:
         ),
         (
             ("explain", "."),
-            "REQUEST must be the id of a request, as its response named it, got the folder .",
+            "REQUEST must be an id, got the folder .",
         ),
         (("explain", "r1"), "RAGLAB_AUDIT_LOG: it must name the audit log"),
         (("explain", "r1", "--log", "none.sqlite"), "a log must be there"),

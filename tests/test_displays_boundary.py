@@ -27,7 +27,7 @@ from raglab.displays.boundary import (
     decision_boundary,
     zone_counts,
 )
-from raglab.lab.report.verdicts import answer_signals
+from raglab.lab.answer_signals import answer_signals
 from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of

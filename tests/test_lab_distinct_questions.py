@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from labelled import free_policy, labelled
+from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.lab.certificate_checks import retest
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certified_losses import COST, certified_tally, question_losses, tally_losses
-from raglab.lab.comparison import policies_case_cells
 from raglab.metrics import RATES, cell_costs, cost_matrix, denominators, label_counts
 from raglab.metrics import rate_counts as counts_of
+from raglab.replay import trace_codes
 from raglab.store.case_labels import question_numbers
 from raglab.store.traces import Trace
 
@@ -39,7 +40,7 @@ def by_hand(trace: Trace) -> tuple[Any, Any]:
     """Losses and cases of each policy and target, question by question."""
     numbers = question_numbers(trace.cases)
     k, n = np.zeros((2, len(POLICIES), len(NAMES)))
-    for row, cells in enumerate(policies_case_cells(trace, POLICIES)):
+    for row, cells in enumerate(CELL_OF_CODE[trace_codes(trace, POLICIES)]):
         for number in set(numbers.tolist()):
             worst = np.zeros((2, len(NAMES)))
             for cell in cells[numbers == number]:

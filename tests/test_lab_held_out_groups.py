@@ -188,7 +188,7 @@ class TestGroupsOfCases:
         for row in miss.tolist():
             cases[row] = cases[row]._replace(expect_status="ok", expect_sources=("other.md",))
         with pytest.warns(
-            UserWarning, match="6 cases of the class miss are in one fold and in no other"
+            UserWarning, match="6 cases have their class in one fold alone"
         ):
             policy = fit_decision(
                 replace(world, cases=tuple(cases)), free_policy(), groups="document"

@@ -169,10 +169,7 @@ def test_four_questions_by_hand() -> None:
     names = ["threshold_old", "passes_old", "passes_new", "q50_old", "q50_new", "missing_old"]
     assert signal[names].tolist() == pytest.approx([0.5, 0.5, 1.0, 0.625, 0.675, 0])
     assert signal["rank_correlation"] == pytest.approx(1.0)  # 4 3 1 2 on both
-    assert repr(result).endswith(
-        "cost of new less old +0.250, 95 % paired interval [-1.273, +1.773], p = 0.638; "
-        "3 of 4 cases changed, 4 judged by sources; none left out)"
-    )
+    assert "+0.250 [-1.273, +1.773]" in repr(result)
     pd.testing.assert_frame_equal(result.frame(), result.table)
     assert "Two traces of the same questions" in result._repr_html_()
 

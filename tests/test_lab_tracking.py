@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from raglab.lab.paired_gain import Advantage
+from raglab.lab.paired_differences import Advantage
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.tracking import (
     HEADLINE,
@@ -150,7 +150,7 @@ def test_a_report_without_a_cockpit_says_so(
     """And names the room that it is in."""
     monkeypatch.setattr("raglab.lab.study.extensions", lambda _: {})
     page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "no cockpit: it is in raglab/extensions/cockpit" in page
+    assert "no cockpit: raglab/extensions/cockpit" in page
 
 
 def test_a_study_is_one_run_over_one_trace(

@@ -127,12 +127,10 @@ def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None
     system = open_system(docs, {})
     trace = docs.trace
     (note,) = unmeasured_note(trace, system.policy)
-    assert note.startswith(
-        "Generation, support and hygiene were not measured: no answers are recorded"
-    )
+    assert "generation, support, hygiene" in note
     assert "raglab.record_answers" in note
     (other,) = unmeasured_note(trace, raglab.Policy.from_mapping(POLICIES["hygiene"]))
-    assert other.startswith("Hygiene was not measured")
+    assert "hygiene is not measured" in other
     assert (
         unmeasured_note(
             raglab.record_answers(trace, system.policy, system.generator, system.scorer),
@@ -141,13 +139,13 @@ def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None
         == ()
     )
     found = raglab.tune(trace, trials=10, seed=0)
-    assert sum("not measured: no answers are recorded" in text for text in found.notes) == 1
+    assert sum("No answers are recorded" in text for text in found.notes) == 1
     certified = raglab.certify_policy(trace, system.policy, targets={"hallucination_rate": 0.1})
     assert note in certified.notes
     page = raglab.write_report(
         trace, {"defaults": system.policy}, out=tmp_path / "report.html"
     ).read_text(encoding="utf-8")
-    assert "were not measured: no answers are recorded" in page
+    assert page.count("No answers are recorded") == 1
 
 
 FRAGMENTS = st.lists(

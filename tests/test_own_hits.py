@@ -83,10 +83,10 @@ class TestStart:
         result = _silent(raglab.tune, raglab.trace_from_frame(frame), trials=20, seed=0)
         row = result.comparison.set_index("policy").loc["tuned"]
         assert row["coverage"] > 0.9
-        assert "signals.top1_cosine" in result.notes[1]
-        with pytest.warns(UserWarning, match="study starts from: gate l2 refuses 56 of 60"):
-            stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), trials=20, seed=0)
-        assert any("gate l2 refuses 56 of 60" in note for note in stated.notes)
+        start = result.findings.set_index("key")["text"]["start"]
+        assert "signals.top1_cosine" in start
+        stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), trials=20, seed=0)
+        assert "gate l2 refuses 56 of 60" in stated.findings.set_index("key")["text"]["start"]
 
     def test_a_study_searches_what_decides_on_hits_without_distances(
         self, frame: pd.DataFrame
@@ -388,7 +388,7 @@ class TestSlipsOfSources:
             )
             trace = raglab.Trace.load(tmp_path / "t.parquet")
             note = unretrieved_note(trace)
-            notes = raglab.tune(trace, trials=2).notes
+            result = raglab.tune(trace, trials=2)
             page = raglab.write_report(
                 trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html"
             )
@@ -405,7 +405,8 @@ class TestSlipsOfSources:
         )
         # whatever the order of the cases
         assert unretrieved_note(trace.subset(range(59, -1, -1))) == note
-        assert f"Of the cases judged on, {note}" in notes
+        assert result.counts["judged_unretrieved"] == 10
+        assert any("10 expect sources" in text for text in result.notes)
         assert "10 of 40 cases labelled ok with sources expect" in page.read_text(encoding="utf-8")
         assert unretrieved_note(whole) == ""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,6 +29,7 @@ from raglab.cli.common import (
     Sampler,
     Seed,
     Split,
+    TableOut,
     TargetOptions,
     TextEncoding,
     TraceOrFolder,
@@ -42,14 +42,16 @@ from raglab.cli.common import (
     open_trace,
     parse_columns,
     parse_costs,
-    parse_goal,
     parse_mix,
     parse_shares,
     parse_targets,
     policy_for,
+    read_corpus,
     say,
     say_headline,
     say_json,
+    say_notes,
+    short_heads,
     show,
     table_text,
     write_csv,
@@ -95,7 +97,7 @@ def shared_options(
         bool,
         typer.Option(
             DEBUG,
-            help=f"Show the stack of an error; before or after the command, or {DEBUG_VARIABLE}=1.",
+            help=f"Show the stack of an error; also {DEBUG_VARIABLE}=1.",
         ),
     ] = False,
     version: Annotated[
@@ -124,8 +126,7 @@ def trace(
     corpus: Annotated[
         Path,
         typer.Argument(
-            help="Folder of Markdown, text, HTML, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; "
-            "BEIR or MT-RAG folder."
+            help="Folder of documents or pictures; JSONL; CSV; SQuAD; BEIR or MT-RAG folder."
         ),
     ],
     out: Annotated[
@@ -136,16 +137,13 @@ def trace(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            help="field=column, such as expect_status=label, for a CSV or TSV of --cases. "
-            "Repeatable."
-        ),
+        typer.Option(help="field=column of --cases in CSV or TSV. Repeatable."),
     ] = None,
     corpus_columns: CorpusColumns = None,
     encoding: TextEncoding = None,
     cases_encoding: Annotated[
         str | None,
-        typer.Option(help="Encoding of a CSV or TSV of --cases, such as cp1252. Default: UTF-8."),
+        typer.Option(help="Encoding of --cases in CSV or TSV, such as cp1252."),
     ] = None,
     policy: PolicyPath = None,
     arm: Annotated[
@@ -157,22 +155,19 @@ def trace(
     index: Annotated[
         str,
         typer.Option(
-            help="flat (exact), hnsw, ivf or sqfp16 (on disk). auto is flat up to 100,000 chunks."
+            help="flat (exact), hnsw, ivf or sqfp16 (on disk). auto: flat up to 100,000 chunks."
         ),
     ] = "auto",
     fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits per question.")] = 50,
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits to rerank.")] = 20,
-    max_depth: Annotated[
-        int, typer.Option(help="Refinements to measure after the first search.")
-    ] = 0,
+    max_depth: Annotated[int, typer.Option(help="Refinements to measure.")] = 0,
     dense_weight: DenseWeight = 1.0,
     precision: Precision = "float32",
     turns: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Number of earlier turns of a conversation whose words are added to its last "
-            "question.",
+            help="Earlier turns of a conversation that are added to its last question.",
         ),
     ] = 0,
     follow_links: FollowLinks = False,
@@ -180,8 +175,7 @@ def trace(
         str | None,
         typer.Option(
             "--split",
-            help="Deal questions without splits: shares of tune, certify and report, such as "
-            "0.4,0.3,0.3.",
+            help="Deal questions into tune, certify and report, such as 0.4,0.3,0.3.",
         ),
     ] = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
@@ -190,21 +184,14 @@ def trace(
     """Retrieve once for every question and store every measurement."""
     from raglab.lab.slice_rates import ranking
     from raglab.live.trace_building import build_trace
-    from raglab.models.files import find_model
     from raglab.store.case_splits import split
-    from raglab.store.loaders import load_cases, load_corpus
+    from raglab.store.loaders import load_cases
 
     # Retrieval may take hours, so a wrong --out or --split is refused before it.
     keep_inputs(out, corpus, cases, policy)
     dealt = parse_shares(shares)
-    if encoder is not None:
-        find_model(encoder, download=download)  # documents are cut by its tokens
-    documents = load_corpus(
-        corpus,
-        columns=parse_columns(corpus_columns, "--corpus-columns"),
-        encoder=encoder,
-        follow_links=follow_links,
-        encoding=encoding,
+    documents = read_corpus(
+        corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
     )
     # SQuAD, BEIR and MT-RAG hold documents and questions in one place.
     questions = load_cases(
@@ -238,12 +225,8 @@ def trace(
     if not as_json:
         say_headline(result)
         n_stated = len(result) - table.attrs["without_source"]
-        of_all = (
-            f" of the {n_stated} of {len(result)} cases that state some"
-            if n_stated < len(result)
-            else ""
-        )
-        say(f"\nwhere the expected sources{of_all} stand:\n" + table_text(table.round(4)))
+        say(f"\nwhere expected sources stand ({n_stated} of {len(result)} cases):")
+        say(table_text(table))
 
 
 @app.command(
@@ -254,19 +237,15 @@ def decide(
     policy: PolicyPath = None,
     case: Annotated[
         str | None,
-        typer.Option(help="Explain this case: every gate, and the smallest change that flips it."),
+        typer.Option(help="Explain this case: every gate, and what flips it."),
     ] = None,
     arm: Arm = None,
     split: Split = None,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict", help="Print how many contracts pass (rule S6.3); exit 1 if any fails."
-        ),
+        typer.Option("--strict", help="Exit 1 if a contract fails (S6.3)."),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.")
-    ] = None,
+    out: TableOut = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide every case with one policy, or explain one."""
@@ -274,52 +253,44 @@ def decide(
 
     keep_inputs(out, path, policy)
     cases = load_trace(path, split)
-    if case is not None:
-        _check_case(case, [trace_case.id for trace_case in cases.cases])
+    if case is not None and strict:
+        # The exit code is of a set of contracts; of one case it would pass for all of them.
+        msg = "--strict must judge all cases, got --case with it; leave one out."
+        raise ValueError(msg)
+    ids = [trace_case.id for trace_case in cases.cases]
+    if case is not None and case not in ids:
+        near = get_close_matches(case, ids, 3) or [name for name in ids if case in name][:3]
+        meant = f"; did you mean {' or '.join(near)}?" if near else "."
+        msg = f"--case must be the id of one of {len(ids):,} cases, got {case!r:.80}{meant}"
+        raise ValueError(msg)
     chosen = policy_for(policy, cases, arm)
     decisions = decided(cases, chosen, arm=arm)
     say_headline(cases)
     if case is not None:
-        # The exit code of --strict is of a set of contracts; of one case it would pass for all of
-        # them.
-        if strict:
-            msg = "--strict must judge all cases, got --case with it; leave one of the two out."
-            raise ValueError(msg)
         _explain_case(cases, chosen, decisions, case, arm, as_json=as_json)
         return
     table = decisions.frame(reasons=True)
     write_csv(table, out)
     # The file and JSON have every column, the screen those that fit a line.
-    show(
-        table
-        if as_json
-        else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
-        as_json=as_json,
-    )
-    if not as_json:  # a page of rows has no total
-        say(f"\n{decisions!r}")
-    if strict:
-        _exit_on_failed_contracts(decisions, as_json=as_json)
+    if as_json:
+        say_json(json_records(table))
+    else:
+        table = table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]]
+        say(table_text(table, width=34))
+        say("")
+        say_notes([repr(decisions)])  # a page of rows has no total
+    if not strict:
+        return
+    # beside JSON on stderr, so that stdout stays JSON
+    from raglab.metrics.costs import LABELS
 
-
-def _check_case(case: str, ids: Sequence[str]) -> None:
-    """Refuse an id that no case has.
-
-    Raises:
-      ValueError: names the nearest ids.
-    """
-    if case not in ids:
-        near = (
-            get_close_matches(case, ids, 3, 0.5)
-            or [case_id for case_id in ids if case in case_id][:3]
-        )
-        meant = f"did you mean {' or '.join(near)}? All" if near else "all"
-        remedy = f"{meant} are in the column case_id of `raglab decide TRACE`"
-        msg = (
-            f"--case must be the id of one of the trace's {len(ids):,} cases, got {case!r:.80}; "
-            f"{remedy}."
-        )
-        raise ValueError(msg)
+    labels = Counter(trace_case.expect_status for trace_case in cases.cases)
+    right = zip(cases.cases, decisions.right, strict=True)
+    passed = Counter(trace_case.expect_status for trace_case, is_right in right if is_right)
+    parts = ", ".join(f"{label} {passed[label]} of {labels[label]}" for label in LABELS)
+    say(f"\npassed {passed.total()} of {len(ids)} contracts (S6.3): {parts}", err=as_json)
+    if passed.total() < len(ids):
+        raise typer.Exit(1)
 
 
 def _explain_case(
@@ -343,54 +314,35 @@ def _explain_case(
         }
         say_json(parts, indent=2)
         return
-    label = row["expect_status"] or "none"
-    say(
-        f"{row['query']}\nlabel {label}, decided {row['status']} ({row['decided_by']}): "
-        f"{row['reason']}"
-    )
+    facts = {
+        "question": row["query"],
+        "label": row["expect_status"] or "none",
+        "decision": f"{row['status']} ({row['decided_by']})",
+        "because": row["reason"],
+    }
     # None without a label: the case is neither correct nor wrong.
     if row["correct"] is not None:
-        say(f"{'correct' if row['correct'] else 'not correct'}: {row['why']}")
-    say("")
-    say(table_text(checks[["gate", "rule", "margin", "passes", "text"]]))
-    say("\nthe smallest change of one threshold that flips it:\n" + table_text(near))
-
-
-def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
-    """Print pass counts by label; beside JSON on stderr, so that stdout stays JSON."""
-    from raglab.values import Status
-
-    labels = [case.expect_status for case in decisions.trace.cases]
-    passed = Counter(label for label, right in zip(labels, decisions.right, strict=True) if right)
-    parts = ", ".join(
-        f"{status.name} {passed[status.name]} of {labels.count(status.name)}"
-        for status in Status
-        if status.name in labels
-    )
-    say(f"\npassed {passed.total()} of {len(labels)} contracts (S6.3): {parts}", err=as_json)
-    if decisions.basis.text:
-        say(f"basis: {decisions.basis_text()}", err=as_json)
-    if passed.total() < len(labels):
-        raise typer.Exit(1)
+        facts["correct" if row["correct"] else "not correct"] = row["why"]
+    show(facts, as_json=False)
+    say("\n" + table_text(checks[["gate", "margin", "passes", "text"]]))
+    near = near.drop(columns=["change", "share"])
+    near["flips_at"] = near["flips_at"].map("{:.6g}".format)  # as `--path` and YAML take it
+    say(f"\nthe smallest change of one threshold that flips it:\n{table_text(near)}")
 
 
 @app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
 def sweep(
     path: TraceOrFolder,
-    policies: Annotated[
-        list[Path] | None, typer.Argument(help="Policies to compare, one row each.")
-    ] = None,
+    policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare.")] = None,
     threshold: Annotated[
-        str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")
+        str | None, typer.Option("--path", help="Threshold to sweep, such as l2.max_l2.")
     ] = None,
     policy: PolicyPath = None,
     arm: Arm = None,
     split: Split = None,
     cost: CostOptions = None,
     mix: MixOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")
-    ] = None,
+    out: TableOut = None,
     as_json: AsJson = False,
 ) -> None:
     """Rates and expected cost of several policies, or of one threshold at every breakpoint."""
@@ -398,33 +350,32 @@ def sweep(
     from raglab.replay import SWEPT, steps
     from raglab.replay import sweep as swept
 
-    if (threshold is None) == (not policies):
-        msg = "sweep takes either policies or --path with one threshold, got both or none."
-        raise ValueError(msg)
-    paths = [str(file) for file in policies or () if str(file) in SWEPT and not file.exists()]
-    if paths:
-        msg = (
-            f"a policy must be a file, got {paths[0]}, which is a threshold; sweep it by --path "
-            f"{paths[0]}."
-        )
+    named = [str(file) for file in policies or () if str(file) in SWEPT and not file.exists()]
+    if (threshold is None) == (not policies) or named:
+        remedy = f"; write --path {named[0]}." if named else "."
+        msg = f"sweep must have policies, or --path with one threshold, got both or none{remedy}"
         raise ValueError(msg)
     keep_inputs(out, path, policy, *(policies or ()))
     traffic = parse_mix(mix)
     of, costs = open_trace(path, split), parse_costs(cost)
+    terms: dict[str, Any] = {"arm": arm, "costs": costs, "mix": traffic}
     if threshold is not None:
-        table, lead = (
-            steps(of, load_policy(policy), path=threshold, arm=arm, costs=costs, mix=traffic),
-            ["low", "high"],
-        )
+        table, lead = steps(of, load_policy(policy), path=threshold, **terms), ["low", "high"]
     else:
-        every = [load_policy(file) for file in policies or ()]
-        table = swept(of, every, arm=arm, costs=costs, mix=traffic)
-        table.insert(0, "policy", [str(file) for file in policies or ()])
-        lead = ["policy"]
+        files = policies or []
+        table, lead = swept(of, [load_policy(file) for file in files], **terms), ["policy"]
+        table.insert(0, "policy", [str(file) for file in files])
     write_csv(table, out)
+    if as_json:
+        say_json(json_records(table))
+        return
+    shown = short_heads(table[[*lead, *RATES, "expected_cost"]])
+    if policies:  # a column each, since a path is long
+        shown = shown.set_index("policy").T.rename_axis("rate").reset_index()
+    say(table_text(shown))
     # of a policy that is judged on what it learned from
-    lead += ["note"] if "note" in table else []
-    show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
+    notes: Any = table.get("note", [])
+    say_notes(f"{name}: {note}" for name, note in zip(table[lead[0]], notes, strict=False) if note)
 
 
 @app.command(
@@ -439,29 +390,21 @@ def tune(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for policy, report and study. A study that is there continues.",
+            help="Folder of policy, report and study, which continues.",
         ),
     ] = Path("out/tune"),
     rule: Annotated[
         Literal["expected_cost", "chain"],
-        typer.Option(
-            help="What competes with the simple policies: a fitted decision, or the published "
-            "chain, tuned."
-        ),
+        typer.Option(help="What competes: a fitted decision, or the published chain, tuned."),
     ] = "expected_cost",
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further candidate: 'one threshold', chain, 'expected cost', or a policy file. "
-            "Repeatable."
+            help="Further: 'one threshold', chain, 'expected cost' or a policy file. Repeatable."
         ),
     ] = None,
-    folds: Annotated[
-        int, typer.Option(min=2, help="Folds in which every candidate is cross-fitted.")
-    ] = 5,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="How often the cases are dealt into folds.")
-    ] = 4,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-fitting.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="How often folds are dealt.")] = 4,
     trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
@@ -471,36 +414,29 @@ def tune(
     arm: Arm = None,
     storage: Annotated[
         str | None,
-        typer.Option(
-            help="Place of the trials: a folder, or the URL of a database. Default: in --out."
-        ),
+        typer.Option(help="Place of the trials: folder or URL of a database. Default: in --out."),
     ] = None,
     study_name: Annotated[
         str | None,
-        typer.Option(
-            help="Name of the study in the storage. Default: made from corpus and settings."
-        ),
+        typer.Option(help="Name in the storage. Default: made from corpus and settings."),
     ] = None,
     mlruns: Runs = None,
-    track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
+    track: Annotated[bool, typer.Option(help="Log to MLflow.")] = True,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
     from raglab.lab.candidates import RECIPES
+    from raglab.lab.search_space import Goal
     from raglab.lab.study import tune as tuned
 
     keep_inputs(out / TUNED, path, policy)
-    goal = parse_goal(cost, target, mix)  # before anything is read that takes time
+    costs, targets, traffic = parse_costs(cost), parse_targets(target), parse_mix(mix)
+    goal = Goal(
+        costs=costs, targets=targets, mix=traffic
+    )  # before anything is read that takes time
     # without one, that of the trace's scores
     start = None if policy is None else load_policy(policy)
-    unknown = [name for name in candidate or () if name not in RECIPES and not Path(name).exists()]
-    if unknown:
-        msg = (
-            f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got "
-            f"{unknown[0]!r}; correct it."
-        )
-        raise ValueError(msg)
     candidates = [
         name if name.replace("_", " ") in RECIPES else load_policy(Path(name))
         for name in candidate or ()
@@ -533,14 +469,11 @@ def report(
     policy: PolicyPath = None,
     incumbent: Annotated[
         Path | None,
-        typer.Option(
-            help="Policy to compare with. Default: the published thresholds with the policy's "
-            "patterns."
-        ),
+        typer.Option(help="Policy to compare with. Default: the published thresholds."),
     ] = None,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="HTML page to write. PNG figures are written next to it."),
+        typer.Option("--out", "-o", help="HTML page; figures are written beside it."),
     ] = Path("out/report.html"),
     arm: Arm = None,
     split: Split = None,
@@ -559,11 +492,8 @@ def report(
     keep_inputs(out, path, policy, incumbent)
     chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
     traffic = parse_mix(mix)
-    policies = {
-        "defaults": (
-            base := load_policy(incumbent) if incumbent is not None else published_policy(chosen)
-        )
-    }
+    base = published_policy(chosen) if incumbent is None else load_policy(incumbent)
+    policies = {"defaults": base}
     if chosen.policy_id != base.policy_id:
         policies["tuned"] = chosen
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
@@ -588,15 +518,15 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
     else:
         say(
             f"# policy_id {shown.policy_id}\n"
-            + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
+            + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=100)
         )
 
 
-@app.command(epilog="Run it in a clone of the project. It needs datasets/broker.")
+@app.command(epilog="In a clone of the project: it needs datasets/broker.")
 def demo(
     data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")
+        Path, typer.Option("--out", "-o", help="Folder of trace, policy and report.")
     ] = Path("out/broker"),
     trials: Trials = 1000,
     mlruns: Runs = None,
@@ -607,7 +537,7 @@ def demo(
     from raglab.store.loaders import load_cases, load_corpus
 
     start = load_policy(data / "policy.yaml")
-    say(f"1/3 trace: retrieve once for the questions of {data}")
+    say(f"1/2 trace: retrieve once for the questions of {data}")
     demo_trace = build_trace(
         load_corpus(data),
         load_cases(data),
@@ -615,14 +545,9 @@ def demo(
         policy=start,
         command="raglab demo",
     )
-    say(
-        f"2/3 study: {trials} configurations replayed over {len(demo_trace)} cases, then an exact "
-        "line search"
-    )
+    say(f"2/2 study: {trials} configurations over {len(demo_trace)} cases, then a line search")
     result = tuned(demo_trace, policy=start, trials=trials)
-    say("3/3 report")
     write_study(result, out, mlruns, track=True, as_json=False)
-    say("JupyterLab:  make lab")
 
 
 for group in (live, imports, experiments, monitoring, audit, logs):

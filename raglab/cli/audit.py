@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +11,12 @@ import typer
 
 from raglab.cli.common import (
     AsJson,
+    RequestId,
     Seed,
     json_records,
     keep_inputs,
     say,
-    say_json_text,
+    say_json,
     show,
     table_text,
 )
@@ -24,14 +26,12 @@ if TYPE_CHECKING:
 
 AuditLogPlace = Annotated[
     str | None,
-    typer.Option(
-        "--log", "-l", help="Index, or its audit log: a file or a URL. Default: RAGLAB_AUDIT_LOG."
-    ),
+    typer.Option("--log", "-l", help="Index or audit log: file or URL. Default: RAGLAB_AUDIT_LOG."),
 ]
 
 
 def explain(
-    request: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
+    request: RequestId,
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
@@ -39,14 +39,10 @@ def explain(
     from raglab.audit.explanation import explain_request as explained
 
     if log is None and Path(request).is_dir():
-        rule = "REQUEST must be the id of a request, as its response named it"
-        msg = (
-            f"{rule}, got the folder {request}; give the folder as --log: raglab explain ID --log "
-            f"{request}."
-        )
+        msg = f"REQUEST must be an id, got the folder {request}; write ID --log {request}."
         raise ValueError(msg)
     explanation = explained(request, _open_audit_log(log))
-    say_json_text(explanation.json()) if as_json else say(str(explanation))
+    say_json(json.loads(explanation.json()), indent=2) if as_json else say(str(explanation))
     if not explanation.rebuilt:
         raise typer.Exit(1)
 
@@ -58,14 +54,14 @@ def audit(
     forget: Annotated[
         str | None,
         typer.Option(
-            help="Blank questions and answers before a day such as 2026-01-31. `old`: before "
-            "RAGLAB_AUDIT_KEEP_DAYS. "
-            "Decisions and votes stay."
+            help="Blank texts before a day such as 2026-01-31; old: RAGLAB_AUDIT_KEEP_DAYS."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print counts by day and the default table of an audit log.
+
+    `--forget` blanks questions and answers; decisions and votes stay.
 
     `sample` draws requests to be labelled, `label` reads the labels back, `mix` prints the traffic
     mix that they tell.
@@ -89,7 +85,7 @@ def audit(
     for name, value in report.items():
         say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
     say(table_text(by_day) if len(by_day) else "no request yet")
-    say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default yet")
+    say(f"\ndefaults\n{table_text(rows)}" if len(rows) else "\nno default yet")
 
 
 def _open_audit_log(log: str | None) -> AuditLog:
@@ -103,26 +99,21 @@ def _day(text: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(text), time(), UTC)
     except ValueError:
-        msg = (
-            f"--forget must be a day such as 2026-01-31, or old, got {text!r:.80}; the day is in "
-            "UTC."
-        )
+        msg = f"--forget must be a day such as 2026-01-31 (UTC), or old, got {text!r:.80}."
         raise ValueError(msg) from None
 
 
 def sample(
     ctx: typer.Context,
-    out: Annotated[
-        Path, typer.Argument(help="File to label: CSV, or JSON lines if its name ends in .jsonl.")
-    ],
+    out: Annotated[Path, typer.Argument(help="File to label: CSV or .jsonl.")],
     n: Annotated[
         int, typer.Option("--n", "-n", min=1, max=1_000_000, help="Requests to draw.")
     ] = 100,
     last: Annotated[
-        int | None, typer.Option(min=1, help="Draw only from this many latest requests.")
+        int | None, typer.Option(min=1, help="Only from so many latest requests.")
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0.0, help="Draw only from this many latest days.")
+        float | None, typer.Option(min=0.0, help="Only from so many latest days.")
     ] = None,
     seed: Seed = 0,
     log: AuditLogPlace = None,
@@ -141,23 +132,17 @@ def sample(
     keep_inputs(out, log)
     drawn = draw_sample(_open_audit_log(_place(ctx, log)), n, seed=seed, last=last, days=days)
     write_sample(drawn, out)
-    by_stratum = drawn.groupby("stratum").agg(
+    by_stratum = drawn.groupby("stratum", as_index=False).agg(
         drawn=("request_id", "size"), inclusion_probability=("inclusion_probability", "first")
     )
-    show(
-        by_stratum.reset_index() if as_json else by_stratum.reset_index().round(4), as_json=as_json
-    )
-    say(f"wrote {out}; fill in the column label, then run `raglab audit label {out}`", err=True)
+    show(by_stratum, as_json=as_json)
+    say(f"wrote {out}; fill in labels, then `raglab audit label {out}`", err=True)
 
 
 def label(
     ctx: typer.Context,
-    labelled: Annotated[
-        Path, typer.Argument(help="File that `raglab audit sample` wrote, with labels filled in.")
-    ],
-    last: Annotated[
-        int, typer.Option(min=1, help="Number of latest requests for the rates.")
-    ] = 1000,
+    labelled: Annotated[Path, typer.Argument(help="File of `raglab audit sample`, with labels.")],
+    last: Annotated[int, typer.Option(min=1, help="Latest requests for the rates.")] = 1000,
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
@@ -182,8 +167,8 @@ def label(
             as_json=True,
         )
         return
-    say(f"labels: {counts.new} new, {counts.changed} changed, {counts.known} there already")
-    say(table_text(rates.drop(columns=["until", "since", "level"]).round(4)))
+    show(counts._asdict(), as_json=False)
+    say(table_text(rates.drop(columns=["until", "since", "level"])))
 
 
 def mix(

@@ -13,6 +13,8 @@ import typer
 
 from raglab.cli.common import json_records, say, say_json, table_text
 from raglab.store.files import make_folder
+from raglab.values import counted
+from raglab.words.results import DASH, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,26 +25,22 @@ if TYPE_CHECKING:
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace
 
-SIDES = ("before", "after")
-SHOWN = 20  # changed cases that are printed
+SHOWN = 20  # rows of a table that are printed
 BaselinePath = Annotated[
     Path | None,
     typer.Option(
         "--baseline",
-        help="Compare with this stored table, paired by case, in place of the certificate; exits 3 "
-        "where the expected "
-        "cost or a rate of --rate lost more than --min-effect and its 95 % interval excludes 0.",
+        help="Compare with this stored table, paired by case; exits 3 where the expected cost or a "
+        "--rate lost more than --min-effect and its 95 % interval excludes 0.",
     ),
 ]
 SavedBaseline = Annotated[
     Path | None,
-    typer.Option(
-        "--save-baseline", help="Write the table of this policy here. No file is overwritten."
-    ),
+    typer.Option("--save-baseline", help="Write the table of this policy to this new file."),
 ]
 TestedRates = Annotated[
     list[str] | None,
-    typer.Option("--rate", help="Rate that is tested like the expected cost. Repeatable."),
+    typer.Option("--rate", help="Rate that is tested too. Repeatable."),
 ]
 MinEffect = Annotated[
     float | None,
@@ -82,10 +80,7 @@ class BaselineOptions(NamedTuple):
         }
         for name, (is_idle, where) in idle.items():
             if is_idle:
-                msg = (
-                    f"{name} must be given {where}, where it acts, got it otherwise; leave {name} "
-                    "out."
-                )
+                msg = f"{name} must be given {where}, got it otherwise; leave it out."
                 raise ValueError(msg)
         return compares or writes
 
@@ -118,111 +113,72 @@ def run_baseline(
 
     if options.save is not None:
         check_free(options.save)
-    costs = (
-        stated_costs(baseline.costs)
-        if options.costs is None and baseline is not None
-        else options.costs
-    )
-    now = baseline_of(trace, policy, costs=costs, arm=None if baseline is None else baseline.arm)
-    comparison = None
+    costs, arm, comparison = options.costs, None, None
+    if baseline is not None:
+        costs, arm = stated_costs(baseline.costs) if costs is None else costs, baseline.arm
+    now = baseline_of(trace, policy, costs=costs, arm=arm)
     if baseline is not None:
         effect = MIN_EFFECT if options.min_effect is None else options.min_effect
         comparison = compare_baselines(baseline, now, rates=options.rates, min_effect=effect)
     if options.save is not None:
         make_folder(options.save.parent)
         now.save(options.save)
+    facts = _facts(now, comparison, options.save)
+    tables: dict[str, pd.DataFrame] = {}
+    if comparison is not None:
+        tables = {"measures": comparison.table, "changed": comparison.changed}
+        tables["settings"] = comparison.settings
     if as_json:
-        say_json(_record(now, comparison, options.save), indent=2)
-    else:
-        _print(now, comparison, options.save, certified=policy.certificate is not None)
-    return comparison is not None and bool(comparison.lost)
-
-
-def _record(
-    now: Baseline, comparison: BaselineComparison | None, saved: Path | None
-) -> dict[str, Any]:
-    from raglab.lab.baseline import scoring_notes
-
-    record: dict[str, Any] = {
-        "policy_id": now.policy_id,
-        "basis": now.basis,
-        "cases_hash": now.cases_hash,
-    }
-    if comparison is None:
-        record |= {"cases": len(now.cases), "measures": now.measures, "notes": scoring_notes(now)}
-    else:
-        record |= {
-            "baseline_policy_id": comparison.before,
-            "verdict": "lost" if comparison.lost else "not shown",
-            "lost": comparison.lost,
-            "min_effect": comparison.min_effect,
-            "cases": comparison.cases,
-            "unpaired": comparison.unpaired,
-            "measures": json_records(
-                comparison.table.astype(object).where(comparison.table.notna(), None)
-            ),
-            "changed": json_records(comparison.changed),
-            "notes": comparison.notes,
+        rows: dict[str, Any] = {
+            name: json_records(table.astype(object).where(table.notna(), None))
+            for name, table in tables.items()
         }
-    return record | {"saved": None if saved is None else str(saved)}
+        say_json({**facts, "measures": now.measures, **rows}, indent=2)
+        return bool(comparison and comparison.lost)
+    _print(facts, tables, certified=policy.certificate is not None)
+    return bool(comparison and comparison.lost)
 
 
 def _print(
-    now: Baseline, comparison: BaselineComparison | None, saved: Path | None, *, certified: bool
+    facts: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], *, certified: bool
 ) -> None:
-    from raglab.lab.baseline import scoring_notes
-
-    if comparison is not None:
-        say(
-            f"policy {comparison.after} against the baseline of policy {comparison.before}: "
-            f"{comparison.cases:,} paired cases, basis "
-            f"{now.basis}.\nA loss above 0 is worse than the baseline. A test fails above "
-            f"{comparison.min_effect:g} "
-            "if its 95 % interval excludes 0.\n"
-        )
-        say(table_text(_readable(comparison.table)))
-        if len(comparison.changed):
-            more = f", the first {SHOWN}" if len(comparison.changed) > SHOWN else ""
-            say(f"\n{len(comparison.changed):,} cases with another outcome{more}:")
-            say(table_text(comparison.changed.head(SHOWN)))
-        say(f"\nverdict: {comparison.headline}")
-        for note in comparison.notes:
-            say(f"note: {note}")
-    else:
-        for note in scoring_notes(now):
-            say(f"note: {note}")
+    for name, table in tables.items():
+        if len(table):
+            shown = table.drop(columns=["before_k", "after_k"], errors="ignore").head(SHOWN)
+            say(f"{name}, {len(shown)} of {len(table):,}:")
+            shown = shown.rename(columns={"low": "loss_low", "high": "loss_high"})
+            shown = shown.astype(dict.fromkeys(shown.select_dtypes("Int64"), "float64"))
+            say(table_text(shown) + "\n")
+    for name, fact in facts.items():
+        if isinstance(fact, tuple):
+            text = ", ".join(fact)
+        elif isinstance(fact, dict):
+            text = counted({key: n for key, n in fact.items() if n})
+        else:
+            text = value_text(fact)
+        if text not in {"", DASH}:
+            say(f"{name}: {text}")
     if certified:
-        say(
-            "note: The policy's certificate is not re-tested here; run check without a baseline "
-            "for that."
-        )
-    if saved is not None:
-        rates = ", ".join(
-            f"{name} {row['k']}/{row['n']}"
-            for name, row in now.measures.items()
-            if "k" in row and row["n"]
-        )
-        say(
-            f"baseline:    {saved}  ({len(now.cases):,} cases, expected cost "
-            f"{now.expected_cost:.3f}; {rates})"
-        )
+        say("note: The certificate is not re-tested here: run check without a baseline.")
 
 
-def _readable(table: pd.DataFrame) -> pd.DataFrame:
-    """Table with counts beside rates and the interval in one column.
-
-    A rate of no case is a dash.
-    """
-    import pandas as pd
-
-    rows = []
-    for row in table.to_dict("records"):
-        cells = {}
-        for side in SIDES:
-            counts = "" if pd.isna(row[f"{side}_n"]) else f" {row[f'{side}_k']}/{row[f'{side}_n']}"
-            cells[side] = "–" if pd.isna(row[side]) else f"{row[side]:.3f}{counts}"
-        loss = f"{row['loss']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
-        cells["loss [95 % interval]"] = "–" if pd.isna(row["loss"]) else loss
-        cells["tested"] = "yes" if row["tested"] else "no"
-        rows.append({"measure": row["measure"], **cells, "verdict": row["verdict"]})
-    return pd.DataFrame(rows)
+def _facts(
+    now: Baseline, comparison: BaselineComparison | None, saved: Path | None
+) -> dict[str, Any]:
+    """What a check states, apart from tables."""
+    facts: dict[str, Any] = {
+        "policy_id": now.policy_id,
+        "basis": now.basis,
+        "cases_hash": now.cases_hash,
+        "saved": None if saved is None else str(saved),
+        "expected_cost": now.expected_cost,
+    }
+    if comparison is None:
+        scoring = {"scored by status": now.status_only, "missing answers": now.missing_answers}
+        return facts | {"cases": len(now.cases), "scoring": scoring}
+    names = ("cases", "unpaired", "scoring", "notes", "min_effect", "detectable", "lost")
+    return facts | {
+        "baseline_policy_id": comparison.before,
+        **{name: getattr(comparison, name) for name in names},
+        "verdict": "lost" if comparison.lost else "not shown",
+    }

@@ -5,128 +5,102 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from os.path import realpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from raglab.progress import silence
 from raglab.store.files import Where, csv_text, input_error, map_texts, write_bytes
 from raglab.words.characters import visible
+from raglab.words.results import DASH, LINE, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.comparison import PolicyContest
-    from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.metrics.mixes import Mix
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace, Trace
+    from raglab.values import Corpus
 
-TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
-TraceOrFolder = Annotated[Path, typer.Argument(help="Trace, a Parquet file or a folder of shards.")]
+V = TypeVar("V")  # value of an option
+TracePath = Annotated[Path, typer.Argument(help="Trace made by `raglab trace`.")]
+TraceOrFolder = Annotated[Path, typer.Argument(help="Trace: Parquet file or folder of shards.")]
 PolicyPath = Annotated[
-    Path | None, typer.Option("--policy", "-p", help="Policy YAML. Default: the published policy.")
+    Path | None, typer.Option("--policy", "-p", help="Policy YAML. Default: the published one.")
 ]
-Arm = Annotated[
-    str | None, typer.Option(help="Retrieval strategy of the trace to replay. Default: the first.")
-]
+Arm = Annotated[str | None, typer.Option(help="Arm of the trace. Default: the first.")]
 Split = Annotated[
     str | None, typer.Option(help="Only cases of this split: tune, certify or report.")
 ]
 Sampler = Literal["nsga2", "tpe", "random"]
 Encoder = Annotated[
     str | None,
-    typer.Option(
-        help="sentence-transformers model: folder or NAME[@REVISION]. Default: the bundled model."
-    ),
+    typer.Option(help="Encoder: folder, NAME or NAME@REVISION. Default: the bundled model."),
 ]
 Reranker = Annotated[
     str | None,
-    typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION. Default: late interaction."),
+    typer.Option(help="Cross-encoder: folder, NAME or NAME@REVISION. Default: late interaction."),
 ]
 DenseWeight = Annotated[
-    float,
-    typer.Option(help="Weight of the embeddings in the fusion. 1 is the weight of the keywords."),
+    float, typer.Option(help="Weight of embeddings in the fusion; keywords have 1.")
 ]
 Precision = Annotated[
     Literal["float32", "bfloat16"],
-    typer.Option(
-        help="Precision of the encoder. bfloat16 is faster on processors that multiply in it "
-        "(avx512_bf16, amx_bf16)."
-    ),
+    typer.Option(help="Precision of the encoder. bfloat16 suits processors that multiply in it."),
 ]
 CostOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--cost",
-        help="label.outcome=cost, such as refuse.answered_wrong=10; outcomes: answered_right, "
-        "answered_wrong, refused, "
-        "asked (or asked_right, asked_wrong). Repeatable. By default a failed contract costs 1.",
+        help="label.outcome=cost, outcome: answered_right, answered_wrong, refused, asked. "
+        "Repeatable. Default: a failed contract costs 1.",
     ),
 ]
 MixOption = Annotated[
     list[str] | None,
     typer.Option(
         "--mix",
-        help="Shares of the labels in traffic, such as ok=0.9,refuse=0.07,ambiguous=0.03, or "
-        "ok=0.8:0.95. Repeatable. Default: those of the cases.",
+        help="Shares of labels in traffic: ok=0.9,refuse=0.1 or ok=0.8:0.95. Default: as sampled.",
     ),
 ]
 TargetOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--target",
-        "-t",
-        help="rate=highest, such as over_ask_rate=0.1; rate=lowest of coverage and pass_rate. "
-        "Repeatable. "
-        "Default: none.",
-    ),
+    typer.Option("--target", "-t", help="rate=limit, such as over_ask_rate=0.1. Repeatable."),
 ]
 Download = Annotated[
-    bool,
-    typer.Option("--download", help="Fetch models from the hub if they are not on this machine."),
+    bool, typer.Option("--download", help="Fetch models that are not on this machine.")
 ]
 Runs = Annotated[
     Path | None, typer.Option(help="MLflow folder. Default: MLFLOW_TRACKING_URI, else mlruns.")
 ]
+TableOut = Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")]
 TUNED = "tuned.yaml"  # of a study, in its folder
 MOST_COST = 1e9  # of a case; sums of far more leave the floats
 Seed = Annotated[
-    int, typer.Option(min=0, max=2**63 - 1, help="Seed. The same seed gives the same result.")
+    int, typer.Option(min=0, max=2**63 - 1, help="Seed: the same gives the same result.")
 ]
 Trials = Annotated[
     int,
     typer.Option(min=1, max=1_000_000, help="Configurations to try before the exact line search."),
 ]
 FollowLinks = Annotated[
-    bool,
-    typer.Option(
-        "--follow-links", help="Follow links inside the folders of documents and questions."
-    ),
+    bool, typer.Option("--follow-links", help="Follow links inside folders that are read.")
 ]
 CorpusColumns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--corpus-columns",
-        help="field=column, such as text=body, for a CORPUS in CSV or TSV, one row per chunk. "
-        "Repeatable.",
-    ),
+    typer.Option("--corpus-columns", help="field=column of a CORPUS in CSV or TSV. Repeatable."),
 ]
-
-
 TextEncoding = Annotated[
     str | None,
-    typer.Option(
-        "--encoding",
-        help="Encoding of texts, pages and CSV or TSV tables, such as cp1252. In a folder: of "
-        "files not in UTF-8.",
-    ),
+    typer.Option("--encoding", help="Encoding of texts that are not UTF-8, such as cp1252."),
 ]
+RequestId = Annotated[str, typer.Argument(help="Id of the request, as its response names it.")]
 
 
 def _no_bars(ctx: typer.Context, *, value: bool) -> bool:
@@ -136,25 +110,68 @@ def _no_bars(ctx: typer.Context, *, value: bool) -> bool:
     return value
 
 
-AsJson = Annotated[bool, typer.Option("--json", callback=_no_bars, help="Print JSON for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", callback=_no_bars, help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_no_bars, help="No progress bars.")]
 
 
-def parse_target(text: str) -> tuple[str, float]:
-    """Name and limit of `--target rate=limit`."""
-    name, _, value = text.partition("=")
-    try:
-        return name.strip(), float(value)
-    except ValueError:
-        msg = (
-            f"--target must be rate=highest, such as {name.strip() or 'over_ask_rate'}=0.05, got "
-            f"{text!r:.80}."
-        )
-        raise ValueError(msg) from None
+def parse_pairs(
+    texts: Iterable[str] | None, option: str, form: str, convert: Callable[[str], V]
+) -> dict[str, V]:
+    """Names and values of `--option name=value`, each name once.
+
+    Args:
+      texts: of the option.
+      option: its name, in messages.
+      form: of a text, in messages.
+      convert: function of a value; it raises ValueError where a value is none.
+
+    Raises:
+      ValueError: a text of another form, or a name twice.
+
+    Example:
+      >>> parse_pairs(["coverage=0.5"], "--target", "rate=limit", float)
+      {'coverage': 0.5}
+    """
+    pairs: dict[str, V] = {}
+    for text in texts or ():
+        name, _, value = (part.strip() for part in text.partition("="))
+        with suppress(ValueError):
+            if name and value and name not in pairs:
+                pairs[name] = convert(value)
+                continue
+        msg = f"{option} must be {form}, each once, got {text!r:.200}."
+        raise ValueError(msg)
+    return pairs
+
+
+def parse_numbers(
+    text: str, option: str, example: str, *, exactly: bool = False
+) -> tuple[float, ...]:
+    """Numbers of an option, with commas between them.
+
+    Args:
+      example: of the option.
+      exactly: whether there must be as many as in the example.
+
+    Raises:
+      ValueError: a part is no number, or there are too many or too few.
+
+    Example:
+      >>> parse_numbers("0.7,0.6", "--means", "0.7,0.6,0.5")
+      (0.7, 0.6)
+    """
+    parts = text.split(",")
+    numbers: tuple[float, ...] = ()
+    with suppress(ValueError):
+        numbers = tuple(map(float, parts))
+    if not numbers or (exactly and len(parts) != len(example.split(","))):
+        msg = f"{option} must be numbers such as {example}, got {text!r:.80}."
+        raise ValueError(msg)
+    return numbers
 
 
 def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | None:
-    """Costs of `--cost label.outcome=cost`, each once; None where none is given.
+    """Costs of `--cost label.outcome=cost`, each once; None where none is stated.
 
     Raises:
       ValueError: a text of another form, an unknown label or outcome, a cost out of range, or one
@@ -169,26 +186,11 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
     from raglab.metrics import cost_matrix
 
     costs: dict[str, dict[str, float]] = {}
-    for text in texts or ():
-        path, _, value = text.partition("=")
-        label, dot, outcome = (part.strip() for part in path.partition("."))
-        try:
-            cost = float(value)
-        except ValueError:
-            dot = ""
-        if not (dot and label and outcome):
-            msg = (
-                "--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got "
-                f"{text!r}."
-            )
-            raise ValueError(msg)
-        if outcome in costs.get(label, {}):
-            msg = f"--cost must state an outcome once, got {label}.{outcome} twice; leave one out."
-            raise ValueError(msg)
-        if cost > MOST_COST:
-            msg = (
-                f"--cost must be at most {MOST_COST:g}, got {text!r}; state costs in a larger unit."
-            )
+    for path, cost in parse_pairs(texts, "--cost", "label.outcome=cost", float).items():
+        label, _, outcome = path.partition(".")
+        if not outcome or cost > MOST_COST:
+            form = f"label.outcome=cost, at most {MOST_COST:g}"
+            msg = f"--cost must be {form}, got '{path}={cost:g}'."
             raise ValueError(msg)
         costs.setdefault(label, {})[outcome] = cost
     cost_matrix(costs)  # refuses names and numbers that mean nothing
@@ -196,38 +198,8 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
 
 
 def parse_columns(texts: Sequence[str] | None, option: str = "--columns") -> dict[str, str] | None:
-    """Columns of `field=column`, each field once; None where none is given.
-
-    Args:
-      texts: of the option.
-      option: its name, in messages.
-
-    Raises:
-      ValueError: a text of another form, or a field twice.
-
-    Example:
-      >>> parse_columns(["query=question", "expect_status=label"])
-      {'query': 'question', 'expect_status': 'label'}
-    """
-    columns: dict[str, str] = {}
-    for text in texts or ():
-        field, _, column = (part.strip() for part in text.partition("="))
-        pairs = re.split(r",\s*(?=\w+\s*=)", text)
-        if len(pairs) > 1:
-            remedy = f"repeat the option: {' '.join(f'{option} {pair.strip()}' for pair in pairs)}"
-            msg = (
-                f"{option} must be one pair field=column each time, got {len(pairs)} in "
-                f"{text!r:.200}; {remedy}."
-            )
-            raise ValueError(msg)
-        if not field or not column or field in columns:
-            msg = (
-                f"{option} must be field=column, such as query=question, each field once, got "
-                f"{text!r}; correct it."
-            )
-            raise ValueError(msg)
-        columns[field] = column
-    return columns or None
+    """Columns of `field=column`, each field once; None where none is stated."""
+    return parse_pairs(texts, option, "field=column", str) or None
 
 
 def parse_shares(text: str | None) -> dict[str, Any] | None:
@@ -244,18 +216,12 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
     """
     if text is None:
         return None
-    try:
-        return dict(zip(("tune", "certify", "report"), map(float, text.split(",")), strict=True))
-    except ValueError:
-        msg = (
-            f"--split must be the shares of tune, certify and report, got {text!r:.80}; write "
-            "--split 0.4,0.3,0.3."
-        )
-        raise ValueError(msg) from None
+    shares = parse_numbers(text, "--split", "0.4,0.3,0.3", exactly=True)
+    return dict(zip(("tune", "certify", "report"), shares, strict=True))
 
 
 def parse_mix(texts: Sequence[str] | None) -> Mix:
-    """Traffic mix of `--mix`; the sample's where it is not given.
+    """Traffic mix of `--mix`; the sample's where it is not stated.
 
     Raises:
       ValueError: a part that is no label=share, or as for `checked_mix`.
@@ -266,46 +232,17 @@ def parse_mix(texts: Sequence[str] | None) -> Mix:
     """
     from raglab.metrics.mixes import SAMPLE, checked_mix
 
-    if not texts:
-        return SAMPLE
-    shares: dict[str, Any] = {}
-    for part in ",".join(texts).split(","):
-        label, _, ends = part.strip().partition("=")
-        try:
-            numbers = tuple(map(float, ends.split(":")))
-        except ValueError:
-            numbers = ()
-        if not numbers or label in shares:
-            msg = f"--mix must be label=share or label=least:largest, got {part!r:.80}; correct it."
-            raise ValueError(msg)
-        shares[label] = numbers[0] if len(numbers) == 1 else numbers
-    checked_mix(shares)
-    return shares
-
-
-def parse_goal(
-    costs: Sequence[str] | None,
-    targets: Sequence[str] | None,
-    mix: Sequence[str] | None = None,
-) -> Goal:
-    """Goal of `--cost`, `--target` and `--mix`; without targets where none is given.
-
-    Raises:
-      ValueError: as for `parse_costs` and `Goal`, or a rate twice.
-    """
-    from raglab.lab.search_space import Goal
-
-    return Goal(costs=parse_costs(costs), targets=parse_targets(targets), mix=parse_mix(mix))
+    parts = ",".join(texts).split(",") if texts else ()
+    form = "label=share or label=low:high"
+    ends = parse_pairs(parts, "--mix", form, lambda text: tuple(map(float, text.split(":"))))
+    shares: Any = {name: share if share[1:] else share[0] for name, share in ends.items()}
+    checked_mix(shares or SAMPLE)
+    return shares or SAMPLE
 
 
 def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
-    """Targets of `--target rate=limit`, each rate once; none where none is given."""
-    pairs = [parse_target(text) for text in texts or ()]
-    repeated = [name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place])]
-    if repeated:
-        msg = f"--target must name a rate once, got {repeated[0]} twice; leave one out."
-        raise ValueError(msg)
-    return dict(pairs)
+    """Targets of `--target rate=limit`, each rate once; none where none is stated."""
+    return parse_pairs(texts, "--target", "rate=limit", float)
 
 
 def load_trace(path: Path, split: str | None = None) -> Trace:
@@ -325,6 +262,30 @@ def open_trace(path: Path, split: str | None = None) -> StudyTrace:
 
     trace = load_view(path)
     return trace if split is None else trace.split(split)
+
+
+def read_corpus(
+    corpus: Path,
+    columns: Sequence[str] | None,
+    encoder: str | None,
+    encoding: str | None,
+    *,
+    download: bool,
+    follow_links: bool,
+) -> Corpus:
+    """Documents of a corpus, cut by the tokens of the encoder."""
+    from raglab.models.files import find_model
+    from raglab.store.loaders import load_corpus
+
+    if encoder is not None:
+        find_model(encoder, download=download)
+    return load_corpus(
+        corpus,
+        columns=parse_columns(columns, "--corpus-columns"),
+        encoder=encoder,
+        follow_links=follow_links,
+        encoding=encoding,
+    )
 
 
 def load_policy(path: Path | None) -> Policy:
@@ -382,35 +343,48 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
-    """Print JSON for programs."""
-    say_json_text(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+    """Print JSON in ASCII, so that no character moves a terminal's cursor or is lost on the way."""
+    typer.echo(json.dumps(value, indent=indent, default=str))
 
 
-def say_json_text(text: str) -> None:
-    """Print a text of JSON for programs."""
-    typer.echo(shown_json(text))
+def table_text(table: pd.DataFrame, width: int | None = None) -> str:
+    """Table for people, in lines of at most 100 characters, whatever its texts hold.
+
+    Numbers have four digits; an interval, of columns `<name>_low` and `<name>_high`, stands behind
+    its number.
+
+    Args:
+      width: characters of a text, which is cut there; None for all.
+    """
+    shown = table.copy()
+    for name in [name for name in table if f"{name}_low" in table and f"{name}_high" in table]:
+        ends = (shown.pop(f"{name}_low"), shown.pop(f"{name}_high"))
+        shown[name] = list(map(interval_text, shown[name], *ends))
+    how: dict[str, Any] = {"max_colwidth": width, "float_format": value_text, "na_rep": DASH}
+    shown = map_texts(shown, visible)
+    text = shown.to_string(index=False, **how)
+    if max(map(len, text.split("\n"))) <= LINE:
+        return text
+    # rows of a wide table go on below, each with its first cell
+    return shown.set_index(shown.columns[0]).rename_axis(None).to_string(line_width=LINE, **how)
 
 
-def shown_json(text: str) -> str:
-    r"""JSON of the same value, in which a character that a terminal would obey is escaped.
+def interval_text(value: float, low: float, high: float) -> str:
+    """Number to three digits with its interval, if there is one.
 
     Example:
-      >>> shown_json('"a\u202eb é"')
-      '"a\\u202eb é"'
+      >>> interval_text(0.3587, 0.2611, 0.4653), interval_text(0.5, float("nan"), float("nan"))
+      ('0.359 [0.261, 0.465]', '0.5')
     """
-    if all(line.isprintable() for line in text.split("\n")):
-        return text
-    return "".join(
-        character
-        if character == "\n" or visible(character) == character
-        else json.dumps(character)[1:-1]
-        for character in text
-    )
+    if math.isnan(value):
+        return DASH
+    return f"{value:.3g}" + ("" if math.isnan(low) else f" [{low:.3g}, {high:.3g}]")
 
 
-def table_text(table: pd.DataFrame, **how: Any) -> str:  # noqa: ANN401 - of `DataFrame.to_string`
-    """Table for people, a row a line, whatever its texts hold."""
-    return map_texts(table, visible).to_string(index=False, **how)
+def say_notes(notes: Iterable[str], *, err: bool = False) -> None:
+    """Print sentences in lines of at most 100 characters."""
+    for note in notes:
+        say(fill(visible(note), LINE, break_long_words=False), err=err)
 
 
 def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
@@ -425,6 +399,25 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
     else:
         for key, item in value.items():
             say(f"{key}: {visible(str(item))}")
+
+
+def show_result(
+    facts: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    notes: Sequence[str] = (),
+    *,
+    as_json: bool,
+    columns: list[str] | None = None,
+) -> None:
+    """Print a result: tables, facts and notes; for people only some columns, where stated."""
+    if as_json:
+        records = {name: json_records(table) for name, table in tables.items()}
+        say_json({**facts, "notes": notes, **records}, indent=2)
+        return
+    for table in tables.values():
+        say(table_text(table if columns is None else table[columns]) + "\n")
+    show(facts, as_json=False)
+    say_notes(f"note: {note}" for note in notes)
 
 
 def keep_inputs(
@@ -487,95 +480,70 @@ def write_study(
     """Write policy, report and run of a study.
 
     Print what was selected, what it is shown to beat, where everything is.
-
-    On the cases that it was tuned on nothing is compared (rules S6.5, S6.11).
     """
-    from raglab.lab.comparison import contests, reference_roles
+    from raglab.lab.comparison import contest_record
     from raglab.lab.tracking import track as track_study
 
     out.mkdir(parents=True, exist_ok=True)
     result.policy.save(out / TUNED)
     page = result.report(out / "report.html")
-    by = (result.settings["arm"], result.goal.costs)
-    policy_contests = (
-        contests(
-            result.judged_on,
-            result.policies,
-            reference_roles(result.outcome),
-            *by,
-            mix=result.goal.mix,
-        )
-        if result.unseen
-        else []
-    )
+    against = [contest_record(contest) for contest in result.contests]
     if as_json:
-        _say_study_json(result, policy_contests, {"policy": str(out / TUNED), "report": str(page)})
-        if track:
-            track_study(result, mlruns, report=page)
-        return
-    _say_study(result, policy_contests)
-    say(f"\nreport:      {page}\npolicy:      {out / TUNED}  (policy_id {result.policy.policy_id})")
+        parts = {
+            "selected": result.selected,
+            "incumbent": result.incumbent,
+            "policy_id": result.policy.policy_id,
+            "policy": str(out / TUNED),
+            "report": str(page),
+            "notes": result.notes,
+            "held_out_estimate": result.held_out_estimate,
+            "unseen": result.unseen,
+            "costs": json_records(result.costs.reset_index()),
+            "advantage": None if result.advantage is None else result.advantage._asdict(),
+            "against": against,
+            "comparison": json_records(result.rates()),
+        }
+        say_json(parts, indent=2)
+    else:
+        _say_study(result, against)
+        say(f"\nreport:  {page}\npolicy:  {out / TUNED} (policy_id {result.policy.policy_id})")
     if track:  # last: what a tracker cannot write costs nothing of the study
         run = track_study(result, mlruns, report=page)
-        say(
-            f"MLflow:      {run.command}\n             then open {run.link}"
-            if run.command
-            else f"MLflow:      {run.link}"
-        )
+        # a shell reads on behind a backslash, but not inside quotes
+        is_quoted = "'" in run.command
+        lines = [run.command] if is_quoted else wrap(run.command, 90, break_on_hyphens=False)
+        if not as_json:
+            say("MLflow:  " + " \\\n  ".join(lines) + f"\n{run.link}")
 
 
-def _say_study(result: TuneResult, policy_contests: Sequence[PolicyContest]) -> None:
-    """Print a study for people."""
-    from raglab.lab.comparison import contest_sentence, standings, standings_text, worse_sentence
+def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None:
+    """Print the findings of a study, its policies and the comparisons (rules S6.5, S6.11)."""
+    import pandas as pd
 
-    say(result.notes[0])
-    if worse := worse_sentence(policy_contests, len(result.judged_on)):
-        say(f"WARNING: {worse}")
+    from raglab.decision.learned_cases import IN_SAMPLE
+
+    say_notes(result.notes)
+    table = result.comparison[result.comparison["policy"] != result.selected].copy()
     if result.unseen:
-        lead = f"Judged on {len(result.judged_on)} cases that the study did not see"
-    else:
-        say(
-            f"nested estimate of its expected cost on new cases: {result.held_out_estimate:.3f} a "
-            "case"
-        )
-        lead = (
-            f"In sample, on the {len(result.judged_on)} cases of the tuning: fitted policies are "
-            "not comparable"
-        )
-    say(f"\n{lead} (rate [95 % interval] k/n; expected cost a case):\n")
-    if result.headline:
-        say(f"{result.headline}.\n")
-    by = (result.settings["arm"], result.goal.costs)
-    learned = result.outcome.in_sample
-    table = standings(result.judged_on, result.policies, *by, learned, result.goal.mix)
-    say(table_text(standings_text(table)) + "\n")
-    for contest in policy_contests:
-        say(contest_sentence(contest))
-    sizes = [contest.size_note for contest in policy_contests if contest.size_note]
-    for note in sizes[:1]:  # that of the incumbent, else of the first that shows no difference
-        if note not in result.notes[0]:
-            say(note)
-    for note in result.notes[1:]:
-        say(f"note: {note}")
+        del table["judged_by"]
+    else:  # an interval around a cost in sample would lend certainty to a number that flatters
+        in_sample = table["judged_by"] == IN_SAMPLE
+        table.loc[in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
+        table["judged_by"] = table["judged_by"].str.partition(",")[0]
+    say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
+    say(table_text(short_heads(table)))
+    if against:
+        heads = {
+            "other": "against",
+            "only_tuned_right": "tuned_only",
+            "only_other_right": "other_only",
+        }
+        contests = pd.DataFrame(against).drop(columns="detectable").rename(columns=heads)
+        say(f"\nwhat tuned saves, a case:\n{table_text(contests)}")
 
 
-def _say_study_json(
-    result: TuneResult, policy_contests: Sequence[PolicyContest], files: Mapping[str, str]
-) -> None:
-    """Print a study for programs."""
-    from raglab.lab.comparison import contest_record
-
-    parts = {
-        "selected": result.selected,
-        "incumbent": result.incumbent,
-        "policy_id": result.policy.policy_id,
-        **files,
-        "notes": result.notes,
-        "held_out_estimate": result.held_out_estimate,
-        "unseen": result.unseen,
-        "costs": json_records(result.costs.reset_index()),
-        "advantage": None if result.advantage is None else result.advantage._asdict(),
-        "against": [contest_record(contest) for contest in policy_contests],
-        "comparison": json_records(result.rates()),
-    }
-    say_json(parts, indent=2)
+def short_heads(table: pd.DataFrame) -> pd.DataFrame:
+    """Table with its rates and its cost by one word."""
+    return table.rename(
+        columns=lambda name: str(name).replace("_rate", "").replace("expected_", "")
+    )

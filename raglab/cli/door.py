@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 import os
 import shlex
 import sys
@@ -21,12 +19,9 @@ from raglab.values import ModelUnavailableError
 from raglab.words.characters import masked_passwords, visible
 
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found "
-    "a failed contract · "
-    "2 wrong usage · 3 a promise is not certified or is broken, or a check found a loss · 4 too "
-    "few cases to say · "
-    "69 a language model or its server failed: ask again · "
-    "70 an error inside raglab · 130 interrupted · 141 whoever read the output has gone."
+    "Exit codes: 0 done · 1 an input was refused, or decide --strict failed · 2 wrong usage · "
+    "3 not certified, broken, or a loss · 4 too few cases · 69 a model or its server failed · "
+    "70 an error inside raglab · 130 interrupted · 141 no reader."
 )
 DEBUG, DEBUG_VARIABLE = "--debug", "RAGLAB_DEBUG"
 REFUSED, USAGE, UNAVAILABLE, INTERNAL, INTERRUPTED, NO_READER = 1, 2, 69, 70, 130, 141
@@ -140,15 +135,14 @@ def standard_streams() -> Iterator[None]:
     """Standard streams that are there, take every text, and end without a word of Python.
 
     A file that is opened where a stream was closed would take its number, and be written over by
-    what is printed. A character that a stream has no code for is escaped as in JSON.
+    what is printed. A character that a stream has no code for is escaped.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:  # takes the lowest number that is free
         pass
     os.close(number)
-    codecs.register_error("raglab.escape", _escaped)
     streams: list[Any] = list(filter(None, (sys.stdout, sys.stderr)))
     for stream in streams:
-        stream.reconfigure(errors="raglab.escape")
+        stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
@@ -157,7 +151,3 @@ def standard_streams() -> Iterator[None]:
                 stream.flush()
             except OSError:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _escaped(error: Any) -> tuple[str, int]:  # noqa: ANN401 - UnicodeEncodeError, to mypy another
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +29,7 @@ from raglab.cli.common import (
     Reranker,
     Seed,
     Split,
+    TargetOptions,
     TraceOrFolder,
     json_records,
     keep_inputs,
@@ -37,10 +38,12 @@ from raglab.cli.common import (
     open_trace,
     parse_costs,
     parse_mix,
+    parse_numbers,
     parse_targets,
     say,
     say_json,
-    show,
+    say_notes,
+    show_result,
     table_text,
     write_csv,
 )
@@ -49,32 +52,24 @@ from raglab.store.files import make_folder, read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certificate_checks import Retest
     from raglab.lab.learner_comparison import LearnerComparison
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
-    from raglab.store.traces import StudyTrace
+    from raglab.store.traces import StudyTrace, Trace
 
 BUDGET_MS = 8000.0
-MOST_COLUMNS = ("right", "reward", "regret", "difference")
 
 
 def simulate(
     path: Annotated[
         Path | None,
-        typer.Argument(
-            help="Trace of several arms, made by `raglab trace --arm …`. Leave it out with --means."
-        ),
+        typer.Argument(help="Trace of several arms (`raglab trace --arm …`); none with --means."),
     ] = None,
     policy: PolicyPath = None,
     bandit: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bandit",
-            "-b",
-            help=f"{', '.join(LEARNERS)}. Repeatable. Default: thompson_beta and ucb1.",
-        ),
-    ] = None,
+        list[str],
+        typer.Option("--bandit", "-b", help=f"{', '.join(LEARNERS)}. Repeatable."),
+    ] = ["thompson_beta", "ucb1"],  # noqa: B006 - typer reads it, nothing changes it
     means: Annotated[
         str | None, typer.Option(help="Bernoulli arms instead of a trace, such as 0.7,0.6,0.5.")
     ] = None,
@@ -88,39 +83,28 @@ def simulate(
     weights: Annotated[
         str | None,
         typer.Option(
-            help="w1,w2,w3,w4,w5 of margin, diversity, latency, cache, consistency. Or a JSON "
-            "file, by name."
+            help="Of the reward: five numbers such as 0.4,0.1,0.2,0.1,0.2, or a JSON file by name."
         ),
     ] = None,
     always_answer: Annotated[
-        bool,
-        typer.Option(
-            "--always-answer", help="Switch every gate off, so that arms are judged by their hits."
-        ),
+        bool, typer.Option("--always-answer", help="Switch every gate off.")
     ] = False,
     budget_ms: Annotated[
-        float,
-        typer.Option(
-            min=0.001, max=1e12, help="Milliseconds per question that the reward compares with."
-        ),
+        float, typer.Option(min=0.001, max=1e12, help="Milliseconds that a question may take.")
     ] = BUDGET_MS,
     split: Split = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write a CSV with one row per learner and replication."),
+        Path | None, typer.Option("--out", "-o", help="CSV, a row a learner and replication.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate bandits on questions whose right arm is known: months of traffic in seconds."""
-    if (path is None) == (means is None):
-        msg = (
-            "simulate takes either a trace or --means, got both or none; such as --means "
-            "0.7,0.6,0.5."
-        )
-        raise ValueError(msg)
-    keep_inputs(out, path, policy)
-    # A bandit named twice is one learner, and one row of the table.
-    names = tuple(dict.fromkeys(bandit or ("thompson_beta", "ucb1")))
+    """Simulate bandits on questions whose right arm is known: months of traffic in seconds.
+
+    `right`: share of right decisions. `regret`: right decisions (of --means: expected reward) lost
+    in all rounds against the best arm. `difference`: right minus that of the best fixed arm. `ms`:
+    mean retrieval. `pulls`: shares of the rounds. Brackets are 95 % intervals. Learners see
+    rewards, never labels; the best fixed arm and the oracle know the labels.
+    """
     # Arms of --means have no cases: these options would change nothing, so they are refused, not
     # ignored.
     of_traces = {
@@ -130,33 +114,30 @@ def simulate(
         "--budget-ms": budget_ms != BUDGET_MS,
         "--split": split is not None,
     }
-    if means is not None and any(of_traces.values()):
-        idle = ", ".join(option for option, is_stated in of_traces.items() if is_stated)
-        msg = (
-            f"--means must stand without what is of questions and latencies, got {idle}; leave it "
-            "out or give a trace."
-        )
+    stated = ", ".join(option for option, is_stated in of_traces.items() if is_stated)
+    if (path is None) == (means is None) or (means is not None and stated):
+        value = stated if path is None and stated else "both or none"
+        msg = f"simulate must have a trace, or --means without options of traces, got {value}."
         raise ValueError(msg)
+    keep_inputs(out, path, policy)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     if path is None:
-        comparison, lines = _simulated_means(means or "", names, sizes)
+        comparison, facts = _simulated_means(means or "", bandit, sizes)
     else:
-        options = (policy, weights, split)
-        comparison, lines = _simulated_trace(
-            path, options, names, sizes, budget_ms, always_answer=always_answer
+        trace, chosen = load_trace(path, split), load_policy(policy)
+        comparison, facts = _simulated_trace(
+            trace, chosen, bandit, sizes, _weights(weights), budget_ms, always_answer=always_answer
         )
     # The file has a row per replication; the printed table has their means and intervals.
     write_csv(_replication_rows(comparison), out)
-    if as_json:
-        say_json({"told": lines, "policies": json_records(comparison.table)})
-        return
-    say("\n".join(lines) + "\n")
-    say(table_text(_readable_estimates(comparison.table), na_rep="–"))
+    tables = {"policies": comparison.table}
+    show_result(facts, tables, comparison.notes, as_json=as_json)
 
 
 def _simulated_means(
-    means: str, names: tuple[str, ...], sizes: dict[str, Any]
-) -> tuple[LearnerComparison, list[str]]:
+    means: str, names: Sequence[str], sizes: dict[str, Any]
+) -> tuple[LearnerComparison, dict[str, Any]]:
+    """Learners on Bernoulli arms, and the facts of the simulation."""
     import numpy as np
 
     from raglab.bandit import Bandit
@@ -164,102 +145,50 @@ def _simulated_means(
     from raglab.lab.learner_comparison import compare_on_arms
 
     if linear := [name for name in names if name.startswith("lin_")]:
-        msg = (
-            f"arms of --means have no context to learn from, got {linear[0]}; choose another, or "
-            "give a trace."
-        )
+        msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another."
         raise ValueError(msg)
-    known = np.array(_parse_numbers(means, "--means"))
+    known = np.array(parse_numbers(means, "--means", "0.7,0.6,0.5"))
     comparison = compare_on_arms(known, {name: Bandit(name) for name in names}, **sizes)
-    simulated = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
-    lines = [
-        (
-            f"{len(known)} Bernoulli arms of means {means}, {simulated}; every policy meets the "
-            "same "
-            "chance."
-        ),
-        (
-            "regret: expected reward lost in all rounds against the best arm, mean over "
-            "replications "
-            "(95 % interval)."
-        ),
-        "reward: expected, a round. pulls: share of the rounds.",
-    ]
+    facts = {"arms": means, **sizes}
     if ((known > 0.0) & (known < 1.0)).all() and len(set(known)) > 1:
-        slope = lai_robbins(known)
-        lines.append(
-            f"In the long run no good learner loses less than {slope:.4g} · ln(rounds) (Lai and "
-            "Robbins)."
-        )
-    return comparison, lines
+        # what no good learner loses less than in the long run (Lai and Robbins)
+        facts["least regret"] = f"{lai_robbins(known):.4g} · ln(rounds)"
+    return comparison, facts
 
 
 def _simulated_trace(
-    path: Path,
-    options: tuple[Path | None, str | None, str | None],
-    names: tuple[str, ...],
+    trace: Trace,
+    policy: Policy,
+    names: Sequence[str],
     sizes: dict[str, Any],
+    weights: RewardWeights,
     budget_ms: float,
     *,
     always_answer: bool,
-) -> tuple[LearnerComparison, list[str]]:
-    import numpy as np
-
+) -> tuple[LearnerComparison, dict[str, Any]]:
+    """Learners on the cases of a trace, and the facts of the simulation."""
     from raglab.bandit import Bandit
     from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
     from raglab.lab.learner_comparison import compare_learners
     from raglab.lab.search_space import always_answer as opened
     from raglab.live.arm_choice import router, table
 
-    policy, weights, split = options
-    trace, chosen = load_trace(path, split), load_policy(policy)
     # With the gates off every question is answered, so that the arms differ by what they find
     # alone.
-    chosen = opened(chosen) if always_answer else chosen
-    world = table(trace, chosen, _weights(weights), budget_ms=budget_ms)
+    policy = opened(policy) if always_answer else policy
+    world = table(trace, policy, weights, budget_ms=budget_ms)
     # The router decides by the policy that is simulated, so that its row is what runs without a
     # bandit.
-    plans = baselines(world, router(trace, chosen))
+    plans = baselines(world, router(trace, policy))
     comparison = compare_learners(world, {name: Bandit(name) for name in names}, plans, **sizes)
-    right = dict(
-        zip(comparison.table["policy"], comparison.table["right"].to_numpy(np.float64), strict=True)
-    )
-    simulation = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
+    facts = {"cases": len(world.mask), "arms": ", ".join(world.arms), **sizes}
     # None where no arm is available in every case: then the table has no row of a fixed arm.
     best = best_fixed_arm(world)
-    knows = ORACLE if best is None else f"{FIXED} ({best}) and {ORACLE}"
-    lines = [
-        (
-            f"{len(world.mask)} cases, arms {', '.join(world.arms)}, {simulation}; every policy "
-            "meets "
-            "the same cases."
-        ),
-        (
-            "right: share of right decisions. regret: right decisions lost in all rounds against "
-            "each "
-            "case's best arm."
-        ),
-        (
-            f"difference: right minus that of {comparison.reference}. ms: mean retrieval. pulls: "
-            "share of the rounds."
-        ),
-        (
-            "Brackets: 95 % intervals over fresh tables of so many cases and fresh chance, paired "
-            "where two are compared."
-        ),
-        (
-            f"Learners see rewards, never labels; {knows} {'knows' if best is None else 'know'} "
-            "the "
-            "labels."
-        ),
-    ]
     if best is not None:
-        room = 100.0 * (right[ORACLE] - right[FIXED])
-        lines.append(
-            f"All that choosing could gain over the best fixed arm is {room:.2f} points of right "
-            "decisions."
-        )
-    return comparison, [*lines, *comparison.notes]
+        right = comparison.table.set_index("policy")["right"]
+        most = f"{right[ORACLE] - right[FIXED]:.2%} more right decisions"
+        facts |= {FIXED: best, "choosing could gain": most}
+    return comparison, facts
 
 
 def _weights(text: str | None) -> RewardWeights:
@@ -268,70 +197,21 @@ def _weights(text: str | None) -> RewardWeights:
 
     if text is None:
         return PUBLISHED
-    if not Path(text).is_file():
-        parts, known = text.split(","), [COMPONENT_TABLE[name] for name in COMPONENTS]
-        form = ",".join(part.variable.lower() for part in known)
-        such = ",".join(f"{getattr(PUBLISHED, part.weight):g}" for part in known)
-        msg = f"--weights must be {form} or a JSON file, got {text!r}; such as {such}."
-        if len(parts) != len(known):
+    names = [COMPONENT_TABLE[name].weight for name in COMPONENTS]
+    if Path(text).is_file():
+        rows = read_json(Path(text), 2**20)
+        if not isinstance(rows, dict):
+            msg = f"{text} must hold one JSON object of numbers by name."
             raise ValueError(msg)
-        try:
-            return RewardWeights(
-                **{part.weight: float(value) for part, value in zip(known, parts, strict=True)}
-            )
-        except ValueError:
-            raise ValueError(msg) from None
-    rows = read_json(Path(text), 2**20)
-    try:
-        named = {
-            "lambda_" if name == "lambda" else name: float(value) for name, value in rows.items()
-        }
-    except (ValueError, TypeError, AttributeError) as error:
-        msg = f"{text} must hold one JSON object of numbers by name, got {error}."
-        raise ValueError(msg) from None
-    odd = sorted(set(named) - set(RewardWeights._fields))
-    if odd:
-        msg = (
-            f"weights must be of {', '.join(RewardWeights._fields)}, got {odd[0]!r} in {text}; "
-            "correct its name."
-        )
+        stated = {"lambda_" if name == "lambda" else name: rows[name] for name in rows}
+    else:
+        values = parse_numbers(text, "--weights", "0.4,0.1,0.2,0.1,0.2", exactly=True)
+        stated = dict(zip(names, values, strict=True))
+    if unknown := stated.keys() - {*RewardWeights._fields}:
+        fields = ", ".join(RewardWeights._fields)
+        msg = f"weights must be of {fields}, got {min(unknown)!r} in {text}."
         raise ValueError(msg)
-    return RewardWeights(**named)
-
-
-def _parse_numbers(text: str, option: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        msg = (
-            f"{option} must be numbers with commas between them, got {text!r}; such as 0.7,0.6,0.5."
-        )
-        raise ValueError(msg) from None
-
-
-def _readable_estimates(table: pd.DataFrame) -> pd.DataFrame:
-    """Table with each number and its interval in one column."""
-    import pandas as pd
-
-    columns: dict[str, Any] = {"policy": table["policy"]}
-    for name in MOST_COLUMNS:
-        if name not in table:
-            continue
-        digits = 1 if name == "regret" else 3
-        sign = "+" if name == "difference" else ""
-        if f"{name}_low" in table:
-            ends = zip(*(table[f"{name}{end}"] for end in ("", "_low", "_high")), strict=True)
-            columns[name] = [
-                f"{estimate:{sign}.{digits}f} ({low:{sign}.{digits}f} to {high:{sign}.{digits}f})"
-                for estimate, low, high in ends
-            ]
-        else:
-            columns[name] = [f"{estimate:.{digits}f}" for estimate in table[name]]
-    if "ms" in table:
-        columns["ms"] = [f"{ms:.1f}" for ms in table["ms"]]
-    pulls = [name for name in table if str(name).startswith("pulls_")]
-    columns |= {str(name).replace("pulls_", "% "): (100 * table[name]).round(1) for name in pulls}
-    return pd.DataFrame(columns).replace("nan", "–")
+    return RewardWeights(**{name: float(value) for name, value in stated.items()})
 
 
 def _replication_rows(comparison: LearnerComparison) -> pd.DataFrame:
@@ -339,66 +219,45 @@ def _replication_rows(comparison: LearnerComparison) -> pd.DataFrame:
     import pandas as pd
 
     names = [str(name) for name in comparison.table if str(name).startswith("pulls_")]
-    parts = []
-    for name, runs in comparison.runs.items():
-        values = {
-            "policy": name,
-            "replication": range(len(runs.regret)),
-            "value": runs.value[:, -1],
-        }
-        pulls = {column: runs.pulls[:, arm] for arm, column in enumerate(names)}
-        parts.append(pd.DataFrame(values | {"regret": runs.regret[:, -1]} | pulls))
-    return pd.concat(parts, ignore_index=True)
+    parts = [
+        pd.DataFrame(runs.pulls, columns=names).assign(
+            policy=name,
+            replication=range(len(runs.regret)),
+            value=runs.value[:, -1],
+            regret=runs.regret[:, -1],
+        )
+        for name, runs in comparison.runs.items()
+    ]
+    return pd.concat(parts, ignore_index=True)[["policy", "replication", "value", "regret", *names]]
 
 
 NOT_KEPT, OPEN = 3, 4
 RISK = "hallucination_rate"
 Looks = Annotated[
     Path | None,
-    typer.Option(
-        help="File that records certifications. Default: `looks.jsonl` next to the trace."
-    ),
+    typer.Option(help="Record of certifications. Default: `looks.jsonl` beside the trace."),
 ]
-Again = Annotated[
-    bool,
-    typer.Option(
-        "--again", help="Certify although these cases were used for a certificate before."
-    ),
-]
+Again = Annotated[bool, typer.Option("--again", help="Allow cases that a certificate used before.")]
 
 
 def certify(
     path: TraceOrFolder,
     policy: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--policy", "-p", help="Policy YAML to certify. With --best it is repeatable."
-        ),
+        typer.Option("--policy", "-p", help="Policy YAML. Repeatable with --best."),
     ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="rate=highest to promise, such as hallucination_rate=0.1. Repeatable.",
-        ),
-    ] = None,
+    target: TargetOptions = None,
     cost: CostOptions = None,
     mix: MixOption = None,
     best: Annotated[
         bool,
-        typer.Option(
-            "--best",
-            help="Certify the cheapest policy that passes, of several or of the family of one.",
-        ),
+        typer.Option("--best", help="The cheapest that passes, of several or of one's family."),
     ] = False,
     delta: Annotated[
         float,
-        typer.Option(help="Error probability of the promise. 0.1 certifies at 90 % confidence."),
+        typer.Option(help="Error probability: 0.1 certifies at 90 % confidence."),
     ] = 0.1,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the certified policy here.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Policy to write.")] = None,
     arm: Arm = None,
     again: Again = False,
     looks: Looks = None,
@@ -411,22 +270,31 @@ def certify(
     # Before the cases are looked at: a look counts, even where its policy could not be written.
     keep_inputs(out, path, *files, looks)
     keep_inputs(looks, path, *files, option="--looks")
-    _check_certify_options(files, targets, best=best)
+    if not targets or not files or (len(files) > 1 and not best):
+        msg = (
+            "certify must have a --target and one --policy (several with --best), got "
+            f"{len(targets)} and {len(files)}; such as -p policy.yaml -t hallucination_rate=0.1."
+        )
+        raise ValueError(msg)
     trace = open_trace(path)
     offered = [load_policy(file) for file in files]
     # A link has looks of its own beside it; a folder that has no name of its own, such as `.`, is
     # looked up.
     beside = path if path.name not in {"", ".."} else path.resolve()
-    terms: dict[str, Any] = {"costs": costs, "delta": delta, "arm": arm, "again": again}
-    terms["mix"] = parse_mix(mix)
-    terms["looks"] = looks if looks is not None else beside.with_name("looks.jsonl")
+    terms: dict[str, Any] = {
+        "targets": targets,
+        "costs": costs,
+        "delta": delta,
+        "arm": arm,
+        "again": again,
+        "mix": parse_mix(mix),
+        "looks": looks if looks is not None else beside.with_name("looks.jsonl"),
+    }
     # One policy, not a list of one, stands for the family of its thresholds.
-    if best:
-        result = certify_best(
-            trace, offered if len(offered) > 1 else offered[0], targets=targets, **terms
-        )
-    else:
-        result = certify_policy(trace, offered[0], targets=targets, **terms)
+    family = offered if len(offered) > 1 else offered[0]
+    result = (
+        certify_best(trace, family, **terms) if best else certify_policy(trace, offered[0], **terms)
+    )
     if result.policy is not None and out is not None:
         make_folder(out.parent)
         result.policy.save(out)
@@ -438,40 +306,15 @@ def certify(
         }
         say_json(parts, indent=2)
     else:
-        say("\n".join(certificate_lines(result)))
+        say_notes(certificate_lines(result))
         if result.policy is not None and out is not None:
-            say(f"policy:      {out}  (policy_id {result.policy.policy_id})")
+            say(f"policy:  {out} (policy_id {result.policy.policy_id})")
         # The diagnosis is of signals against wrong answers: it explains this target alone.
         if result.policy is None and RISK in targets:
             _say_why(trace, offered[0], targets[RISK], delta, arm)
     # Last, so that a failed certificate prints what was tested.
     if result.policy is None:
         raise typer.Exit(NOT_KEPT)
-
-
-def _check_certify_options(
-    policies: Sequence[Path], targets: Mapping[str, float], *, best: bool
-) -> None:
-    """What is certified, and for what, must be stated.
-
-    Raises:
-      ValueError: no target, no policy, or several without --best.
-    """
-    if not targets:
-        msg = "--target must say what is promised, got none; write -t hallucination_rate=0.1."
-        raise ValueError(msg)
-    if not policies:
-        msg = (
-            "--policy must name the policy to certify, got none; write -p policy.yaml (`raglab "
-            "policy` prints one)."
-        )
-        raise ValueError(msg)
-    if len(policies) > 1 and not best:
-        msg = (
-            f"--policy must name one policy to certify, got {len(policies)}; say --best to choose "
-            "among them."
-        )
-        raise ValueError(msg)
 
 
 def _say_why(
@@ -495,31 +338,23 @@ def _say_why(
     table = diagnosis(
         signals.right, dict(zip(signals.names, signals.score, strict=True)), alpha, delta, size=size
     )
-    where = "split tune" if pilot else "these cases"
-    if len(signals.right) < len(cases):
-        where += f" ({len(signals.right):,} of {len(cases):,}, drawn by label)"
-    where += ", for as many cases as split certify holds" if split else ""
-    say(
-        f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a "
-        "certificate; "
-        "-name: less of it is surer):"
-    )
-    say(table_text(table.round(3), na_rep="–"))
+    where = f"{'split tune' if pilot else 'these cases'}, {len(signals.right):,} of {len(cases):,}"
+    say(f"\nsignals at a risk of {alpha:g}, on {where} (-name: less is surer):")
+    columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "verdict"]
+    say(table_text(table[columns]))
 
 
 def check(
     policy: Annotated[
-        Path, typer.Argument(help="Policy YAML. Without a baseline it must hold a certificate.")
+        Path, typer.Argument(help="Policy YAML; without a baseline it holds a certificate.")
     ],
     cases: Annotated[
         Path,
-        typer.Option(
-            "--cases", "-c", help="New labelled questions, or a trace of them (.parquet)."
-        ),
+        typer.Option("--cases", "-c", help="New labelled questions, or a trace (.parquet)."),
     ],
     corpus: Annotated[
         Path | None,
-        typer.Option(help="Documents to retrieve from. Default: the folder of the cases."),
+        typer.Option(help="Documents. Default: the folder of the cases."),
     ] = None,
     split: Split = None,
     encoder: Encoder = None,
@@ -546,14 +381,13 @@ def check(
     # Retrieved as the baseline was, so that a difference is one of the policy; a certificate states
     # its own settings.
     stated = stated_retrieval(certified, before) if by_baseline else None
-    where = corpus or cases.parent
     # A stored trace is used as it is: its retrieval needs no models.
     trace = (
         open_trace(cases, split)
         if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
         else retrieve_trace(
             certified,
-            where,
+            corpus or cases.parent,
             cases,
             split=split,
             encoder=encoder,
@@ -567,32 +401,15 @@ def check(
             raise typer.Exit(NOT_KEPT)
         return
     retest = check_policy(trace, certified, again=again)
-    _print_retest(retest, as_json=as_json)
+    facts = {
+        "verdict": retest.verdict,
+        "coverage": retest.coverage,
+        "over_ask_rate": retest.over_ask,
+        "basis": retest.basis,
+    }
+    show_result(facts, {"targets": retest.table}, retest.notes, as_json=as_json)
     if retest.verdict != "upheld":
         raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
-
-
-def _print_retest(retest: Retest, *, as_json: bool) -> None:
-    """Print the verdict on a certificate with its targets and notes."""
-    if as_json:
-        parts: dict[str, Any] = {
-            "verdict": retest.verdict,
-            "notes": retest.notes,
-            "targets": json_records(retest.table),
-        }
-        parts |= {
-            "coverage": retest.coverage,
-            "over_ask_rate": retest.over_ask,
-            "basis": retest.basis,
-        }
-        say_json(parts, indent=2)
-        return
-    show(retest.table, as_json=False)
-    rates = (
-        f"coverage {retest.coverage:.3f}, over_ask_rate {retest.over_ask:.3f}, basis {retest.basis}"
-    )
-    lines = [f"\nverdict: {retest.verdict} ({rates})", *(f"note: {note}" for note in retest.notes)]
-    say("\n".join(lines))
 
 
 COMMANDS = (

@@ -14,35 +14,27 @@ from raglab.extension_points import extension
 def import_spans(
     source: Annotated[
         list[Path],
-        typer.Argument(
-            help="Spans: OTLP JSON or JSON lines, plain or gzipped; files, or a folder of them."
-        ),
+        typer.Argument(help="Spans in OTLP JSON or JSON lines, maybe gzipped; files or a folder."),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", "-o", help="Trace to write: a file .parquet, or else a folder of shards."
-        ),
+        typer.Option("--out", "-o", help="Trace to write: .parquet, or a folder of shards."),
     ],
     cases: Annotated[
         Path | None,
-        typer.Option("--cases", "-c", help="Labelled questions, matched by trace id or question."),
+        typer.Option("--cases", "-c", help="Labelled questions."),
     ] = None,
     feedback: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Judgement that becomes a label; none takes no label. Repeatable. Default: all."
-        ),
+        typer.Option(help="Judgement that becomes a label, or none. Repeatable. Default: all."),
     ] = None,
     higher: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Direction of a score, such as retriever_score=ask for a distance. Repeatable."
-        ),
+        typer.Option(help="Direction of a score: retriever_score=ask of a distance. Repeatable."),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option(help="Attribute that is kept as a group, such as tenant.id. Repeatable."),
+        typer.Option(help="Attribute of groups, such as tenant.id. Repeatable."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the collection.")] = "spans",
     workers: Annotated[int, typer.Option(min=1, help="Processes that read the files.")] = 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from os.path import realpath
 from pathlib import Path
@@ -19,73 +20,62 @@ from raglab.cli.common import (
     PolicyPath,
     Precision,
     Quiet,
+    RequestId,
     Reranker,
     TextEncoding,
     TracePath,
     keep_inputs,
     load_policy,
     load_trace,
-    parse_columns,
+    read_corpus,
     say,
-    say_json_text,
+    say_json,
+    say_notes,
     show,
     table_text,
 )
 from raglab.cli.door import one_line
 from raglab.policy_parts.arms import LIVE_ARMS
-from raglab.store.files import Where, input_error
+from raglab.store.files import input_error
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None,
-    typer.Option(
-        "--nli", help="NLI cross-encoder: folder or NAME[@REVISION]. Default: the embedded scorer."
-    ),
+    typer.Option("--nli", help="Cross-encoder: folder, NAME or NAME@REVISION. Default: embedded."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(
-        help="Model of an OpenAI-compatible server, or a folder or .gguf file. Default: extractive "
-        "answers."
-    ),
+    typer.Option(help="Model of an OpenAI-compatible server, folder or .gguf. Default: extracts."),
 ]
 ParseModel = Annotated[
     str | None,
-    typer.Option(
-        "--parser",
-        help="Model that reads questions with --clarify, named like --model. Default: rules.",
-    ),
+    typer.Option("--parser", help="Model that reads questions with --clarify. Default: rules."),
 ]
 BaseUrl = Annotated[
-    str | None, typer.Option(help="Address of that server. Its key is read from OPENAI_API_KEY.")
+    str | None, typer.Option(help="Address of that server. Its key is in OPENAI_API_KEY.")
 ]
 LiveArm = Annotated[
-    str | None,
-    typer.Option(
-        "--arm", help="Arm that answers, router or bandit. Default: the arm of the policy."
-    ),
+    str | None, typer.Option("--arm", help="Arm, router or bandit. Default: of the policy.")
 ]
 Index = Annotated[Path, typer.Argument(help="Index, a folder made by `raglab index`.")]
-Kept = Annotated[
-    bool, typer.Option("--cache/--no-cache", help="Keep answers and retrievals in the folder.")
+AnswerCache = Annotated[
+    bool, typer.Option("--cache/--no-cache", help="Store answers and retrievals in the folder.")
 ]
+Explain = Annotated[bool, typer.Option(help="Show every gate, and the time of each stage.")]
 
 
 def index(
     corpus: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of Markdown, HTML, text, CSV, PDF, Word, pictures; JSONL; SQuAD 2.0; BEIR "
-            "folder."
-        ),
+        typer.Argument(help="Folder of documents or pictures; JSONL; SQuAD; BEIR folder."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Arm that may answer. Repeatable. Default: all of {', '.join(LIVE_ARMS)}."
+            help=f"Arm that may answer: {', '.join(LIVE_ARMS)}. Repeatable. Default: all."
         ),
     ] = None,
     encoder: Encoder = None,
@@ -95,15 +85,13 @@ def index(
     kind: Annotated[
         str,
         typer.Option(
-            "--index", help="flat (exact) or sqfp16 (on disk). auto is flat up to 100,000 chunks."
+            "--index", help="flat (exact) or sqfp16 (on disk). auto: flat up to 100,000 chunks."
         ),
     ] = "auto",
     download: Download = False,
     policy: Annotated[
         Path | None,
-        typer.Option(
-            "--policy", "-p", help="Policy file whose pack the index is for. Default: any pack."
-        ),
+        typer.Option("--policy", "-p", help="Policy of the pack. Default: any pack."),
     ] = None,
     corpus_columns: CorpusColumns = None,
     encoding: TextEncoding = None,
@@ -113,16 +101,16 @@ def index(
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
     from raglab.live.system import build_index
-    from raglab.models.files import find_model
-    from raglab.store.loaders import load_corpus
     from raglab.store.policies import Policy
 
-    _keep_corpus(out, corpus, policy)
-    if encoder is not None:
-        find_model(encoder, download=download)  # documents are cut by its tokens
-    columns = parse_columns(corpus_columns, "--corpus-columns")
-    loaded = load_corpus(
-        corpus, columns=columns, encoder=encoder, follow_links=follow_links, encoding=encoding
+    keep_inputs(out, corpus, policy, folder=True)
+    # the index takes the folder's place
+    for read in filter(None, (corpus, policy)):
+        if Path(realpath(out)) in Path(realpath(read)).parents:
+            rule, value = "--out must be a folder of its own", f"one that holds {read}"
+            raise input_error(out, rule, "choose another path", value)
+    loaded = read_corpus(
+        corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
     )
     more: dict[str, Any] = {
         "arms": arm or None,
@@ -142,54 +130,36 @@ def index(
     )
 
 
-def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
-    """Refuse an index in the place of its documents, or of a folder that holds them.
-
-    It takes the folder's place.
-    """
-    keep_inputs(out, corpus, policy, folder=True)
-    for read in filter(None, (corpus, policy)):
-        if Path(realpath(out)) in Path(realpath(read)).parents:
-            rule = "--out must be a folder of its own"
-            raise input_error(
-                Where(str(out)), rule, "choose another path", f"one that holds {read}"
-            )
-
-
 def ask(
     folder: Index,
     question: Annotated[str, typer.Argument(help="The question.")],
     policy: PolicyPath = None,
     select: Annotated[
         int | None,
-        typer.Option(help="Number of the chosen option of an ambiguous question, from 1."),
+        typer.Option(help="Chosen option of an ambiguous question, from 1."),
     ] = None,
     document: Annotated[
         list[str] | None,
-        typer.Option(help="Path, path#page or unique file name to search in. Repeatable."),
+        typer.Option(help="Path, path#page or file name to search in. Repeatable."),
     ] = None,
     arm: LiveArm = None,
     model: Model = None,
     parser: ParseModel = None,
     base_url: BaseUrl = None,
     nli: Nli = None,
-    cache: Kept = True,
+    cache: AnswerCache = True,
     clarify: Annotated[
         bool | None,
         typer.Option(
             "--clarify/--no-clarify",
-            help="Ask once for what a vague question leaves out, and learn the reply.",
+            help="Ask for what a vague question leaves out.",
         ),
     ] = None,
     session: Annotated[
         str,
-        typer.Option(
-            help="Session of the user. The next question of the session accepts this answer."
-        ),
+        typer.Option(help="Session of the user, whose next question accepts this answer."),
     ] = "",
-    explain: Annotated[
-        bool, typer.Option(help="Show every gate with its numbers, and the time of each stage.")
-    ] = False,
+    explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from an index, refuse it, or ask back."""
@@ -205,7 +175,7 @@ def ask(
         question, system=system, selected_option=select, documents=document, session=session
     )
     if as_json:
-        say_json_text(response.json())
+        say_json(json.loads(response.json()), indent=2)
         return
     say(_response_text(response, folder, policy))
     while response["clarification"] is not None and _on_terminal():
@@ -217,27 +187,22 @@ def ask(
 
 def reply(
     folder: Index,
-    request_id: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
+    request_id: RequestId,
     answer: Annotated[
         str,
-        typer.Argument(
-            help="yes, no, a value, its number, or words. A reply that names none of these is no "
-            "vote."
-        ),
+        typer.Argument(help="yes, no, a value, its number, or words."),
     ],
     policy: PolicyPath = None,
     question: Annotated[
-        str | None, typer.Option(help="The question again, if the audit log keeps no text.")
+        str | None, typer.Option(help="The question, if the log keeps no text.")
     ] = None,
     arm: LiveArm = None,
     model: Model = None,
     parser: ParseModel = None,
     base_url: BaseUrl = None,
     nli: Nli = None,
-    cache: Kept = True,
-    explain: Annotated[
-        bool, typer.Option(help="Show every gate with its numbers, and the time of each stage.")
-    ] = False,
+    cache: AnswerCache = True,
+    explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
     """Reply to a question of `raglab ask`, or correct a default that it applied."""
@@ -250,7 +215,7 @@ def reply(
     system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
     response = replied(request_id, answer, system=system, question=question)
     if as_json:
-        say_json_text(response.json())
+        say_json(json.loads(response.json()), indent=2)
         return
     say(_response_text(response, folder, policy))
     if explain:
@@ -261,11 +226,9 @@ def signals(
     path: TracePath,
     signal: Annotated[
         list[str],
-        typer.Option(
-            "--signal", "-s", help="Signal of an installed package (entry points). Repeatable."
-        ),
+        typer.Option("--signal", "-s", help="Signal of a package (entry point). Repeatable."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write, with the new columns.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write.")],
     policy: PolicyPath = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
@@ -287,30 +250,22 @@ def signals(
 
 # a response
 def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401
+    confidence = response["confidence"]
     head = (
         response["status"],
         response["arm_reason"],
-        _confidence_text(response),
+        "" if confidence is None else f"confidence {decimals(confidence)}",
         response["policy_id"],
     )
     lines = [visible(" · ".join(filter(None, head)))]
     question, default = response["clarification"], response["default_applied"]
     if question is not None:
         lines += [visible(question["question_to_user"])]
-        texts = [
-            option["text"]
-            if option["text"] == option["value"]
-            else f"{option['value']}  {option['text']}"
-            for option in response["options"]
-        ]
-        lines += [visible(f"  {text}") for text in texts]
-        command = [
-            "raglab",
-            "reply",
-            str(folder),
-            response["request_id"],
-            *(() if policy is None else ("-p", str(policy))),
-        ]
+        for option in response["options"]:
+            texts = dict.fromkeys((option["value"], option["text"]))  # each once
+            lines += [visible(f"  {'  '.join(texts)}")]
+        stated = [] if policy is None else ["-p", str(policy)]
+        command = ["raglab", "reply", str(folder), response["request_id"], *stated]
         lines += [visible(f"Reply with: {shlex.join(command)} yes, no, or a value.")]
     elif response["status"] == "ambiguous":
         lines += ["Which of these do you mean? Ask again with --select ID."]
@@ -329,19 +284,14 @@ def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # 
     return "\n".join([*lines, *(visible(f"warning: {text}") for text in response["warnings"])])
 
 
-def _confidence_text(response: Any) -> str:  # noqa: ANN401 - a response
-    return (
-        "" if response["confidence"] is None else f"confidence {decimals(response['confidence'])}"
-    )
-
-
 def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
     table = pd.DataFrame(response.record.checks)
     if len(table):
-        say("\n" + table_text(table[["gate", "rule", "margin", "passes", "text"]]))
-    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in response.record.ms.items()))
+        say("\n" + table_text(table[["gate", "margin", "passes", "text"]]))
+    say("")
+    say_notes([" · ".join(f"{stage} {ms:.1f} ms" for stage, ms in response.record.ms.items())])
 
 
 def _on_terminal() -> bool:
@@ -369,10 +319,7 @@ def _open_models(
 ) -> dict[str, Any]:
     """Generator, parser and scorer; None is the embedded one."""
     if model is None and parser is None and base_url is not None:
-        msg = (
-            f"base_url goes with a model, got {base_url} alone; name the model with --model or "
-            "--parser."
-        )
+        msg = f"base_url goes with a model, got {base_url} alone; add --model or --parser."
         raise ValueError(msg)
     models: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
     if model is not None:

@@ -10,16 +10,20 @@ import typer
 
 from raglab.cli.common import (
     AsJson,
+    RequestId,
     Seed,
+    TableOut,
     json_record,
     json_records,
     keep_inputs,
     say,
     say_json,
+    say_notes,
     show,
     table_text,
     write_csv,
 )
+from raglab.cli.experiments import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,19 +32,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from raglab.off_policy import Overlap
-
-OPEN = 4
-
 
 def evaluate_log(
     log: Annotated[
         str,
         typer.Argument(
-            help="CSV or Parquet, a row a round: action, reward, propensity, optional q_<arm>, "
-            "optional p_<arm> (the "
-            "probability of every arm); or an index whose questions a bandit answered, or its "
-            "log: a .sqlite or a URL."
+            help="CSV or Parquet, a row a round; or an index whose questions a bandit answered, or "
+            "its log."
         ),
     ],
     target: Annotated[
@@ -48,10 +46,7 @@ def evaluate_log(
         typer.Option(
             "--target",
             "-t",
-            help="uniform, over the arms that a round could take where p_<arm> tells; best:ARM, "
-            "always that arm; or a "
-            "CSV or Parquet with a column of probabilities for each arm and a row a round, or one "
-            "row for all.",
+            help="uniform; best:ARM; or a CSV or Parquet with a column of probabilities an arm.",
         ),
     ] = "uniform",
     estimators: Annotated[
@@ -59,21 +54,16 @@ def evaluate_log(
         typer.Option(
             "--estimators",
             "-e",
-            help="replay, ips, clipped_ips, snips, dm, dr or switch_dr. Repeat it, or write "
-            "commas. Default: all.",
+            help="replay, ips, clipped_ips, snips, dm, dr, switch_dr. Default: all.",
         ),
     ] = None,
     session: Annotated[
         str | None,
-        typer.Option(
-            help="Column of sessions. The rounds of a session count together in the intervals."
-        ),
+        typer.Option(help="Column of sessions, which count together in the intervals."),
     ] = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Arm, in the order of action 0, 1, …. Repeatable. Default: the arms of the log."
-        ),
+        typer.Option(help="Arm of action 0, 1, …. Repeatable. Default: those of the log."),
     ] = None,
     interval: Annotated[
         Literal["delta", "bootstrap"], typer.Option(help="Method of the intervals.")
@@ -81,21 +71,22 @@ def evaluate_log(
     level: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
     clip: Annotated[
         float | None,
-        typer.Option(
-            help="Largest weight of clipped_ips. Default: the root of the number of rounds."
-        ),
+        typer.Option(help="Largest weight of clipped_ips. Default: root of the rounds."),
     ] = None,
     switch: Annotated[
         float | None,
-        typer.Option(
-            help="Largest weight of switch_dr. Default: the root of the number of rounds."
-        ),
+        typer.Option(help="Largest weight of switch_dr. Default: root of the rounds."),
     ] = None,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as CSV.")] = None,
+    out: TableOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the value of another policy from this one's log, and say if the log suffices."""
+    """Estimate the value of another policy from this one's log, and say if the log suffices.
+
+    A round has `action`, `reward` and `propensity`; it may have the probability of every arm as
+    `p_<arm>` and a model of its reward as `q_<arm>`. `uniform` is over the arms that a round could
+    take, as far as `p_<arm>` tells. A target of a file has a row a round, or one row for all.
+    """
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
     # A bandit's log is a URL, an index or a database; any other file is a table of rounds.
@@ -103,9 +94,7 @@ def evaluate_log(
     rounds = _live(log) if live else _read_table(Path(log))
     # A URL is no file that --out could write over.
     keep_inputs(out, None if "://" in log else log, target)
-    names = (
-        tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
-    )
+    names = tuple(name.strip() for part in estimators or () for name in part.split(","))
     aim = _target_frame(target, rounds, arm)
     # Caught, so that warnings follow the table that they are about, and stand in the JSON.
     with warnings.catch_warnings(record=True) as caught:
@@ -113,7 +102,7 @@ def evaluate_log(
         table = estimate(
             rounds,
             aim,
-            names,
+            names or ESTIMATORS,
             seed,
             level=level,
             interval=interval,
@@ -134,48 +123,21 @@ def evaluate_log(
         }
         say_json(parts, indent=2)
     else:
-        say("\n".join(_estimate_lines(table, support, notes, level)))
-        for text in messages:
-            say(f"warning: {text}", err=True)
+        say(table_text(table) + "\n")
+        show(support._asdict(), as_json=False)
+        say_notes(f"{name}: {note}" for name, note in notes.items())
+        say_notes((f"warning: {text}" for text in messages), err=True)
     # Only where no estimator could say anything: one number is an answer.
     if (table["status"] == "none").all():
         raise typer.Exit(OPEN)
 
 
-def _estimate_lines(
-    table: pd.DataFrame, overlap: Overlap, notes: dict[str, str], level: float
-) -> list[str]:
-    """Table, overlap and reasons, for people."""
-    held = (
-        f"overlap: {overlap.status} · {overlap.n} rounds worth {overlap.ess:.1f} · "
-        f"largest weight {overlap.max_weight:.3g} · "
-        f"mean weight {overlap.mean_weight:.3f} ({level:.0%} interval "
-        f"{overlap.mean_weight_low:.3f} to "
-        f"{overlap.mean_weight_high:.3f}; 1 is expected)"
-    )
-    lines = [table_text(table.round(4)), "", held]
-    for note in dict.fromkeys(notes.values()):
-        lines += [f"{', '.join(name for name in notes if notes[name] == note)}: {note}"]
-    return lines
-
-
 def _read_table(path: Path) -> pd.DataFrame:
     """Table of a CSV, TSV or Parquet file."""
     from raglab.store.csv_tables import csv_frame
-    from raglab.store.files import InputError
     from raglab.store.trace_files import parquet_frame
 
-    if not path.is_file():
-        msg = f"{path} must be a CSV or Parquet file, got none there; check the path."
-        raise ValueError(msg)
-    try:
-        return parquet_frame(path) if path.suffix == ".parquet" else csv_frame(path)
-    except InputError:  # it names the line
-        raise
-    except (ValueError, OSError) as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
-        msg = f"{path} must be a whole CSV or Parquet file, got {reason}; write it again."
-        raise ValueError(msg) from None
+    return parquet_frame(path) if path.suffix == ".parquet" else csv_frame(path)
 
 
 def _live(place: str) -> pd.DataFrame:
@@ -185,11 +147,8 @@ def _live(place: str) -> pd.DataFrame:
     frame = open_online(place).frame()
     rounds = frame.dropna(subset=["reward"]).reset_index(drop=True)
     if len(rounds) < len(frame):
-        say(
-            f"{len(frame) - len(rounds)} of {len(frame)} rounds have no reward yet and are left "
-            "out",
-            err=True,
-        )
+        missing = len(frame) - len(rounds)
+        say(f"{missing} of {len(frame)} rounds have no reward yet and are left out", err=True)
     return rounds
 
 
@@ -208,20 +167,10 @@ def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | No
     if stated != "uniform":
         wanted = stated.removeprefix("best:")
         only = np.array([str(arm) == wanted for arm in arms])
-        if not only.any():
-            msg = (
-                f"best:ARM must name an arm, got {wanted!r}; there is {arms}; name others with "
-                "--arm."
-            )
-            raise ValueError(msg)
         closed = int((~there[:, only]).sum())
-        if closed:
-            msg = (
-                f"best:ARM must be an arm that every round could take, got {wanted!r}, whose "
-                "probability is 0 in "
-                f"{closed} of {len(rounds)} rounds; keep the other rounds, or give the target as "
-                "a file."
-            )
+        if closed or not only.any():
+            value = f"{wanted!r}" + f", closed in {closed} of {len(rounds)} rounds" * bool(closed)
+            msg = f"best:ARM must be of {arms} and open in every round, got {value}."
             raise ValueError(msg)
         share = np.broadcast_to(only, there.shape).astype(np.float64)
     return pd.DataFrame(share, columns=arms)
@@ -245,15 +194,12 @@ def _probability_arms(rounds: pd.DataFrame) -> list[str]:
     import numpy as np
 
     names = [str(name) for name in rounds.columns if str(name).startswith("p_")]
-    share = rounds[names]
-    if not names or not all(kind.kind in "fi" for kind in share.dtypes):
+    try:
+        sums = rounds[names].to_numpy(np.float64).sum(axis=1)
+    except ValueError:  # texts
         return []
-    sums = share.to_numpy(np.float64).sum(axis=1)
-    return (
-        [name.removeprefix("p_") for name in names]
-        if bool((np.abs(sums - 1.0) <= 1e-6).all())
-        else []
-    )
+    is_whole = bool(names) and bool((np.abs(sums - 1.0) <= 1e-6).all())
+    return [name.removeprefix("p_") for name in names] if is_whole else []
 
 
 def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
@@ -261,12 +207,9 @@ def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
 
     Of p_<arm>, else of its reward model, else 0 to the largest action, else the names, sorted.
     """
-    if known := _probability_arms(rounds):
+    modelled = [str(name)[2:] for name in rounds.columns if str(name).startswith("q_")]
+    if known := _probability_arms(rounds) or modelled:
         return _whole_numbers(known)
-    if modelled := [
-        str(name).removeprefix("q_") for name in rounds.columns if str(name).startswith("q_")
-    ]:
-        return _whole_numbers(modelled)
     if "action" not in rounds.columns:
         msg = f"a log must have a column action, got {list(rounds.columns)}."
         raise ValueError(msg)
@@ -280,13 +223,8 @@ def _whole_numbers(names: list[str]) -> list[Any]:
     return [int(name) for name in names] if all(name.isdecimal() for name in names) else names
 
 
-BanditLogPlace = Annotated[
-    str,
-    typer.Argument(help="Index whose questions a bandit answered, or its log: a file or a URL."),
-]
-MetricsPlace = Annotated[
-    str, typer.Argument(help="Index, or the log of its bandit or its audit: a file or a URL.")
-]
+BanditLogPlace = Annotated[str, typer.Argument(help="Index of a bandit, or its log: file or URL.")]
+MetricsPlace = Annotated[str, typer.Argument(help="Index, or one of its logs: file or URL.")]
 
 
 def metrics(
@@ -299,12 +237,10 @@ def metrics(
         typer.Option(
             min=0,
             max=65535,
-            help="Serve the metrics to this machine on a port until interrupted. 0: any port.",
+            help="Serve to this machine on a port until interrupted. 0: any port.",
         ),
     ] = None,
-    last: Annotated[
-        int, typer.Option(min=1, help="Number of latest requests for the live rates.")
-    ] = 1000,
+    last: Annotated[int, typer.Option(min=1, help="Latest requests for the live rates.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Print pulls, reward, latency by arm, live rates of false refusals and needless questions."""
@@ -322,7 +258,7 @@ def metrics(
         records = {name: json_records(table.astype(object)) for name, table in tables.items()}
         show(only if only is not None and arms is not None else records, as_json=True)
     for table in () if as_json else tables.values():
-        say(table_text(table.round(4)))
+        say(table_text(table))
     if out is not None:
         prometheus.write_metrics(tables.get("arms"), out, rates=tables.get("rates"))
         say(f"wrote {out}", err=True)
@@ -364,7 +300,7 @@ def _measured(
 
 def feedback(
     log: BanditLogPlace,
-    request: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
+    request: RequestId,
     up: Annotated[bool, typer.Option("--up/--down", help="Whether the answer was good.")],
     as_json: AsJson = False,
 ) -> None:
@@ -374,7 +310,7 @@ def feedback(
     online = open_online(log)
     online.thumbs(request, up)
     if not online.setup.weights.thumbs:
-        say("The thumb is logged. RAGLAB_BANDIT_W_THUMBS is 0, so no reward changes.", err=True)
+        say("RAGLAB_BANDIT_W_THUMBS is 0, so no reward changes.", err=True)
     show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
 
 

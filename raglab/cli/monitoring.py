@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from raglab.cli.common import (
     Arm,
     AsJson,
-    json_records,
     keep_inputs,
     load_policy,
     open_trace,
     say,
-    say_json,
+    show_result,
 )
 from raglab.cli.experiments import NOT_KEPT, OPEN
 from raglab.extension_points import extension
@@ -26,22 +25,19 @@ def monitor(
     policy: Annotated[Path, typer.Argument(help="Policy YAML that holds a certificate.")],
     labels: Annotated[
         Path,
-        typer.Argument(
-            help="Labelled requests: CSV or JSON lines with decision and label, or a trace "
-            "(.parquet)."
-        ),
+        typer.Argument(help="Labelled requests: CSV, JSON lines or a trace (.parquet)."),
     ],
     state: Annotated[
         Path | None,
-        typer.Option(help="File to go on from where it is there, and to write the state to."),
+        typer.Option(help="File of the state, to go on from and to write."),
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(min=0, help="Labelled rows after which another process begins; 0 for none."),
+        typer.Option(min=0, help="Labelled rows between restarts; 0 for none."),
     ] = None,
     min_probability: Annotated[
         float | None,
-        typer.Option(help="Least inclusion probability of the design, where rows have several."),
+        typer.Option(help="Least inclusion probability, where rows have several."),
     ] = None,
     arm: Arm = None,
     out: Annotated[
@@ -62,10 +58,7 @@ def monitor(
     with nullcontext() if state is None else locked(state.with_name(f"{state.name}.lock")):
         is_new = state is None or not state.exists()
         if state is not None and is_new:
-            say(
-                f"{state} is not there: this monitor begins with these rows and writes it.",
-                err=True,
-            )
+            say(f"{state} is not there: a new monitor begins.", err=True)
         result = watch(
             certified,
             rows,
@@ -78,39 +71,16 @@ def monitor(
             write_text(result.metrics_text(), out)
         if state is not None:
             result.state.save(state)
-    _print_monitor(result, as_json=as_json)
+    shown = ["promise", "alpha", "verdict", "since_step", "n", "estimate", "alarm_by", "alarm_rate"]
+    show_result(
+        {"verdict": result.verdict},
+        {"promises": result.table},
+        result.notes,
+        as_json=as_json,
+        columns=shown,
+    )
     if result.verdict != "held":
         raise typer.Exit(NOT_KEPT if result.verdict == "alarm" else OPEN)
-
-
-def _print_monitor(result: Any, *, as_json: bool) -> None:  # noqa: ANN401 - of an extension
-    """Print a line a promise, the verdict and the notes."""
-    if as_json:
-        say_json(
-            {
-                "verdict": result.verdict,
-                "promises": json_records(result.table),
-                "notes": result.notes,
-            },
-            indent=2,
-        )
-        return
-    for row in result.table.itertuples():
-        since = f" since step {row.since_step:,}" if row.since_step else ""
-        if row.alarm_by:
-            where = (
-                f"steps {row.alarm_from_step:,} to {row.since_step:,}, rate {row.alarm_rate:.4g}"
-            )
-            since += f" (by {row.alarm_by}{', ' * bool(row.alarm_at)}{row.alarm_at}; {where})"
-            since += (
-                f"; on average since the start {'held' if row.is_held else 'not said to be held'}"
-            )
-        rate = f"rate {row.estimate:.4g}" if row.n else "no rate yet"
-        say(
-            f"{row.promise} <= {row.alpha:g}: {row.verdict}{since}; {rate} of n = {row.n:,} since "
-            "the start"
-        )
-    say("\n".join([f"verdict: {result.verdict}", *(f"note: {note}" for note in result.notes)]))
 
 
 COMMANDS = (

@@ -23,6 +23,9 @@ from raglab.words.canonical import decimals
 LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
 MOST_REFUSED = 0.9  # share of them that one gate may refuse without a warning
 FAR = 0.1  # of the range of a signal's values: a bound further beyond them is of another scale
+# what a message proposes
+REMEDY = "; raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on"
+SCALE = "; write the bound on the scale of these values, or let raglab.tune(trace) move it"
 REFUSES_ALL = "(?s).*"  # deny pattern of a policy that is meant to refuse every question
 
 
@@ -37,7 +40,7 @@ class Bound(NamedTuple):
     thresholds: dict[str, float]
 
 
-def refusal_text(decisions: CaseVerdicts) -> str:
+def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     """That gates refuse nearly all cases labelled ok.
 
     One, with its thresholds and the range of what it measures.
@@ -48,6 +51,7 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     Args:
       decisions: in memory, or of shards, whose hits are then read once more where there is
         something to say.
+      remedy: end of the sentence.
 
     Source: rule S2.19.
     """
@@ -59,7 +63,7 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     names, counts = np.unique(decisions.decided_by[refused].astype(str), return_counts=True)
     gate, count = str(names[np.argmax(counts)]), int(counts.max())
     if count <= MOST_REFUSED * n_ok:
-        return _joint_text(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_ok)
+        return _joint_text(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_ok, remedy)
     if gate in {*UNSWITCHED, EXPECTED_COST}:
         return ""
     text = f"gate {gate} refuses {count:,} of {n_ok:,} cases labelled ok"
@@ -69,11 +73,12 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
     ends = _ends(decisions, bound.measured, gate)
     extent = " to ".join(map(decimals, ends)) or "missing"
-    text += f": {stated + ', ' if stated else ''}{bound.label} of these is {extent}; "
-    return f"{text}raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on."
+    return (
+        f"{text}: {stated + ', ' if stated else ''}{bound.label} of these is {extent}{remedy}."
+    )
 
 
-def idle_text(decisions: CaseVerdicts) -> str:
+def idle_text(decisions: CaseVerdicts, *, remedy: str = SCALE) -> str:
     """That all cases are answered and a signal's bound lies far beyond its values, with both.
 
     Far is more than a tenth of their range beyond its end, and short of the end of the unit's
@@ -82,6 +87,7 @@ def idle_text(decisions: CaseVerdicts) -> str:
 
     Args:
       decisions: in memory, or of shards.
+      remedy: end of the sentence.
 
     Source: rule S2.19.
     """
@@ -107,8 +113,7 @@ def idle_text(decisions: CaseVerdicts) -> str:
             )
             return (
                 f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
-                f"{stated}, {bound.label} is {' to '.join(map(decimals, ends))}; write the bound "
-                "on the scale of these values, or let raglab.tune(trace) move it."
+                f"{stated}, {bound.label} is {' to '.join(map(decimals, ends))}{remedy}."
             )
     return ""
 
@@ -130,7 +135,7 @@ def _ends(decisions: CaseVerdicts, measured: str, gate: str = "") -> tuple[float
     return (min(ends), max(ends)) if ends else ()
 
 
-def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
+def _joint_text(refusals: dict[str, int], n_ok: int, remedy: str) -> str:
     """That several gates together refuse nearly all cases labelled ok.
 
     Empty where only what has no switch does.
@@ -142,8 +147,7 @@ def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
     ordered = sorted(switched, key=lambda name: (-refusals[name], name))
     named = ", ".join(f"{name} {refusals[name]:,}" for name in ordered)
     return (
-        f"gates together refuse {n_refused:,} of {n_ok:,} cases labelled ok ({named}); "
-        "raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
+        f"gates together refuse {n_refused:,} of {n_ok:,} cases labelled ok ({named}){remedy}."
     )
 
 

@@ -143,6 +143,18 @@ class UnretrievedCases(NamedTuple):
     documents: frozenset[str] = frozenset()
 
 
+def unretrieved_count(trace: TraceView, arm: str | None = None) -> int:
+    """How many cases labelled ok expect sources that no hit of an arm has."""
+    return sum(len(part.lacking) for part in _unretrieved_parts(trace, arm))
+
+
+def _unretrieved_parts(trace: TraceView, arm: str | None) -> list[UnretrievedCases]:
+    return [
+        once(part, f"unretrieved {arm}", partial(_part_unretrieved, part, arm))
+        for part in trace_parts(trace)
+    ]
+
+
 def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
     """How many cases labelled ok no policy can answer right, since no hit has their sources.
 
@@ -152,10 +164,7 @@ def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
 
     Source: rules S6.1, S6.3.
     """
-    parts = [
-        once(part, f"unretrieved {arm}", partial(_part_unretrieved, part, arm))
-        for part in trace_parts(trace)
-    ]
+    parts = _unretrieved_parts(trace, arm)
     lacking = [pair for part in parts for pair in part.lacking]
     if not lacking:
         return ""

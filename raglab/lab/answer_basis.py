@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from raglab.decision.answer_text import (
     BASES,
@@ -20,6 +21,9 @@ from raglab.lab.search_space import always_answer
 from raglab.replay import tally
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
@@ -42,7 +46,7 @@ def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
 
 def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:
     """Policies that lack too many recorded answers to be compared, by name."""
-    return {name: of_policy for name, of_policy in missing.items() if not of_policy.is_compared}
+    return {name: answers for name, answers in missing.items() if not answers.is_compared}
 
 
 def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
@@ -51,9 +55,8 @@ def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
     Raises:
       ValueError: more than 5 % of a policy's answers are missing.
     """
-    for name, of_policy in not_compared(missing).items():
-        msg = missing_text(f"policy {name}", of_policy)
-        raise ValueError(msg)
+    for name, answers in not_compared(missing).items():
+        raise ValueError(missing_text(f"policy {name}", answers))
 
 
 def missing_if_answered(trace: TraceView, policy: Policy, arm: str | None) -> MissingAnswers:
@@ -75,52 +78,47 @@ def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str)
     """
     missing = missing_if_answered(trace, policy, arm)
     if not missing.is_compared:
-        msg = (
-            f"{what} must be fitted on recorded answers, got too few: {missing}; {REMEDY}, "
-            "without decided_only."
-        )
+        msg = f"{what} must be fitted on recorded answers: {missing}; {REMEDY}."
         raise ValueError(msg)
+
+
+def missing_answers(table: pd.DataFrame) -> dict[str, MissingAnswers]:
+    """Recorded answers that policies lack, by the index of their table.
+
+    None where cases are judged by their sources.
+    """
+    if "missing_answers_k" not in table:
+        return {}
+    pairs = table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
+    return {
+        str(name): MissingAnswers(int(k), int(n))
+        for name, (k, n) in zip(table.index, pairs, strict=True)
+    }
 
 
 NAMED = 5  # policies that a note names
 
 
 def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str]:
-    """What a reader must know of missing answers.
-
-    Who is not compared, and how many answers of the others are missing.
+    """Which policies are not compared, and how many answers of the others are missing.
 
     Args:
       missing: of policies by name.
       where: on which cases, such as `the judged cases`.
     """
     out = not_compared(missing)
-    few = {
-        name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out
+    few = {name: answers for name, answers in missing.items() if answers.k and name not in out}
+    texts = {
+        f"Not compared on {where}, for over 5 % of the answers are missing (rule S6.3)": out,
+        f"Missing answers count as not correct on {where} (rule S6.3)": few,
     }
     notes = []
-    if out:
-        lead = f"{len(out)} polic{'y is' if len(out) == 1 else 'ies are'} not compared on {where}"
-        notes.append(
-            f"{lead}, since no answer is recorded for {_named(out)} of the answered cases with a "
-            "gold answer; at most "
-            f"5 % may be missing (rule S6.3): {REMEDY}."
-        )
-    if few:
-        notes.append(
-            f"On {where} some answers are missing and count as not correct: {_named(few)} (rule "
-            "S6.3)."
-        )
+    for text, which in texts.items():
+        named = [f"{name} {answers.k:,} of {answers.n:,}" for name, answers in which.items()]
+        if named:
+            more = ", …" * (len(named) > NAMED)
+            notes.append(f"{text}: {', '.join(named[:NAMED])}{more}.")
     return notes
-
-
-def _named(missing: Mapping[str, MissingAnswers]) -> str:
-    """Policies with their counts, the first of many."""
-    pairs = list(missing.items())
-    named = ", ".join(
-        f"{name} {of_policy.k:,} of {of_policy.n:,}" for name, of_policy in pairs[:NAMED]
-    )
-    return named + (f" and {len(pairs) - NAMED:,} more" if len(pairs) > NAMED else "")
 
 
 def basis_kind(stated: object) -> str:
@@ -146,11 +144,8 @@ def check_basis(stated: object, here: Basis) -> None:
         for the rest.
     """
     if basis_conflict(stated, here):
-        remedy = (
-            "certify the policy again on text"
-            if here.text
-            else "check it on cases with a gold answer and recorded answers (raglab.record_answers)"
+        msg = (
+            f"a certificate must be judged on its own basis, {stated}, got cases judged by {here}; "
+            "certify the policy again."
         )
-        rule = f"a certificate must be judged on its own basis, {stated}"
-        msg = f"{rule}, got cases judged by {here}; {remedy}."
         raise ValueError(msg)

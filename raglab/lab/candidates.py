@@ -120,11 +120,6 @@ class Cases(NamedTuple):
         """Label of every case, [Q]."""
         return self.evidence.label
 
-    @property
-    def arm_name(self) -> str:
-        """Name of the arm."""
-        return self.trace.arms[0] if self.arm is None else self.arm
-
     def cells(self, policy: Policy) -> NDArray[np.int8]:
         """Cell of every case under a policy, [Q]."""
         return case_cells(measured_tables(self.held, policy, self.arm).evidence, [policy])[0]
@@ -251,14 +246,6 @@ class GateBound(NamedTuple):
     end: str
     on_fire: str
 
-    @property
-    def name(self) -> str:
-        """In words."""
-        return (
-            f"{self.signal} {'at least' if self.end == 'min' else 'at most'}"
-            f"{', else ask' * (self.on_fire == 'ask')}"
-        )
-
 
 def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[GateBound]:
     """One bound on each signal that differs between cases and says which way it points.
@@ -330,7 +317,8 @@ class BoundCells(NamedTuple):
         value = float(
             np.clip(threshold if self.bound.end == "min" else -threshold, unit.low, unit.high)
         )
-        return bounded_policy(cases.start, self.bound, _round_between(value, values))
+        ends = {self.bound.end: _round_between(value, values), "on_fire": self.bound.on_fire}
+        return always_answer(cases.start).replace("signals", {self.bound.signal: ends})
 
 
 def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
@@ -348,13 +336,6 @@ def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
         cases.cells(always_answer(cases.start)),
         metrics.DISTINCT_CELL[code].astype(np.int8),
         cases.weight,
-    )
-
-
-def bounded_policy(start: Policy, bound: GateBound, value: float) -> Policy:
-    """Policy with one threshold on a signal and everything else off."""
-    return always_answer(start).replace(
-        "signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}}
     )
 
 
@@ -522,7 +503,7 @@ def cross_fit(cases: Cases) -> CostCrossFit:
         return decide_by_model(
             plain,
             fit_model(cases.decided.rows(rows), seed=cases.seed),
-            cases.arm_name,
+            cases.trace.arms[0] if cases.arm is None else cases.arm,
             {},
             fitted_on,
             cases.traffic,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -78,10 +78,15 @@ class DecisionCases(NamedTuple):
 
     def rows(self, keep: NDArray[Any]) -> DecisionCases:
         """The same of some cases."""
-        part = (self.classes[keep], self.can_ask[keep], self.options_right[keep])
         groups = None if self.groups is None else self.groups.rows(keep)
-        weight = None if self.weight is None else self.weight[keep]
-        return DecisionCases(self.signals[:, keep], *part, self.known, groups, weight)
+        arrays = {name: column[..., keep] for name, column in self.arrays.items()}
+        return self._replace(groups=groups, **arrays)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Columns of the cases by name, cases last."""
+        names = ("signals", "classes", "can_ask", "options_right", "weight")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -166,27 +171,16 @@ def scored_cases(cases: DecisionCases, score: NDArray[np.float64]) -> ScoredCase
 
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
     """Cases of all parts, in order."""
-    classes, can_ask, right = (
-        np.concatenate([part[field] for part in parts]) for field in (1, 2, 3)
-    )
-    by_part = [part.groups for part in parts if part.groups is not None]
-    weight = None
-    if parts[0].weight is not None:
-        weight = np.concatenate([part.weights for part in parts])
-    groups = (
-        by_part[0]._replace(names=np.concatenate([part.names for part in by_part]))
-        if by_part
-        else None
-    )
-    return DecisionCases(
-        np.concatenate([part.signals for part in parts], axis=1),
-        classes,
-        can_ask,
-        right,
-        parts[0].known,
-        groups,
-        weight,
-    )
+    first = parts[0]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([part.arrays[name] for part in parts], axis=-1)
+        for name in first.arrays
+    }
+    groups = first.groups
+    if groups is not None:
+        names = [part.groups.names for part in parts if part.groups is not None]
+        groups = groups._replace(names=np.concatenate(names))
+    return first._replace(groups=groups, **arrays)
 
 
 def tune_cases(trace: TraceKind) -> TraceKind:
@@ -464,17 +458,16 @@ def _bounds(
     A weight counts beside those of the other classes only, so a signal that speaks for a class is
     one whose weight is 0 there and at most 0 elsewhere.
     """
-    free: tuple[float | None, float | None] = (None, None)
     own = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
-    bounds = []
+    bounds: list[tuple[float | None, float | None]] = []
     for place in range(len(CLASSES)):
         for direction in directions:
             speaks_for = own.get(direction)
             if speaks_for is None or not present[speaks_for]:
-                bounds.append(free)
+                bounds.append((None, None))
             else:
-                bounds.append((0.0, 0.0) if place == speaks_for else (None, 0.0))
-    return bounds + [free if there else (0.0, 0.0) for there in present]
+                bounds.append((0.0 if place == speaks_for else None, 0.0))
+    return bounds + [(None, None) if is_there else (0.0, 0.0) for is_there in present]
 
 
 def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -670,12 +663,8 @@ def held_out_cells(
     """
     first = policies[0].decision.model
     if first is None or any(policy.decision.model != first for policy in policies):
-        value = (
-            f"{sum(policy.decision.model != first for policy in policies) + 1} different ones or "
-            "none"
-        )
         msg = (
-            f"policies must decide by one model, got {value}; take those of "
+            "policies must decide by one model, got several or none; take those of "
             "`raglab.lab.certification_families.grid`."
         )
         raise ValueError(msg)
@@ -813,8 +802,9 @@ def fit_decision(
         order = _case_order(cases, held.number)
         cases = cases.rows(order)
         fold = grouped_folds(cases.classes, held.number[order], FOLDS, np.random.default_rng(seed))
-        for sentence in (*held_sentences(held, FOLDS), *_unjudged_sentences(cases.classes, fold)):
+        for sentence in held_sentences(held, FOLDS):
             warn_user(sentence)
+        _warn_of_unjudged(cases.classes, fold)
     model = fit_model(cases, names=signals, seed=seed, fold=fold)
     if cases.groups is not None and model.groups is not None:
         for sentence in group_sentences(cases.groups, model.groups.bias):
@@ -849,8 +839,8 @@ def _case_order(cases: DecisionCases, numbers: NDArray[np.int64]) -> NDArray[np.
     )
 
 
-def _unjudged_sentences(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> Iterator[str]:
-    """What a reader must know of cases that no fit of the folds can judge, with counts.
+def _warn_of_unjudged(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> None:
+    """Warn of cases that no fit of the folds can judge, with their number.
 
     Raises:
       ValueError: none that would be answered right can be judged, or none of the others.
@@ -858,17 +848,10 @@ def _unjudged_sentences(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> 
     judged, is_right = is_judged(classes, fold), classes == CLASSES.index("right")
     counts = [int((judged & kind).sum()) for kind in (is_right, ~is_right)]
     if not min(counts):
-        rule = (
-            "groups must leave cases that would be answered right, and others, on both sides of a "
-            "fold"
-        )
         msg = (
-            f"{rule}, got {counts[0]} and {counts[1]} that can be judged; state groups that hold "
-            "both."
+            "groups must leave cases that would be answered right, and others, on both sides of a "
+            f"fold, got {counts[0]} and {counts[1]} that can be judged."
         )
         raise ValueError(msg)
-    for place, name in enumerate(CLASSES):
-        n = int((~judged & (classes == place)).sum())
-        if n:
-            held = f"{n} cases of the class {name} are in one fold and in no other"
-            yield f"{held}: penalty, temperature and group biases are chosen without them."
+    if n := int((~judged).sum()):
+        warn_user(f"{n} cases have their class in one fold alone: no penalty is chosen on them.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +30,13 @@ from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import check_kinds, tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.search_space import always_answer, published_policy
-from raglab.metrics import Difference
 from raglab.progress import progress
 from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.values import Status, TraceData, check_labelled, label_codes
-from raglab.words.html_display import Fold, display
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,8 @@ class Signals(NamedTuple):
     names: tuple[str, ...] = SIGNALS
 
 
-class FittedGate(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedGate(Result):
     """A fitted gate.
 
     policy: the one given, with the gate switched on. model: its parts. p: cross-fitted
@@ -71,37 +72,19 @@ class FittedGate(NamedTuple):
     p: NDArray[np.float64]
     quality: pd.DataFrame
     fitted_on: TraceView
+    TABLE: ClassVar[str] = "quality"
 
-    def frame(self) -> pd.DataFrame:
-        """Calibration of the probability, in sample and cross-fitted, a row each."""
-        return self.quality.copy()
+    def _summary(self) -> Summary:
+        import pandas as pd
 
-    def __repr__(self) -> str:
-        return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.p):,} cases)"
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook.
-
-        Calibration in sample and cross-fitted, and what each signal adds.
-        """
-        names = [name for name in self.quality.columns if name != "probabilities"]
-        quality = [
-            (str(row["probabilities"]), *(f"{row[name]:.4f}" for name in names))
-            for row in self.quality.to_dict("records")
-        ]
-        rows = [
-            (part.signal, f"{min(part.y):+.3g} to {max(part.y):+.3g}") for part in self.model.parts
-        ]
         facts = [
             ("policy", self.policy.policy_id),
             ("answers at", f"{self.policy.fused.min_fused:g} or more"),
-            ("fitted on", f"{len(self.p):,} cases"),
+            ("cases", f"{len(self.p):,}"),
         ]
-        folds = (
-            Fold("calibration", quality, None, ("probabilities", *names), open=True),
-            Fold("what each signal adds to the logit", rows),
-        )
-        return display("Fused gate", facts, folds)
+        parts = [(part.signal, min(part.y), max(part.y)) for part in self.model.parts]
+        adds = pd.DataFrame(parts, columns=["signal", "least", "most"])
+        return Summary(facts, {"calibration": self.quality, "added to the logit": adds})
 
 
 def case_signals(
@@ -130,17 +113,13 @@ def shard_case_signals(
     decisions = replay.decide(trace, always_answer(policy), arm=arm)
     can = decisions.status == Status.ok
     evidence = decisions.tables.evidence
-    declared = evidence.known.rows[len(NAMES) :]
-    names = (*SIGNALS, *(signal.name for signal in declared if signal.direction == "surer"))
-    rows = evidence.signals[[evidence.known.place(name) for name in names], 0]
-    asking = [
-        signal.name for signal in declared if signal.direction == "ask" and "ask" in directions
-    ]
-    if asking:
-        rows = np.vstack(
-            [rows, -evidence.signals[[evidence.known.place(name) for name in asking], 0]]
-        )
-        names = (*names, *(f"-{name}" for name in asking))
+    own = evidence.known.rows[len(NAMES) :]
+    surer = (*SIGNALS, *(signal.name for signal in own if signal.direction == "surer"))
+    asking = [signal.name for signal in own if signal.direction == "ask" and "ask" in directions]
+    places = [evidence.known.place(name) for name in (*surer, *asking)]
+    rows = evidence.signals[places, 0]
+    rows[len(surer) :] *= -1.0
+    names = (*surer, *(f"-{name}" for name in asking))
     return Signals(np.where(can, rows, np.nan), decisions.right & can, names)
 
 
@@ -197,19 +176,19 @@ def fit_fused_gate(
     check_recorded(here, start, arm, "a fused gate")
     signals = case_signals(here, start, arm)
     check_kinds(signals.right, "a fused gate must be fitted on", "right cases", LEAST)
-    fit = _fit_function(method)
-    ids, by_split = (
-        [case.id for cases in cases_by_shard(here) for case in cases],
-        trace_queries(here),
-    )
+    fits: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
+    if method not in fits:
+        msg = f"method must be one of {', '.join(fits)}, got {method!r}."
+        raise ValueError(msg)
+    fit, by_split = fits[method], trace_queries(here)
     warn_of_held_back(by_split, "A fused gate")
     if groups is None:
+        ids = [case.id for cases in cases_by_shard(here) for case in cases]
         named = np.argsort(np.argsort(ids))
         order = np.lexsort((named, signals.right, *signals.score[::-1]))  # not that of the rows
         fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
-        fold[order] = np.random.default_rng(seed).permutation(
-            np.resize(np.arange(folds), len(order))
-        )
+        dealt = np.resize(np.arange(folds), len(order))
+        fold[order] = np.random.default_rng(seed).permutation(dealt)
     else:
         fold = _group_folds(trace, here, groups, signals.right, folds, seed)
     held_out = np.full(len(fold), np.nan)
@@ -220,8 +199,7 @@ def fit_fused_gate(
     known = ~np.isnan(held_out)
     whole = fit(signals.score, signals.right, signals.names)
     if not whole.parts or not known.any():
-        remedy = "see `raglab.lab.certification_texts.diagnosis`"
-        msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
+        msg = "a fused gate must find a signal that ranks right above wrong, got none."
         raise ValueError(msg)
     # A fit is too sure of its own cases: the scale comes from cases that it did not see.
     slope, intercept = calibration.fit(
@@ -239,8 +217,7 @@ def fit_fused_gate(
         fused_gate.fused_probability(signals.score, model, signals.names)[known],
         p[known],
     )
-    fused = with_learned_cases(start.replace("fused", section), queries)
-    fused = with_scores_of(fused, here.meta)
+    fused = with_scores_of(with_learned_cases(start.replace("fused", section), queries), here.meta)
     return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
 
 
@@ -265,10 +242,9 @@ def _group_folds(
     alone = ~is_judged(right, fold)
     if alone.any():
         kind = "right" if right[alone].any() else "wrong"
-        rule = "groups must leave right and wrong cases in every fit of a fused gate"
         msg = (
-            f"{rule}, got all {int(alone.sum())} {kind} cases in one fold; state groups that hold "
-            "both."
+            "groups must leave right and wrong cases in every fit of a fused gate, got all "
+            f"{int(alone.sum())} {kind} cases in one fold."
         )
         raise ValueError(msg)
     for sentence in held_sentences(held, folds):
@@ -313,10 +289,7 @@ def compare_gates(
     import pandas as pd
 
     if policy.fused_model is None:
-        msg = (
-            "gates can be compared only with a fused one, got a policy without; fit one "
-            "(raglab.fit_fused_gate)."
-        )
+        msg = "gates can be compared only with a fused one, got a policy without; fit one."
         raise ValueError(msg)
     check_recorded(trace, policy, arm, "a comparison of gates")
     signals = case_signals(trace, policy, arm)
@@ -330,37 +303,31 @@ def compare_gates(
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
     for name, values in gates.items():
-        low, high = metrics.auroc_interval(signals.right, values)
-        row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(signals.right, values)}
+        scored = (signals.right, values)
+        low, high = metrics.auroc_interval(*scored)
+        row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(*scored)}
         if name != FUSED:
             # The same seed for every gate, so that all differences are of the same resamples.
             rng = np.random.default_rng(seed)
-            difference: Difference = metrics.aurc_difference(
-                signals.right, values, gates[FUSED], resamples=resamples, rng=rng
-            )
-            row |= {"difference": difference.value, "low": difference.low, "high": difference.high}
-        row |= {
-            "AUROC": metrics.auroc(signals.right, values),
-            "AUROC_low": float(low),
-            "AUROC_high": float(high),
-        }
-        row["coverage"] = (
-            np.nan if np.isnan(risk) else metrics.coverage_at_risk(signals.right, values, risk)
+            ends = metrics.aurc_difference(*scored, gates[FUSED], resamples=resamples, rng=rng)
+            row |= {"difference": ends.value, "low": ends.low, "high": ends.high}
+        share, paid = _cost_curve(label, *scored, matrix)
+        place = min(int(np.searchsorted(share, coverage)), len(paid) - 1)
+        rows.append(
+            row
+            | {
+                "AUROC": metrics.auroc(*scored),
+                "AUROC_low": float(low),
+                "AUROC_high": float(high),
+                "coverage": np.nan if np.isnan(risk) else metrics.coverage_at_risk(*scored, risk),
+                "risk": metrics.risk_at_coverage(*scored, coverage) if coverage else np.nan,
+                "expected_cost": float(paid[place]),
+                "least_cost": float(paid.min()),
+            }
         )
-        row["risk"] = (
-            metrics.risk_at_coverage(signals.right, values, coverage) if coverage else np.nan
-        )
-        share, paid = _cost_curve(label, signals.right, values, matrix)
-        row["expected_cost"] = float(
-            paid[min(int(np.searchsorted(share, coverage)), len(paid) - 1)]
-        )
-        row["least_cost"] = float(paid.min())
-        rows.append(row)
     # The chain is a point and not a curve, so it has no AURC.
-    cost = float(chain["expected_cost"])
-    rows.append(
-        {"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk, "expected_cost": cost}
-    )
+    point = {"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk}
+    rows.append(point | {"expected_cost": float(chain["expected_cost"])})
     return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
 
 
@@ -385,14 +352,6 @@ def _cost_curve(
     return answered / len(label), np.asarray(metrics.expected_cost(cells, matrix))
 
 
-def _fit_function(method: str) -> Fit:
-    fits: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
-    if method not in fits:
-        msg = f"method must be one of {', '.join(fits)}, got {method!r}."
-        raise ValueError(msg)
-    return fits[method]
-
-
 def fit_boosting(
     signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS
 ) -> Model:
@@ -410,7 +369,7 @@ def fit_boosting(
         row for row, values in enumerate(signals) if len(np.unique(values[~np.isnan(values)])) > 1
     ]
     if not used:
-        msg = "a fused gate needs a signal that varies, got none; check that the trace holds hits."
+        msg = "a fused gate needs a signal that varies, got none."
         raise ValueError(msg)
     # A missing value counts as the lowest: missing never speaks for an answer.
     design = np.stack(
@@ -457,22 +416,15 @@ def _quality(
     rows = []
     for name, p in (("in sample", in_sample), ("cross-fitted", cross_fitted)):
         brier = calibration.brier_decomposition(right, p)
-        rows.append(
-            {
-                "probabilities": name,
-                "ECE": calibration.ece(right, p),
-                "smooth ECE": calibration.smooth_ece(right, p),
-                "Brier": brier.score,
-                "MCB": brier.mcb,
-                "DSC": brier.dsc,
-                "UNC": brier.unc,
-                "AURC": metrics.aurc(right, p),
-            }
-        )
-    return pd.DataFrame(rows)
+        errors = (calibration.ece(right, p), calibration.smooth_ece(right, p), brier.score)
+        parts = (brier.mcb, brier.dsc, brier.unc)
+        rows.append((name, *errors, *parts, metrics.aurc(right, p)))
+    names = ["probabilities", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC", "AURC"]
+    return pd.DataFrame(rows, columns=names)
 
 
-class CalibratedAnswers(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class CalibratedAnswers(Result):
     """policy: with the fitted curve.
 
     Outcomes: a row a case of the split it was fitted on, see `answer_outcomes`.
@@ -480,10 +432,15 @@ class CalibratedAnswers(NamedTuple):
 
     policy: Policy
     outcomes: pd.DataFrame
+    TABLE: ClassVar[str] = "outcomes"
 
-    def frame(self) -> pd.DataFrame:
-        """Answers with their probability of being right, a row a case."""
-        return self.outcomes.copy()
+    def _summary(self) -> Summary:
+        right = int(self.outcomes["right"].sum())
+        facts = [
+            ("policy", self.policy.policy_id),
+            ("right", f"{right:,} of {len(self.outcomes):,}"),
+        ]
+        return Summary(facts, {"answers": self.outcomes})
 
 
 @answered_traces("trace")
@@ -519,10 +476,7 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None) -> pd.Data
     import pandas as pd
 
     if trace.answers is None:
-        msg = (
-            "a calibration needs a trace with answers, got one without; record them with "
-            "raglab.record_answers."
-        )
+        msg = "a calibration needs answers, got none; record them with raglab.record_answers."
         raise ValueError(msg)
     check_labelled(label_codes(trace.cases))
     free = always_answer(policy).replace(
@@ -590,34 +544,22 @@ def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
     answers = trace.answers
     if answers is None:
         return "", 0, 0
-    with_text = np.array([bool(text) for text in answers.text], dtype=bool)
-    return (
-        answers.generator,
-        int(with_text.sum()),
-        int((with_text & np.isfinite(answers.confidence)).sum()),
-    )
+    with_text = np.array(list(map(bool, answers.text)), dtype=bool)
+    n_finite = int((with_text & np.isfinite(answers.confidence)).sum())
+    return answers.generator, int(with_text.sum()), n_finite
 
 
 def _check_confidences(trace: TraceView) -> None:
     """Refuse a calibration on answers of which none carries a confidence."""
     parts = list(each_shard(shard_confidences, trace, what="confidences"))
-    name, n_answers, n_finite = (
-        parts[0][0],
-        sum(part[1] for part in parts),
-        sum(part[2] for part in parts),
-    )
-    if n_finite:
-        return
-    why = "no answer with a text is recorded"
-    if n_answers:
-        why = f"{name} gives no confidence (a server gives it as log-probabilities)"
-    msg = (
-        f"a calibration needs answers with a confidence, got {n_finite} of {n_answers} recorded "
-        "answers with one:"
-        f" {why}; record answers of a generator or server that gives one, or switch the gate off:"
-        ' policy.replace("generation.enabled", False).'
-    )
-    raise ValueError(msg)
+    n_answers = sum(part[1] for part in parts)
+    if not any(part[2] for part in parts):
+        msg = (
+            f"a calibration needs answers with a confidence, got 0 of {n_answers} recorded answers "
+            f"with one: {parts[0][0]} gives none; record others, or switch the gate off: "
+            'policy.replace("generation.enabled", False).'
+        )
+        raise ValueError(msg)
 
 
 class Cosines(NamedTuple):
@@ -661,11 +603,8 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
     known = ~np.isnan(best)
     check_kinds(right[known], CALIBRATION, "right cases with a cosine")
     fitted = calibration.fit(right[known], best[known], method="platt")
-    if not fitted.weights[0] > 0.0:
-        msg = (
-            f"the cosine must rank right above wrong, got a slope of {fitted.weights[0]:g}; keep "
-            "fallback: hybrid."
-        )
+    if not (slope := fitted.weights[0]) > 0.0:
+        msg = f"the cosine must rank right above wrong, got slope {slope:g}; keep fallback: hybrid."
         raise ValueError(msg)
     x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
     y = calibration.apply(fitted, x).round(FITTED_DIGITS)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.values import Case
-from raglab.words.characters import visible
 
 LEAST_OF_GROUP = 20  # labelled cases below which a group has no bias of its own
 # standard deviations of the prior that are compared
@@ -19,7 +18,6 @@ SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 STEPS = 100  # of Newton's method, which needs about five
 SMALLEST_STEP = 1e-9
 ROUNDING = 1e-12  # of a log-posterior, beside its value
-NAMED = 10  # groups that a sentence names
 
 
 class CaseGroups(NamedTuple):
@@ -51,17 +49,14 @@ def check_groups(groups: CaseGroups | None, weight: NDArray[np.float64] | None =
     """
     if groups is not None and weight is not None:
         msg = (
-            "group must be of cases drawn with one probability, which biases of groups ignore, got "
+            "group must be of cases drawn with one probability, got "
             f"{groups.attribute!r} of cases drawn with several; leave it out."
         )
         raise ValueError(msg)
     if groups is not None and not (groups.names != UNKNOWN).any():
-        rule = (
-            "group must name an attribute that the cases state, in extra['groups'] or as a column"
-        )
         msg = (
-            f"{rule}, got {groups.attribute!r}, which none of {len(groups.names)} cases states; "
-            "correct the name."
+            "group must be an attribute of the cases, in extra['groups'] or a column, got "
+            f"{groups.attribute!r}, which none states."
         )
         raise ValueError(msg)
 
@@ -80,33 +75,19 @@ class FittedGroups:
 
 
 def group_sentences(groups: CaseGroups, named: Collection[str]) -> Iterator[str]:
-    """What a reader must know of a fit: groups without a bias of their own, with counts.
+    """Groups without a bias of their own, in one sentence; none where each has one.
 
     Args:
       groups: of the cases that were fitted on.
       named: groups that have a bias.
     """
-    attribute, counts = groups.attribute, groups.counts()
-    small = sorted((n, name) for name, n in counts.items() if n < LEAST_OF_GROUP)
-    unnamed = len(groups.names) - sum(counts.values())
-    if not named:
+    counts = groups.counts()
+    common, unnamed = len(counts) - len(named), len(groups.names) - sum(counts.values())
+    if common or unnamed:
         yield (
-            f"No group of {attribute} has a bias of its own: the cases do not show that two "
-            "groups of at least "
-            f"{LEAST_OF_GROUP} labelled cases differ, so the common policy decides all."
-        )
-    if small:
-        listed = ", ".join(f"{name!r} ({n})" for n, name in small[:NAMED])
-        more = f" and {len(small) - NAMED} more" if len(small) > NAMED else ""
-        yield visible(
-            f"{len(small)} of {len(counts)} groups of {attribute} have fewer than "
-            f"{LEAST_OF_GROUP} labelled cases and "
-            f"follow the common policy: {listed}{more}."
-        )
-    if unnamed:
-        yield (
-            f"{unnamed} of {len(groups.names)} labelled cases state no {attribute} and follow the "
-            "common policy."
+            f"{common} of {len(counts)} groups of {groups.attribute} follow the common policy (a "
+            f"bias takes {LEAST_OF_GROUP} labelled cases and a difference), as {unnamed} cases "
+            "that state none."
         )
 
 

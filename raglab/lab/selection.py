@@ -257,19 +257,20 @@ def nested_costs(
     """
     size = int(questions.max()) + 1
     rng = np.random.default_rng([seed, size, 1])
-    every, costs, by_label = np.ones(len(questions)), [], []
+    costs, by_label = [], []
+
+    def judge(weights: NDArray[np.float64], held: NDArray[np.float64]) -> None:
+        loss = options.loss[choose(options, goal, allowed, weights).chosen]
+        there = held > 0.0
+        costs.append(float((options.weights(goal, held)[there] * loss[there]).mean()))
+        by_label.append(_label_costs(options, loss, held))
+
     for _ in range(RESAMPLES):
         weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
-        held = (weights == 0.0).astype(np.float64)
-        if held.any():
-            loss = options.loss[choose(options, goal, allowed, weights).chosen]
-            there = held > 0.0
-            costs.append(float((options.weights(goal, held)[there] * loss[there]).mean()))
-            by_label.append(_label_costs(options, loss, held))
+        if not weights.all():
+            judge(weights, (weights == 0.0).astype(np.float64))
     if not costs:
-        loss = options.loss[choose(options, goal, allowed).chosen]
-        costs.append(float((options.weights(goal, every) * loss).mean()))
-        by_label.append(_label_costs(options, loss, every))
+        judge(np.ones(len(questions)), np.ones(len(questions)))
     return NestedCosts(np.array(costs), np.array(by_label))
 
 
@@ -334,35 +335,36 @@ def select_candidate(
     allowed = (competes & compared)[of_option]
     choice = choose(every, goal, allowed)
     # What does not compete is shown at its best value too.
-    shown = dict(choose(every, goal, compared[of_option] | every.fixed).shown) | dict(choice.shown)
-    at = [
-        shown.get(place, int(np.flatnonzero(of_option == place)[0])) for place in range(len(names))
-    ]
+    shown = {**choose(every, goal, compared[of_option] | every.fixed).shown, **choice.shown}
+    rows = [shown.get(place, int(np.argmax(of_option == place))) for place in range(len(names))]
+    values = [every.options[row].value for row in rows]
     policies = {
-        candidate.name: candidate.policies[every.options[row].value]
-        for candidate, row in zip(candidates, at, strict=True)
+        candidate.name: candidate.policies[value]
+        for candidate, value in zip(candidates, values, strict=True)
     }
-    table = _cost_table(candidates, [every.options[row].value for row in at], policies, cases)
-    incumbent = every.loss[choice.incumbent]
-    gains = {name: incumbent - every.loss[row] for name, row in zip(names, at, strict=True)}
+    held_out = np.stack(
+        [
+            cases.counted(candidate.cells[value]).mean(axis=0)
+            for candidate, value in zip(candidates, values, strict=True)
+        ]
+    )
     by = every.weights(goal, np.ones(len(cases.label)))
-    gains = {name: by * gain for name, gain in gains.items()}
-    most = float(by.max())
-    pseudo = [most * float(every.worst[choice.incumbent] - every.worst[row]) for row in at]
-    savings = [paired_saving(gains[name], extra) for name, extra in zip(names, pseudo, strict=True)]
+    losses = every.loss[rows]
+    gains = by * (every.loss[choice.incumbent] - losses)
+    pseudo = float(by.max()) * (every.worst[choice.incumbent] - every.worst[rows])
+    savings = [paired_saving(*pair) for pair in zip(gains, pseudo.tolist(), strict=True)]
+    table = _cost_table(policies, held_out, savings, cases)
     table.insert(0, "competes", competes)
-    table.insert(3, "gain", [saving.mean for saving in savings])
-    table.insert(4, "std_error", [saving.error for saving in savings])
     if counts.basis.text:
         table = table.assign(
-            missing_answers_k=counts.missing[:, 0], missing_answers_n=counts.missing[:, 1]
+            missing_answers_k=counts.missing[:, 0],
+            missing_answers_n=counts.missing[:, 1],
+            compared=compared,
         )
-        table = table.assign(compared=compared)
     chosen = every.options[choice.chosen].candidate
     nested = nested_costs(every, goal, allowed, cases.groups, cases.seed)
-    losses = {name: every.loss[row] for name, row in zip(names, at, strict=True)}
     own = every.loss[choice.chosen]
-    losses[names[chosen]] = own + _optimism(every, own, nested)[cases.label]
+    losses[chosen] = own + _optimism(every, own, nested)[cases.label]
     return Selection(
         selected=names[chosen],
         incumbent=names[every.options[choice.incumbent].candidate],
@@ -371,14 +373,10 @@ def select_candidate(
         # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter
         # what is chosen.
         held_out_estimate=max(float(nested.mean.mean()), float((by * own).mean())),
-        gains=gains,
-        losses=losses,
+        gains=dict(zip(names, gains, strict=True)),
+        losses=dict(zip(names, losses, strict=True)),
         missing=dict(zip(names, counts.missing_answers, strict=True)),
-        misses=float(
-            goal.violation(
-                _mean_counts(candidates[chosen], every.options[choice.chosen].value, cases)
-            )
-        ),
+        misses=float(goal.violation(held_out[chosen])),
     )
 
 
@@ -397,43 +395,35 @@ def _optimism(
     return np.maximum(np.nan_to_num(worse), 0.0)
 
 
-def _mean_counts(candidate: Candidate, value: int, cases: Cases) -> NDArray[np.float64]:
-    """Cases by cell, the mean over repeats, [20]."""
-    counts: NDArray[np.float64] = cases.counted(candidate.cells[value]).mean(axis=0)
-    return counts
-
-
 def _cost_table(
-    candidates: Sequence[Candidate],
-    values: Sequence[int],
     policies: Mapping[str, Policy],
+    held_out: NDArray[np.float64],
+    savings: Sequence[Saving],
     cases: Cases,
 ) -> pd.DataFrame:
-    """Costs and rates of the candidates, each at one of its values."""
+    """Costs and rates of the candidates, each at one of its values.
+
+    Args:
+      held_out: cases by cell, the mean over repeats, [candidates, 20].
+    """
     import pandas as pd
 
     goal = cases.goal
-    held_out = np.stack(
-        [
-            _mean_counts(candidate, value, cases)
-            for candidate, value in zip(candidates, values, strict=True)
-        ]
-    )
-    in_sample = cases.counted(
-        np.stack([cases.cells(policies[candidate.name]) for candidate in candidates])
-    )
-    there = goal.in_traffic(held_out)
-    rates = metrics.rates(metrics.rate_counts(there), metrics.label_counts(there))
+    in_sample = cases.counted(np.stack([cases.cells(policy) for policy in policies.values()]))
+    counts = goal.in_traffic(held_out)
+    rates = metrics.rates(metrics.rate_counts(counts), metrics.label_counts(counts))
     return pd.DataFrame(
         {
             "in_sample": goal.cost(in_sample),
             "cross_validated": goal.cost(held_out),
+            "gain": [saving.mean for saving in savings],
+            "std_error": [saving.error for saving in savings],
             "coverage": rates[:, metrics.RATES.index("coverage")],
             "over_ask": rates[:, metrics.RATES.index("over_ask_rate")],
             "meets_targets": goal.violation(held_out) <= 0.0,
-            "policy_id": [policies[candidate.name].policy_id for candidate in candidates],
+            "policy_id": [policy.policy_id for policy in policies.values()],
         },
-        index=pd.Index([candidate.name for candidate in candidates], name="candidate"),
+        index=pd.Index(list(policies), name="candidate"),
     )
 
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
+from raglab.decision.answer_text import MAX_MISSING, SOURCES, Basis
 from raglab.decision.inclusion import PROBABILITY, case_weights, inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_scores_of, with_tuned_cases
 from raglab.decision.measurement import gates_off, measured_tables
-from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
+from raglab.decision.outcome_codes import CELL_OF_CODE, tally_codes
+from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import (
-    headline_note,
     headline_sentence,
     trace_basis,
     trace_status_only,
-    unretrieved_note,
+    unretrieved_count,
 )
 from raglab.decision.trace_view import (
     Measured,
@@ -32,10 +33,11 @@ from raglab.decision.trace_view import (
     failed_count,
     held_trace,
 )
-from raglab.extension_points import extensions, missing
+from raglab.extension_points import extensions, missing, public
 from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import (
     ANSWER,
+    COST,
     DEFAULTS,
     FIXED,
     FOLDS,
@@ -47,7 +49,7 @@ from raglab.lab.candidates import (
     chain_paths,
     count_cells,
 )
-from raglab.lab.comparison import StudyOutcome
+from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import (
     BY_HAND,
     TUNED,
@@ -55,12 +57,13 @@ from raglab.lab.competition import (
     CompetitionEntry,
     build_candidates,
     check_competition,
-    check_group_candidate,
     competition,
 )
 from raglab.lab.decision_fitting import decision_cases, direction_notes
+from raglab.lab.dropped_gates import dropped_gates
+from raglab.lab.findings import notes_of, study_findings
 from raglab.lab.group_fitting import CaseGroups, check_groups
-from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.paired_differences import Advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -81,21 +84,11 @@ from raglab.lab.selection import Selection, policy_flat_ranges, select_candidate
 from raglab.lab.study_cases import (
     Splits,
     candidate_cases,
-    label_notes,
     study_goal,
     study_splits,
 )
-from raglab.lab.study_notes import (
-    answer_notes,
-    beside_notes,
-    group_notes,
-    mix_notes,
-    refusal_notes,
-    selection_note,
-    switched_off_note,
-    target_notes,
-)
 from raglab.lab.trial_search import (
+    MISSING,
     Problem,
     Search,
     check_search,
@@ -105,16 +98,14 @@ from raglab.lab.trial_search import (
     run_search,
     trial_policies,
 )
-from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.policy import told_value
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import Status
-from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display, short
+from raglab.words.html_display import short
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +124,7 @@ StudyPage = Callable[[Trace, Policy, Policy, Goal, str], str]
 
 
 @dataclass(frozen=True, repr=False)
-class TuneResult:
+class TuneResult(Result):
     """Outcome of a study.
 
     Attributes:
@@ -165,8 +156,13 @@ class TuneResult:
       pareto: the trials that no other beats in cost and coverage.
       flat_ranges: flat range of each threshold of `policy`, in which it may move at no cost.
       judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
-      notes: for the reader. Candidates, their costs, flat ranges and cockpit are of at most 20,000
-        of the cases tuned on, drawn by label; trials are judged on all of these.
+      findings: what the study says of itself, a row a finding: `key`, `applies`, `text`, from the
+        most to the least important; the first are `use`, `shown` and `missing`.
+      counts: numbers of cases that `judged` and `tuned` on `failed`, have `status_only` for a basis
+        or expect sources that no hit has (`unretrieved`); cases without a split (`unsplit`); cases
+        that candidates, costs, flat ranges and cockpit are of (`refitted_on`, at most 20,000 of
+        those tuned on, drawn by label); trials not run or not compared; candidates judged at a
+        smaller depth than theirs; groups, those without a bias and cases that state none.
       tuned_on: trace of the cases that were tuned on.
       judged_on: trace of the cases that were judged on.
       study: Optuna's own, for its plots and dashboards: trials by the paths that they set,
@@ -190,6 +186,14 @@ class TuneResult:
         line in `raglab.displays.MixDisplay`.
       left_out: thresholds and switches that the search of the chain left out, since they decide
         nothing on these cases.
+      contests: of the selected policy with each that it must beat, on the judged cases; none where
+        these were tuned on.
+      dropped: gates that act where the study starts and not in `policy` (rule S6.8).
+      target_excess: by how much the selected candidate misses the targets in sum when cross-fitted,
+        each rate one standard error worse.
+      smallest_saving: of the best candidate over the incumbent, that so many cases can tell when
+        cross-fitted (paired test, 80 % power, rule S6.12).
+      worst_cost: expected cost on the judged cases at the worst mix inside the stated one.
     """
 
     policy: Policy
@@ -204,7 +208,6 @@ class TuneResult:
     pareto: pd.DataFrame
     flat_ranges: pd.DataFrame
     judged: pd.DataFrame
-    notes: tuple[str, ...]
     tuned_on: StudyTrace
     judged_on: StudyTrace
     study: Any
@@ -218,10 +221,20 @@ class TuneResult:
     left_out: tuple[str, ...] = ()
     crossing: Crossing | None = None
     mix_costs: pd.DataFrame | None = None
+    contests: tuple[PolicyContest, ...] = ()
+    dropped: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    target_excess: float = 0.0
+    smallest_saving: float = nan
+    worst_cost: float = nan
+    findings: pd.DataFrame | None = None
 
-    def frame(self) -> pd.DataFrame:
-        """Rates of the compared policies on the cases that judge them, a row a policy."""
-        return self.judged.copy()
+    TABLE: ClassVar[str] = "judged"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to use, whether that is shown, what is missing, and at most two further notes."""
+        return () if self.findings is None else notes_of(self.findings)
 
     @property
     def unseen(self) -> bool:
@@ -242,6 +255,8 @@ class TuneResult:
             self.n_certify,
             crossing=self.crossing,
             mix_costs=self.mix_costs,
+            contests=self.contests,
+            findings=self.findings,
         )
 
     @property
@@ -253,21 +268,17 @@ class TuneResult:
 
     @property
     def comparison(self) -> pd.DataFrame:
-        """The named policies on the cases that the study did not see, in few columns.
-
-        The rest by `rates`.
-
-        What each name stands for is told at `policies`.
+        """The named `policies` on the judged cases, in few columns; the rest by `rates`.
 
         `policy`, `judged_by` (unseen cases; where there are none a fixed policy, or in sample, not
         comparable), `expected_cost` with `_low` and `_high`, the rates of the goal's targets beside
-        coverage and over-ask, `pass_rate`; with targets `met`: whether all are met by a policy that
-        answers (rule S6.9).
+        coverage, over-ask and missed ambiguity, `pass_rate`; with targets `met`: whether all are
+        met by a policy that answers (rule S6.9).
         """
-        rates = dict.fromkeys((*self.goal.targets, "coverage", "over_ask_rate", "pass_rate"))
-        names = [name for name in rates if name != "pass_rate"]
+        rates = ("coverage", "over_ask_rate", "missed_ambiguity_rate")
+        names = [name for name in self.goal.targets if name not in {*rates, "pass_rate"}]
         met = ["met"] if self.goal.targets else []
-        return self.judged[["policy", "judged_by", *_COST, *names, "pass_rate", *met]]
+        return self.judged[["policy", "judged_by", *_COST, *names, *rates, "pass_rate", *met]]
 
     def rates(self, name: str | None = None) -> pd.DataFrame:
         """Rate of the named policies: `value`, `k`, `n`, `low`, `high` by policy.
@@ -284,10 +295,7 @@ class TuneResult:
         if name is None:
             return self.judged
         if name not in metrics.RATE_TABLE:
-            msg = (
-                f"name must be one of {', '.join(metrics.RATES)}, got {name!r}; expected cost "
-                "stands in comparison."
-            )
+            msg = f"name must be one of {', '.join(metrics.RATES)}, got {name!r}."
             raise ValueError(msg)
         ends = {name: "value", **{f"{name}_{end}": end for end in ("k", "n", "low", "high")}}
         return self.judged.set_index("policy")[list(ends)].set_axis(list(ends.values()), axis=1)
@@ -300,107 +308,51 @@ class TuneResult:
           after: name of one of `policies`; the selected one where not given.
 
         Raises:
-          ValueError: no such policy.
+          KeyError: no such policy.
         """
-        for name in (before, after):
-            if name not in self.policies:
-                msg = (
-                    f"policies must be among {', '.join(self.policies)}, got {name!r}; correct "
-                    "the name."
-                )
-                raise ValueError(msg)
         chosen = [self.policies[name] for name in (before, after)]
         decisions_before, decisions_after = decide_policies(
             self.judged_on, chosen, self.settings["arm"]
         )
         return decisions_before.changed(decisions_after)
 
-    def __repr__(self) -> str:
-        selected, trials = short(self.selected), f"{len(self.trials):,} trials"
-        headline = f"; {self.headline}" if self.headline else ""
-        facts = f"{selected}, policy {self.policy.policy_id}: {self._cost_text}"
-        return visible(f"{type(self).__name__}({facts}; basis {self.basis}; {trials}{headline})")
+    def _summary(self) -> Summary:
+        """What was selected, its cost; policies judged, candidates, changes, what is left out."""
+        import pandas as pd
 
-    @property
-    def _cost_text(self) -> str:
-        """Expected cost on unseen cases, else the nested estimate, and whether targets are met."""
-        if not self.unseen:
-            targets_met = bool(self.costs["meets_targets"][self.selected])
-            met = (
-                f"; targets {'kept' if targets_met else 'not kept'} when cross-fitted"
-                if self.goal.targets
-                else ""
-            )
-            return f"expected cost {self.held_out_estimate:.3f} on new cases (nested estimate){met}"
-        row = self.judged.iloc[list(self.policies).index("tuned")]
-        met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
-        return (
-            f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases{met}"
-        )
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what was selected, beside what it must beat; what it changes.
-
-        What to know.
-        """
-        comparison = self.comparison
-        names = [
-            name
-            for name in comparison.columns
-            if name not in {"policy", "judged_by", "met", *_COST}
-        ]
-        rows: list[tuple[Cell | str, ...]] = []
-        for row in comparison.to_dict("records"):
-            cost = Cell(
-                f"{row['expected_cost']:.3f}",
-                f"[{row['expected_cost_low']:.3f}, {row['expected_cost_high']:.3f}]",
-            )
-            # An interval around a cost in sample would lend certainty to a number that flatters.
-            if row["judged_by"] == IN_SAMPLE:
-                cost = Cell(f"{row['expected_cost']:.3f}", IN_SAMPLE)
-            met = (
-                [Cell("yes" if row["met"] else "no", mark="good" if row["met"] else "bad")]
-                if "met" in row
-                else []
-            )
-            rates = (f"{row[name]:.3f}" if row[name] == row[name] else "none" for name in names)
-            rows.append(
-                (
-                    Cell(row["policy"], mark="changed" if row["policy"] == "tuned" else ""),
-                    cost,
-                    *rates,
-                    *met,
-                )
-            )
-        # Against the default policy: what a reader would have to change by hand.
-        changes = [
-            (path, told_value(there), Cell(told_value(here), mark="changed"))
-            for path, (here, there) in self.policy.diff(self.default_policy).items()
-        ]
+        nested = f"{self.held_out_estimate:.3f} on new cases (nested estimate)"
+        policies = self.comparison.set_index("policy")
+        row = policies.loc[TUNED]
+        unseen = f"{row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases"
+        met = row["met"] if self.unseen and self.goal.targets else self.target_excess == 0.0
         facts = [
-            ("selected", self.selected),
+            ("selected", short(self.selected)),
             ("policy", self.policy.policy_id),
-            ("nested estimate", f"{self.held_out_estimate:.3f} of expected cost on new cases"),
-            (
-                "judged on",
-                f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else ""),
-            ),
+            ("expected cost", unseen if self.unseen else nested),
             ("basis", self.basis),
-            ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials of the chain"),
-            ("left out", ", ".join(self.left_out) or "nothing"),
+            ("trials", f"{len(self.trials):,}"),
         ]
-        head = ("policy", "expected cost", *names, *(["met"] if self.goal.targets else []))
-        # Notes are first and open, for they say what the numbers below do not show.
-        folds = (
-            Fold(
-                "notes",
-                [(f"{place + 1}", note) for place, note in enumerate(self.notes)],
-                open=True,
-            ),
-            Fold("judged policies", rows, None, head, open=True),
-            Fold("changes of the default policy", changes, None, ("path", "default", "tuned")),
+        facts += [("targets", "met" if met else "not met")] * bool(self.goal.targets)
+        facts += [("left out", self.headline)] * bool(self.headline)
+        # An interval around a cost in sample would lend certainty to a number that flatters.
+        policies.loc[policies["judged_by"] == IN_SAMPLE, list(_COST[1:])] = np.nan
+        changes = [
+            (path, told_value(before), told_value(after))
+            for path, (after, before) in self.policy.diff(self.default_policy).items()
+        ]
+        counts = {name: count for name, count in self.counts.items() if count}
+        return Summary(
+            facts,
+            {
+                "judged policies": policies.reset_index(),
+                "candidates": self.costs.reset_index(),
+                "changes": pd.DataFrame(changes, columns=["path", "default", "tuned"]),
+                "counts": pd.DataFrame(counts.items(), columns=["what", "number"]),
+                "left out of the search": pd.DataFrame({"path": self.left_out}),
+            },
+            self.notes,
+            "Result of a study",
         )
-        return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path, *, certification: Certification | None = None) -> Path:
         """Write the HTML report of tuned and reference policies on the judged cases.
@@ -414,28 +366,28 @@ class TuneResult:
             `certify`.
 
         Raises:
-          TypeError: what is no certification.
-          ValueError: a certification of another policy.
+          ValueError: a certification of another policy or arm.
 
         Example:
           `result.report("report.html", certification=raglab.certify_policy(trace, result.policy,
           targets=goal))`
         """
-        from raglab.lab.report.page import write_report
-
         policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
-        no_cockpit = (
-            "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
-        )
-        return write_report(
+        notes = []
+        if frozen is None:
+            notes.append("The page has no cockpit: raglab/extensions/cockpit is not installed.")
+        if (n := self.counts["refitted_on"]) < len(self.tuned_on):
+            which = f"{n:,} of the {len(self.tuned_on):,} cases tuned on, drawn by label"
+            notes.append(f"Candidates, cross-fitted costs, flat ranges and cockpit are of {which}.")
+        page: Path = public("write_report")(
             self.judged_on,
             policies,
             out=path,
             arm=self.settings["arm"],
             flat_ranges=self.flat_ranges,
             trials=self.trials,
-            notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
+            notes=notes,
             study=self.outcome._replace(failed=failed),
             costs=self.goal.costs,
             targets=self.goal.targets,
@@ -445,57 +397,33 @@ class TuneResult:
             trace_id=self.settings["trace"],
             cockpit=frozen,
         )
+        return page
 
     def _certified_policies(
         self, certification: Certification | None
     ) -> tuple[Mapping[str, Policy], Certification | None]:
-        """Named policies, the selected one with its certificate, and the certification.
-
-        The certification is there if it certified nothing.
-        """
-        from raglab.lab.certification import Certification
-
+        """Named policies, the selected one with its certificate; the certification if it failed."""
         if certification is None:
             return self.policies, None
-        if not isinstance(certification, Certification):
-            rule = (
-                "certification must be what raglab.certify_policy or raglab.certify_best returned"
-            )
-            msg = (
-                f"{rule}, got {type(certification).__name__}; give that result whole, not a part "
-                "of it."
-            )
-            raise TypeError(msg)
         own, certified = self.policy.policy_id, certification.policy
         # Of a sequence the table lists candidates after the first that fails too, which were not
         # tested.
         table, without_look = certification.table, not certification.certificate.looks
-        refused = {*table["policy_id"][table["tested"] | without_look]}
-        tested = refused if certified is None else {certified.policy_id}
-        if own not in tested:
-            msg = (
-                f"certification must be of the selected policy {own}, got that of "
-                f"{', '.join(sorted(tested))}; write "
-                "the page of another one by raglab.write_report."
-            )
+        tested = [*table["policy_id"][table["tested"] | without_look]]
+        if own not in (tested if certified is None else [certified.policy_id]):
+            msg = f"certification must be of the selected policy {own}; use raglab.write_report."
             raise ValueError(msg)
         if certified is None:
             return self.policies, certification
-        arm, own_arm = (
-            (certified.certificate or {}).get("arm"),
-            self.settings["arm"] or self.judged_on.arms[0],
-        )
+        arm = (certified.certificate or {}).get("arm")
+        own_arm = self.settings["arm"] or self.judged_on.arms[0]
         if arm != own_arm:
-            msg = (
-                f"certification must be of arm {own_arm}, which the page judges, got {arm}; "
-                f"certify arm={own_arm!r}."
-            )
+            msg = f"certification must be of arm {own_arm}, got {arm}; certify arm={own_arm!r}."
             raise ValueError(msg)
-        named = {
+        return {
             name: certified if policy.policy_id == own else policy
             for name, policy in self.policies.items()
-        }
-        return named, None
+        }, None
 
     def cockpit(self) -> str:
         """HTML page of tuned against default policy, with thresholds that move without a kernel.
@@ -584,10 +512,6 @@ def tune(
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns
         False ends the search.
 
-    Warns:
-      UserWarning: one gate of the policy that it starts from, or ends with, refuses nearly all
-        cases labelled ok.
-
     Raises:
       ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is
         none or of what decides nothing, a case without a label, a candidate that cannot be made of
@@ -598,8 +522,7 @@ def tune(
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
-    rule, named = check_competition(rule, candidates, folds, repeats)
-    check_group_candidate(group, rule, named)
+    rule, named = check_competition(rule, candidates, folds, repeats, group)
     trace = trace if basis is None else with_basis(trace, basis)
     of = search_problem(
         trace,
@@ -622,14 +545,7 @@ def tune(
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
-    result = _judged_result(of, cases, entry, search)
-    begun = starting_note(of.problem.start) if policy is None else ""
-    headline, *rest = result.notes
-    return replace(
-        result,
-        notes=(headline, *filter(None, (begun,)), *rest),
-        left_out=left_out(of.problem.start, of.problem.space) if space is None else (),
-    )
+    return _judged_result(of, cases, entry, search)
 
 
 class StudyProblem(NamedTuple):
@@ -642,6 +558,8 @@ class StudyProblem(NamedTuple):
     problem: the search.
     defaults: the default policy.
     by_hand: policy of the source's loop (rule S6.4).
+    start_note: in what a start that the toolkit chose differs from the default policy, '' if not.
+    left_out: thresholds and switches that a space of the toolkit leaves out.
     """
 
     splits: Splits
@@ -649,6 +567,8 @@ class StudyProblem(NamedTuple):
     problem: Problem
     defaults: Policy
     by_hand: Policy
+    start_note: str
+    left_out: tuple[str, ...]
 
     def measured(self, trace: TraceView) -> TraceView:
         """A trace to be asked many questions.
@@ -716,7 +636,9 @@ def search_problem(
     }
     first = [own_trial(initial_policy, ranges) for initial_policy in begins.values()]
     problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings, weight)
-    return StudyProblem(splits, held, problem, defaults, by_hand)
+    start_note = starting_note(start) if policy is None else ""
+    unsearched = left_out(start, ranges) if space is None else ()
+    return StudyProblem(splits, held, problem, defaults, by_hand, start_note, unsearched)
 
 
 def _judged_result(
@@ -733,36 +655,39 @@ def _judged_result(
     chosen = select_candidate(
         build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases
     )
-    policies = _with_tuned_cases(_named_policies(chosen, of), tuned_on)
+    # what was selected, what it must beat, and the other candidates
+    policies = {
+        DEFAULTS: of.defaults,
+        TUNED: chosen.policies[chosen.selected],
+        ANSWER: chosen.policies[ANSWER],
+        REFUSE: chosen.policies[REFUSE],
+        BY_HAND: of.by_hand,
+    }
+    policies = _with_tuned_cases(policies | dict(chosen.policies), tuned_on)
     chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
-    tuned = policies["tuned"]
+    tuned = policies[TUNED]
     # All policies on the same cases at once, which chose none of them where there is a split to
     # judge on.
-    judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
-    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
-    advantage = None
-    if unseen and chosen.selected != chosen.incumbent:
-        cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
-        by = judged.weights(goal)
-        advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent, by)
-    # A case scored by status alone counts any answer as correct, so each split states how many it
-    # has (rule S6.3).
-    alone = {"judged": trace_status_only(judged_on)}
-    alone |= {"tuned": trace_status_only(tuned_on)} if unseen else {}
-    scored = [
-        f"Of the cases {name} on, {note}"
-        for name, rows in alone.items()
-        if (note := headline_note(judged_on if name == "judged" else tuned_on, rows))
-    ]
-    lost = {
-        name: unretrieved_note(judged_on if name == "judged" else tuned_on, arm) for name in alone
-    }
-    scored += [f"Of the cases {name} on, {note}" for name, note in lost.items() if note]
-    stopped = (
-        [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
-    )
+    view = of.measured(judged_on)
+    codes = trace_codes(view, list(policies.values()), arm)
+    judged = JudgedPolicies(policies, codes, trace_basis(view), inclusion_weights(view))
     table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
-    return TuneResult(
+    traffic = None if goal.traffic is None else count_cells(judged.cells[TUNED][None])[0]
+    outcome = StudyOutcome(chosen.selected, chosen.incumbent, table, nan, unseen)
+    roles, by = reference_roles(outcome), (arm, goal.costs, goal.mix)
+    against = contests(view, policies, roles, *by) if unseen else []
+    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
+    gains = (contest.gain for contest in against if contest.reference == chosen.incumbent)
+    advantage = None if chosen.selected == chosen.incumbent else next(gains, None)
+    selection_settings = {
+        "rule": entry.rule,
+        "folds": cases.folds,
+        "repeats": cases.repeats,
+        "competing": ", ".join(entry.competing),
+    }
+    if cases.decided.groups is not None:
+        selection_settings["group"] = cases.decided.groups.attribute
+    result = TuneResult(
         policy=tuned,
         selected=chosen.selected,
         incumbent=chosen.incumbent,
@@ -774,57 +699,106 @@ def _judged_result(
         trials=search.trials,
         pareto=pareto_front(search.trials),
         flat_ranges=policy_flat_ranges(cases, tuned),
-        judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
-        notes=(
-            selection_note(chosen, advantage, judged, goal),
-            *mix_notes(
-                goal,
-                chosen.selected,
-                crossed,
-                count_cells(judged.cells(tuned)[None])[0],
-                is_drawn=cases.weight is not None,
-            ),
-            *switched_off_note(chosen, problem.start, gates_off(tuned_on)),
-            *target_notes(chosen, goal),
-            *entry.notes,
-            *beside_notes(chosen),
-            *group_notes(cases.decided.groups, chosen),
-            *scored,
-            *direction_notes(cases.decided),
-            *unmeasured_note(judged_on, tuned),
-            *stopped,
-            *splits.notes,
-            *label_notes(tuned_on),
-            splits.size_note,
-            *refusal_notes(cases, problem.start, tuned, entry.policies),
-            *answer_notes(splits, judged.basis, search.trials, chosen, judged.missing(policies)),
-        ),
+        judged=_judged_rates(judged, goal, chosen, unseen=unseen),
         tuned_on=tuned_on,
         judged_on=judged_on,
         study=search.study,
         best=search.best,
         settings=problem.settings,
-        selection_settings=_selection_settings(entry, cases),
+        selection_settings=selection_settings,
         goal=goal,
-        status_only=int(alone["judged"].sum()),
+        status_only=int(trace_status_only(judged_on).sum()),
         basis=str(judged.basis),
         n_certify=splits.n_certify,
+        left_out=of.left_out,
         crossing=crossed,
         mix_costs=lines,
+        # always-refuse answers nothing, whatever the other gates would say
+        dropped=()
+        if chosen.selected == REFUSE
+        else dropped_gates(problem.start, tuned, gates_off(tuned_on)),
+        counts=_counts(of, cases, entry, search, chosen),
+        target_excess=max(0.0, chosen.misses) if goal.targets else 0.0,
+        contests=tuple(against),
+        smallest_saving=_smallest_saving(chosen, goal),
+        worst_cost=nan if traffic is None else float(goal.worst_cost(traffic)),
     )
+    texts = _further_texts(of, cases, entry, tuned, judged.basis)
+    return replace(result, findings=study_findings(result, texts))
 
 
-def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]:
-    """Rule and cross-fitting of a selection, and the names that compete."""
-    competing = ", ".join(entry.competing)
-    groups = {} if cases.decided.groups is None else {"group": cases.decided.groups.attribute}
+def _smallest_saving(chosen: Selection, goal: Goal) -> float:
+    """Saving of the best candidate over the incumbent that the cases can tell."""
+    costs = chosen.costs
+    rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
+    if rivals.empty:
+        return nan
+    best = str(rivals.index[int(np.argmax(rivals["gain"].to_numpy()))])
+    price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
+    return metrics.paired_sizes(chosen.gains[best], price=price).smallest.estimate
+
+
+def _counts(
+    of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search, chosen: Selection
+) -> dict[str, int]:
+    """Cases, trials and groups that are left out or reduced, see `TuneResult`."""
+    splits, arm, trials = of.splits, cases.arm, search.trials
+    traces = {"judged": splits.judged_on}
+    if splits.tuned_on is not splits.judged_on:
+        traces["tuned"] = splits.tuned_on
+    counts: dict[str, int] = {}
+    for which, trace in traces.items():
+        counts[f"{which}_failed"] = failed_count(trace)
+        # any answer of such a case counts as correct (rule S6.3)
+        counts[f"{which}_status_only"] = int(trace_status_only(trace).sum())
+        counts[f"{which}_unretrieved"] = unretrieved_count(trace, arm)
+    uncompared = trials[MISSING] > MAX_MISSING if MISSING in trials else np.zeros(0)
+    groups = cases.decided.groups
+    if groups is not None:
+        model = chosen.policies[COST].decision.model if COST in chosen.policies else None
+        biased = 0 if model is None or model.groups is None else len(model.groups.bias)
+        sizes = groups.counts()
+        counts["groups"], counts["groups_without_bias"] = len(sizes), len(sizes) - biased
+        counts["cases_without_group"] = len(groups.names) - sum(sizes.values())
     return {
-        "rule": entry.rule,
-        "folds": cases.folds,
-        "repeats": cases.repeats,
-        "competing": competing,
-        **groups,
+        **counts,
+        "unsplit": splits.unsplit,
+        "refitted_on": len(splits.made_of),
+        "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,
+        "trials_not_run": max(0, int(of.problem.settings["trials"]) - search.proposed),
+        "trials_uncompared": int(uncompared.sum()),
+        "candidates_of_less_depth": entry.limited,
     }
+
+
+def _further_texts(
+    of: StudyProblem, cases: Cases, entry: CompetitionEntry, tuned: Policy, basis: Basis
+) -> dict[str, str]:
+    """Findings of policies and signals on the cases that candidates are made of, by key."""
+
+    def refusals(policy: Policy) -> str:
+        decisions = decide_policies(cases.held, [policy], cases.arm)[0]
+        return refusal_text(decisions, remedy="") or idle_text(decisions, remedy="")
+
+    start, directions = of.problem.start, direction_notes(cases.decided)
+    by_user = {name: refusals(policy) for name, policy in entry.policies.items()}
+    doubts = [
+        *entry.doubts,
+        *(f"Candidate {name}: {text}" for name, text in by_user.items() if text),
+    ]
+    kinds = [trace_basis(of.splits.tuned_on), basis]
+    texts = {
+        "basis": ""
+        if kinds[0].kind == kinds[1].kind
+        else f"Costs do not compare: tuned on by {kinds[0]}, judged by {kinds[1]}.",
+        "refusals": f"In the selected policy {text}" if (text := refusals(tuned)) else "",
+        "directions": " ".join(directions[:1]),
+        "candidates": " ".join(doubts[:1]),
+        "start": of.start_note,
+    }
+    if tuned.policy_id != start.policy_id and (text := refusals(start)):
+        texts["start"] = f"In the policy that the study starts from {text}"
+    return texts
 
 
 def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | None) -> Cases:
@@ -856,21 +830,6 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
         repeats=repeats,
         weight=weight,
     )
-
-
-def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
-    """Policies that are judged beside each other.
-
-    What was selected, what it must beat, and the other candidates.
-    """
-    first = {
-        DEFAULTS: of.defaults,
-        TUNED: chosen.policies[chosen.selected],
-        ANSWER: chosen.policies[ANSWER],
-        REFUSE: chosen.policies[REFUSE],
-        BY_HAND: of.by_hand,
-    }
-    return first | {name: policy for name, policy in chosen.policies.items() if name not in first}
 
 
 def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> dict[str, Policy]:
@@ -920,6 +879,24 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     return policy
 
 
+class JudgedPolicies(NamedTuple):
+    """Decisions of the named policies on the judged cases.
+
+    codes: see `shard_codes`, [P, Q]. basis: of the cases. weight: of each case, where they were
+    drawn with several probabilities, [Q].
+    """
+
+    policies: Mapping[str, Policy]
+    codes: NDArray[np.int16]
+    basis: Basis
+    weight: NDArray[np.float64] | None = None
+
+    @property
+    def cells(self) -> dict[str, NDArray[np.int8]]:
+        """Cell of every case by name of the policy, [Q] each."""
+        return dict(zip(self.policies, CELL_OF_CODE[self.codes], strict=True))
+
+
 def _judged_costs(
     chosen: Selection, goal: Goal, cases: Cases, judged: JudgedPolicies, *, unseen: bool
 ) -> tuple[pd.DataFrame, Crossing | None, pd.DataFrame]:
@@ -928,12 +905,15 @@ def _judged_costs(
     Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
     """
     table, policies = chosen.costs.copy(), chosen.policies
-    report = [judged.cost(policy, goal) if unseen else np.nan for policy in policies.values()]
-    table.insert(3, "report", report)
     losses, label = chosen.losses, cases.label.astype(np.int64)
+    report = [np.nan] * len(policies)
     if unseen:
-        losses = {name: judged.paid(policy, goal) for name, policy in policies.items()}
-        label = judged.label
+        price, cells = metrics.cell_costs(goal.matrix), judged.cells
+        losses = {name: price[cells[name]] for name in policies}
+        label = metrics.LABEL_OF_CELL[cells[TUNED]]
+        by = goal.case_weights(label) if judged.weight is None else judged.weight
+        report = [float((loss if by is None else by * loss).mean()) for loss in losses.values()]
+    table.insert(3, "report", report)
     crossings: dict[str, Crossing | None] = {}
     compared = dict(table.get("compared", {}))
     for name, policy in policies.items():
@@ -953,88 +933,21 @@ def _judged_costs(
     return table, crossings[chosen.selected], cost_table(losses, label)
 
 
-class JudgedPolicies(NamedTuple):
-    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id.
-
-    Basis: of the cases. weight: of each case, where they were drawn with several probabilities,
-    [Q].
-    """
-
-    codes: Mapping[str, NDArray[np.int16]]
-    basis: Basis
-    weight: NDArray[np.float64] | None = None
-
-    @property
-    def label(self) -> NDArray[np.int64]:
-        """Label of every case, [Q]."""
-        return metrics.LABEL_OF_CELL[CELL_OF_CODE[next(iter(self.codes.values()))]]
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Cases by label, [3]."""
-        return np.bincount(self.label, minlength=len(Status))
-
-    def weights(self, goal: Goal) -> NDArray[np.float64] | None:
-        """Weight of each case in what a goal values, mean 1, [Q]; None where all are alike."""
-        return goal.case_weights(self.label) if self.weight is None else self.weight
-
-    def paid(self, policy: Policy, goal: Goal) -> NDArray[np.float64]:
-        """Cost of each case under a policy, [Q]."""
-        return metrics.cell_costs(goal.matrix)[self.cells(policy)]
-
-    def cost(self, policy: Policy, goal: Goal) -> float:
-        """Mean cost of a case under a policy."""
-        paid, by = self.paid(policy, goal), self.weights(goal)
-        return float(paid.mean() if by is None else (by * paid).mean())
-
-    def weighings(self, policies: Mapping[str, Policy], goal: Goal) -> list[metrics.Weighed]:
-        """Cells of policies in the mix of a goal, or by the weights of the cases."""
-        cells = np.stack([self.cells(policy) for policy in policies.values()])
-        if self.weight is not None:
-            return [metrics.weighed_cases(cells, self.weight)]
-        return goal.weighings(count_cells(cells))
-
-    def cells(self, policy: Policy) -> NDArray[np.int8]:
-        """Cell of every case under a policy, [Q]."""
-        return CELL_OF_CODE[self.codes[policy.policy_id]]
-
-    def tally(self, policies: Mapping[str, Policy]) -> Tally:
-        """Counted decisions of policies."""
-        codes = np.stack([self.codes[policy.policy_id] for policy in policies.values()])
-        return tally_codes(codes, self.basis)
-
-    def missing(self, policies: Mapping[str, Policy]) -> dict[str, MissingAnswers]:
-        """Recorded answers that policies lack, by name."""
-        return dict(zip(policies, self.tally(policies).missing_answers, strict=True))
-
-
-def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
-    """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
-    every = {policy.policy_id: policy for policy in policies}
-    codes = trace_codes(trace, list(every.values()), arm)
-    by_id = dict(zip(every, codes, strict=True))
-    return JudgedPolicies(by_id, trace_basis(trace), inclusion_weights(trace))
-
-
 def _judged_rates(
-    judged: JudgedPolicies,
-    policies: Mapping[str, Policy],
-    goal: Goal,
-    chosen: Selection,
-    *,
-    unseen: bool,
+    judged: JudgedPolicies, goal: Goal, chosen: Selection, *, unseen: bool
 ) -> pd.DataFrame:
     """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
-    counted = judged.tally(policies)
-    weighed = judged.weighings(policies, goal)
+    policies, counted = judged.policies, tally_codes(judged.codes, judged.basis)
+    weighed = goal.weighings(counted.cells)
+    if judged.weight is not None:
+        weighed = [metrics.weighed_cases(CELL_OF_CODE[judged.codes], judged.weight)]
     table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
-    fixed = {policies[name].policy_id for name in FIXED}
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
-    as_it_is = {name for name, policy in policies.items() if policy.policy_id in fixed}
-    as_given = {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    fixed = {policies[name].policy_id for name in FIXED}
+    provenance = {name: AS_GIVEN for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    provenance |= {name: AS_IT_IS for name in policies if policies[name].policy_id in fixed}
     table.insert(0, "policy", list(policies))
-    provenance = dict.fromkeys(as_given, AS_GIVEN) | dict.fromkeys(as_it_is, AS_IT_IS)
     judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]
     table.insert(1, "judged_by", judged_by)
     compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])

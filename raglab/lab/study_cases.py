@@ -11,16 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
-from raglab.lab.report.verdicts import DELTA
 from raglab.lab.search_space import Goal
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
-from raglab.words.canonical import percent
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 MOST_REFITTED = 20_000
@@ -29,17 +26,17 @@ LEAST_LABELLED = 30
 
 
 class Splits(NamedTuple):
-    """Cases tuned and judged on, what a reader must know of them, and what so many can certify.
+    """Cases tuned and judged on; the same trace where none are kept to judge.
 
     made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a
-    sample of them. n_certify: answerable cases of split certify; None where there is no such split.
+    sample of them. unsplit: cases without a split, which are not used. n_certify: answerable cases
+    of split certify; None where there is no such split.
     """
 
     tuned_on: StudyTrace
     judged_on: StudyTrace
     made_of: Trace
-    notes: tuple[str, ...]
-    size_note: str
+    unsplit: int
     n_certify: int | None = None
 
 
@@ -56,36 +53,16 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
       ValueError: a case without a label among those that are tuned or judged on, a split of another
         name, or no case but those of split certify.
     """
-    counts, size = trace.counted(), _size_note(trace)
+    counts = trace.counted()
     check_split_names(counts.keys() - {NONE})
     if {"tune", "report"} <= counts.keys():
-        tuned_on, judged_on, notes = trace.split("tune"), trace.split("report"), []
+        tuned_on, judged_on = trace.split("tune"), trace.split("report")
     else:
         tuned_on = judged_on = _tuned_alone(trace, counts)
-        says = f"{len(tuned_on):,} cases are tuned on and none is kept to judge"
-        lacking = " and ".join(name for name in ("tune", "report") if name not in counts)
-        notes = [
-            (
-                f"The cases have no split {lacking}: {says}; the nested estimate stands for new "
-                "cases "
-                "(S6.5)."
-            )
-        ]
-    without = sum(counts.get(NONE, {}).values())
-    if without and "tune" in counts:
-        notes.append(f"{without:,} cases without a split are not used.")
     counts_by_label(judged_on)
-    made_of = candidate_cases(tuned_on, seed)
-    if len(made_of) < len(tuned_on):
-        notes.append(
-            "Candidates and the manual loop, ranges searched, costs in sample and "
-            "cross-validated, flat ranges and the "
-            f"cockpit are of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by "
-            "label; all else is of "
-            "all cases."
-        )
+    unsplit = sum(counts.get(NONE, {}).values()) if "tune" in counts else 0
     n_certify = counts["certify"].get("ok", 0) if "certify" in counts else None
-    return Splits(tuned_on, judged_on, made_of, tuple(notes), size, n_certify)
+    return Splits(tuned_on, judged_on, candidate_cases(tuned_on, seed), unsplit, n_certify)
 
 
 def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, NDArray[np.float64] | None]:
@@ -120,10 +97,7 @@ def _tuned_alone(trace: StudyTrace, counts: Mapping[str, object]) -> StudyTrace:
         return trace
     rows = [row for row, case in enumerate(trace.cases) if case.split != "certify"]
     if not rows:
-        msg = (
-            "a study needs cases outside of split certify, which is kept for certificates, got "
-            "none; label some tune."
-        )
+        msg = "a study needs cases outside of split certify, got none; label some tune."
         raise ValueError(msg)
     return trace.subset(rows)
 
@@ -161,8 +135,10 @@ def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
     Raises:
       ValueError: a case without a label.
     """
-    few = counts_by_label(trace).sum() <= most
-    return (trace if few else trace.subset(_stratified_rows(_labels(trace), most, seed))).loaded()
+    if counts_by_label(trace).sum() <= most:
+        return trace.loaded()
+    label = check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
+    return trace.subset(_stratified_rows(label, most, seed)).loaded()
 
 
 def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[np.int64]:
@@ -196,61 +172,6 @@ def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _labels(trace: TraceView) -> NDArray[np.int8]:
-    """Label of every case, [Q]."""
-    return check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
-
-
 def part_labels(part: TracePart) -> NDArray[np.int8]:
     """Label of every case of one part of a trace, [Q]; reads its cases alone."""
     return label_codes(part.cases)
-
-
-def label_notes(trace: TraceView) -> list[str]:
-    """Labels of which the cases that were tuned on hold few (rule S6.8).
-
-    A sample of them holds no fewer.
-    """
-    n = counts_by_label(trace)
-    counts = {status.name: int(n[status]) for status in Status}
-    few = [
-        f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED
-    ]
-    none = [name for name, count in counts.items() if not count]
-    notes = []
-    if few:
-        says = f"under {LEAST_LABELLED} of a label say little of it: label more."
-        notes.append(f"The cases that were tuned on hold only {', '.join(few)}; {says}")
-    if none:
-        notes.append(
-            f"No case that was tuned on is labelled {' or '.join(none)}: nothing is learned of "
-            "such questions."
-        )
-    return notes
-
-
-def _size_note(trace: TraceView) -> str:
-    """What a set of this size can certify at all, in plain words (rule S6.5)."""
-    counts = trace.counted()
-    held_out = counts.get("certify")
-    where = "cases" if held_out is None else "certify split"
-    n = sum(labels.get("ok", 0) for labels in (counts.values() if held_out is None else [held_out]))
-    holds = f"Its {where} {'holds' if held_out is not None else 'hold'} {n} answerable cases"
-    if not n:
-        return f"In plain words: a set of this size can certify nothing. {holds}."
-    best = percent(float(metrics.upper_bound(0, n, DELTA)))
-    if held_out is None:
-        return (
-            "In plain words: these cases have no split certify, and a certificate needs "
-            "questions that tuning did not "
-            f"see. As many of those, {n} of them answerable, could certify a hallucination rate "
-            f"of {best} at best, if "
-            "all of them were answered without an error and nothing else (exact binomial, 90 % "
-            "confidence)."
-        )
-    return (
-        f"In plain words: a set of this size can certify a hallucination rate of {best} at best. "
-        f"{holds}, and so low a "
-        "rate takes all of them answered without an error and nothing else answered (exact "
-        "binomial, 90 % confidence)."
-    )

@@ -27,14 +27,7 @@ from raglab.displays.tables import number_text
 from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.comparison import (
-    LEVEL,
-    PAIRED,
-    cost_difference,
-    learned_text,
-    paired_rows,
-    paired_table,
-)
+from raglab.lab.paired_differences import LEVEL, difference_text, learned_text, paired_table
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.metrics.intervals import mean_interval
@@ -46,6 +39,7 @@ from raglab.store.traces import StudyTrace, Trace
 from raglab.values import UNLABELLED, Case, Status, TraceData, counted, label_codes
 from raglab.words.characters import plain_question, visible
 from raglab.words.html_display import Fold, display
+from raglab.words.results import frame_fold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +106,7 @@ class TraceComparison:
 
     def __repr__(self) -> str:
         cost_text = (
-            cost_difference(self.table, SIDES, self.in_sample)
+            f"cost {difference_text(*self.table.loc[0, ['difference', 'low', 'high']])}"
             if self.judged
             else "no case is judged"
         )
@@ -140,16 +134,7 @@ class TraceComparison:
         facts += [("not compared", self._left_out()), ("basis", self.basis)]
         facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("note", note) for note in self.notes]
-        rows = paired_rows(self.table, SIDES, in_sample=bool(self.in_sample))
-        folds = [
-            Fold(
-                f"new less old, {PAIRED}",
-                rows,
-                None,
-                ("measure", *SIDES, "difference", "p"),
-                open=True,
-            )
-        ]
+        folds = [frame_fold("new less old", self.table, is_open=True)]
         for name in ("decisions", "hits", "signals", "settings", "changed"):
             table = getattr(self, name)
             values = (tuple(map(number_text, row)) for row in table.itertuples(index=False))

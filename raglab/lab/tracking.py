@@ -151,7 +151,7 @@ def track(
         "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
         or "least cost",
         "mix": str(result.goal.traffic or result.settings.get("weighed", SAMPLE)),
-        "mlflow.note.content": result.notes[0],
+        "mlflow.note.content": "\n".join(result.notes),
     }
     parameters = {
         **{key: value for key, value in result.settings.items() if key != "space"},

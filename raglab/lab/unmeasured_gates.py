@@ -29,8 +29,6 @@ def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:
     # Where the answers of all cases are missing, the gates fire on them.
     if trace.has_answers or trace.meta.get("generator") or not names:
         return ()
-    listed = " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
-    verb = "was" if len(names) == 1 else "were"
-    remedy = "record them with raglab.record_answers(trace, policy)"
-    what = f"{listed.capitalize()} {verb} not measured: no answers are recorded"
-    return (f"{what}, so ask may refuse more than these counts show; {remedy}.",)
+    verb = "is" if len(names) == 1 else "are"
+    text = f"No answers are recorded, so {', '.join(names)} {verb} not measured"
+    return (f"{text}: raglab.record_answers(trace, policy).",)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.values import Status
-from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,29 +57,32 @@ class Crossing(NamedTuple):
     sample: float
 
     def says(self, subject: str) -> str:
-        """The crossing in a sentence or two.
+        """The crossing in a sentence or two, ends with their 90 % intervals.
 
         Args:
           subject: name of the policy.
         """
-        lead = f"The judged cases are {percent(self.sample)} ok."
+        lead = f"The labelled cases are {100.0 * self.sample:.0f} % ok"
         rivals = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
         if self.low >= self.high:
-            return f"{lead} At no share of ok in traffic does {subject} cost less than {rivals}."
-        ends = []
-        if self.above:
-            ends.append(f"Above {_end(self.high, self.high_interval)} {self.above} is cheaper")
-        if self.below:
-            ends.append(f"Below {_end(self.low, self.low_interval)} {self.below} is cheaper")
-        if not ends:
-            return f"{lead} {subject} costs least at every share of ok in traffic."
-        return f"{lead} {'. '.join(ends)}."
+            return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
+        if not rivals:
+            return f"{lead}. At every share of ok in traffic {subject} costs least."
+        ends = [
+            (f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})", name)
+            for side, end, (low, high), name in (
+                ("Above", self.high, self.high_interval, self.above),
+                ("Below", self.low, self.low_interval, self.below),
+            )
+            if name
+        ]
+        (share, name), *rest = ends
+        more = "".join(f", {end.lower()} {rival}" for end, rival in rest)
+        return f"{lead}. {share} ok in traffic {name} is cheaper{more}: state `mix`."
 
 
-def _end(value: float, interval: tuple[float, float]) -> str:
-    """An end of a crossing with its interval."""
-    low, high = ("none" if isinf(end) else percent(end) for end in interval)
-    return f"{percent(value)} ok in traffic (90 % interval {low} to {high})"
+def _share(end: float) -> str:
+    return "none" if isinf(end) else f"{100.0 * end:.0f}"
 
 
 def cost_lines(

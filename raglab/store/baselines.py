@@ -38,6 +38,7 @@ from raglab.store.files import (
 from raglab.store.records import Faults, Fields, FilledText, Name, Text, read_record
 from raglab.values import SCHEMA_VERSION
 from raglab.words.canonical import canonical_json, digest
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +115,7 @@ class BaselineCase(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Baseline:
+class Baseline(Result):
     """Outcome of each labelled case under one policy, with what a later comparison needs.
 
     policy_id: of the policy. arm: retrieval strategy. basis: kind of basis on which the cases are
@@ -137,11 +138,16 @@ class Baseline:
     cases: tuple[BaselineCase, ...]
     first_forms: Mapping[str, str]
 
-    def __repr__(self) -> str:
-        return (
-            f"Baseline({len(self.cases):,} cases, policy {self.policy_id}, {COST} "
-            f"{self.expected_cost:.3f})"
-        )
+    def _summary(self) -> Summary:
+        counts = {"scored by status": self.status_only, "missing answers": self.missing_answers}
+        facts = [
+            ("policy", self.policy_id),
+            ("cases", f"{len(self.cases):,}"),
+            ("basis", self.basis),
+            ("expected cost", f"{self.expected_cost:.3f}"),
+            *((name, f"{n:,}") for name, n in counts.items() if n),
+        ]
+        return Summary(facts, {"cases": self.frame()})
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -172,13 +178,10 @@ class Baseline:
         counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
         k, n = metrics.rate_counts(counts), metrics.label_counts(counts)
         sizes = metrics.denominators(k, n)
+        pairs = zip(metrics.RATES, k.tolist(), sizes.tolist(), strict=True)
         rates = {
-            name: {
-                "rate": int(k[at]) / int(sizes[at]) if sizes[at] else None,
-                "k": int(k[at]),
-                "n": int(sizes[at]),
-            }
-            for at, name in enumerate(metrics.RATES)
+            name: {"rate": count / size if size else None, "k": count, "n": size}
+            for name, count, size in pairs
         }
         return {COST: {"cost": self.expected_cost, "n": len(self.cases)}, **rates}
 

@@ -46,6 +46,7 @@ low-wrap:anywhere}
 .raglab-value th{color:var(--dim);font-weight:normal;white-space:nowrap}
 .raglab-value td span{display:inline-block;margin-right:1.2em;padding:0 2px}
 .raglab-value .changed{background:var(--mark)}.raglab-value .good{color:var(--good)}
+.raglab-value .number{white-space:nowrap}
 .raglab-value .bad{color:var(--bad)}.raglab-value .off,.raglab-value small{color:var(--dim)}
 </style>"""
 

@@ -97,7 +97,8 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
         # a table of many kinds of numbers: four digits, whatever their size
         endless = plain in {float("inf"), float("-inf")}
         return DASH if isnan(plain) else decimals(plain) if endless else f"{plain:.4g}"
-    return DASH if plain is None else str(plain)
+    is_missing = plain is None or type(plain).__name__ in {"NAType", "NaTType"}  # of pandas
+    return DASH if is_missing else str(plain)
 
 
 def _text(part: Cell | str) -> str:

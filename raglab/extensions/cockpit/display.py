@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.decision.trace_view import answered_traces
-from raglab.extensions.cockpit.page import freeze, static_html
+from raglab.extensions.cockpit.page import frozen_html, picture, static_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import CockpitWidget
 from raglab.lab.search_space import Goal
+from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
@@ -44,16 +44,11 @@ def cockpit(
       ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal
         that it lacks.
 
-    Warns:
-      UserWarning: one gate of the policy refuses nearly all cases labelled ok.
-
     Source: rules S2.12, S2.19, S6.2, S6.4, S6.7.
 
     Example: `cockpit(trace, policy).set("l2.max_l2", 0.7).policy.save("policy.yaml")`.
     """
-    opened = Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
-    warn_of_refusals(opened.here.decisions)
-    return opened
+    return Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
 
 
 class Cockpit(CockpitState):
@@ -75,7 +70,11 @@ class Cockpit(CockpitState):
         Returns:
           Path of the HTML file; the PNG has the same name.
         """
-        return freeze(self, Path(path))
+        page = Path(path)
+        page = page if page.suffix == ".html" else page.with_name(f"{page.name}.html")
+        write_text(frozen_html(self), page)
+        write_bytes(picture(self), page.with_suffix(".png"))
+        return page
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:  # noqa: ANN401 - what IPython takes
         shown = self.widget._repr_mimebundle_(**kwargs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,14 @@ import numpy as np
 from raglab.displays import canvas
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.widget import axis_message, module_text, style_text
+from raglab.extensions.cockpit.widget import axis_message, page_file
 from raglab.lab.search_space import Goal
 from raglab.metrics import RATE_TABLE
-from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.words.text import NO_MATH, html_text
+from raglab.words.html_display import Fold, display
+from raglab.words.results import frame_fold
+from raglab.words.text import html_text
 
 EXPORT = "export default"  # of the ES module; in a page it is a name of the script that follows
 # The page's stand-in for a kernel: it answers with the axes that were worked out when it was
@@ -50,14 +50,6 @@ cockpit.render({ model, el: document.getElementById("raglab-cockpit") });
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 
-def freeze(cockpit: CockpitState, path: Path) -> Path:
-    """Write the page of a cockpit and a PNG of the same name; see `Cockpit.freeze`."""
-    page = path if path.suffix == ".html" else path.with_name(f"{path.name}.html")
-    write_text(frozen_html(cockpit), page)
-    write_bytes(picture(cockpit), page.with_suffix(".png"))
-    return page
-
-
 def study_page(trace: Trace, policy: Policy, baseline: Policy, goal: Goal, arm: str) -> str:
     """The page of a tuned policy against the default one, for a study, its report and its run."""
     return frozen_html(CockpitState(trace, policy, compare=baseline, goal=goal, arm=arm))
@@ -79,7 +71,7 @@ def frozen_html(cockpit: CockpitState) -> str:
         "axes": axes,
     }
     title = html_text(f"Cockpit of policy {cockpit.policy.policy_id}, {len(cockpit.trace)} cases")
-    script = module_text().replace(EXPORT, "const cockpit =", 1)
+    script = page_file("cockpit.js").replace(EXPORT, "const cockpit =", 1)
     # In ASCII: no character of a text turns, ends or hides a line of the page's source; none ends
     # the script.
     inside = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
@@ -87,74 +79,33 @@ def frozen_html(cockpit: CockpitState) -> str:
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<style>\n{style_text()}\nbody {{ margin: 0; }}\n.raglab-cockpit {{ height: 100dvh; "
-        f"}}</style></head>\n"
-        f'<body><main id="raglab-cockpit"></main>{static_html(cockpit, noscript=True)}\n'
+        f"<style>\n{page_file('cockpit.css')}\nbody {{ margin: 0; }}\n"
+        ".raglab-cockpit { height: 100dvh; }</style></head>\n"
+        f'<body><main id="raglab-cockpit"></main><noscript>{static_html(cockpit)}</noscript>\n'
         f'<script type="application/json" id="raglab-data">{inside}</script>\n'
         f'<script type="module">\n{script}\n{SHIM}</script></body></html>\n'
     )
 
 
-def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
+def static_html(cockpit: CockpitState) -> str:
     """Rates and changes as a table, for where no widget can be shown."""
+    import pandas as pd
+
     page = cockpit.page()
-    rows = [
-        (
-            RATE_TABLE[rate["name"]].label,
-            f"{rate['k']} of {rate['n']}",
-            _share(rate["value"]),
-            _ends(rate),
-            rate["text"],
-        )
-        for rate in page["rates"] or ()
+    changes = (f"{change['path']}: {change['from']} → {change['to']}" for change in page["changes"])
+    facts = [
+        ("policy", page["policy_id"]),
+        ("baseline", page["baseline_id"]),
+        ("cases", f"{len(cockpit.trace)} of split {cockpit.split}"),
+        ("changes", "; ".join(changes) or "none"),
     ]
-    if page["cost"] is not None:
-        cost = page["cost"]
-        rows.append(
-            (
-                "expected cost",
-                "",
-                f"{cost['value']:.3f}",
-                f"{cost['low']:.3f} to {cost['high']:.3f}",
-                "",
-            )
-        )
-    changes = (
-        "; ".join(
-            f"{change['path']}: {change['from']} → {change['to']}"
-            for change in page["changes"][:20]
-        )
-        or "none"
-    )
-    of = f"policy {page['policy_id']} on {len(cockpit.trace)} cases of split {cockpit.split}"
-    summary = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
-    caption = "<br>".join(html_text(line) for line in (summary, *cockpit.notes))
-    names = (
-        "rate",
-        "cases",
-        "value",
-        "95 % interval",
-        *(["target"] if cockpit.goal.targets else []),
-    )
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row[: len(names)])}</tr>"
-        for row in rows
-    )
-    table = (
-        f'<div class="{NO_MATH}"><table class="dataframe">'
-        f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-    return f"<noscript>{table}</noscript>" if noscript else table
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _ends(rate: dict[str, Any]) -> str:
-    return "–" if rate["low"] is None else f"{rate['low']:.1%} to {rate['high']:.1%}"
+    rates = [*(page["rates"] or ()), {"name": "expected_cost"} | (page["cost"] or {})]
+    columns = ["name", "k", "n", "value", "low", "high", "baseline", "target"]
+    folds = [
+        frame_fold("rates", pd.DataFrame(rates, columns=columns), is_open=True),
+        Fold("notes", [(note,) for note in cockpit.notes], open=True),
+    ]
+    return display("Cockpit", facts, folds)
 
 
 def picture(cockpit: CockpitState) -> bytes:
@@ -162,13 +113,12 @@ def picture(cockpit: CockpitState) -> bytes:
     drawn = canvas.empty_figure(11.0, 4.4)
     left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1.0))
     page = cockpit.page()
-    drawn.suptitle(
-        f"{cockpit!r} of split {cockpit.split}".removeprefix(f"{type(cockpit).__name__}: ")
-    )
+    cases = f"{len(cockpit.trace)} cases of split {cockpit.split}"
+    drawn.suptitle(f"policy {page['policy_id']}, changes {len(page['changes'])}, {cases}")
     if page["rates"] is None:
         left.set_axis_off()
         right.set_axis_off()
-        left.text(0.0, 0.5, "No case has a label: rates and costs need labels.")
+        left.text(0.0, 0.5, "No case has a label.")
         return canvas.png(drawn)
     _draw_rates(left, page["rates"])
     _draw_plane(right, page["plane"], cockpit.trials)
@@ -176,37 +126,18 @@ def picture(cockpit: CockpitState) -> bytes:
 
 
 def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 - axes
-    # The first rate on top, in the order of the page.
+    # The first rate on top, in the order of the page; a rate of no case keeps its row.
     places = np.arange(len(rates))[::-1]
-    for place, rate in zip(places, rates, strict=True):
-        # A rate of no case has no value, but keeps its row.
-        if rate["value"] is not None:
-            on.hlines(place, rate["low"], rate["high"], color=canvas.BLUE, linewidth=2.0)
-            on.plot(
-                rate["value"],
-                place,
-                "o",
-                color=canvas.BLUE,
-                label="here, 95 % interval" if place == places[0] else None,
-            )
-        # Above and below the value, so that equal numbers do not hide each other.
-        if rate["baseline"] is not None:
-            on.plot(
-                rate["baseline"],
-                place + 0.22,
-                "|",
-                color="black",
-                markersize=9,
-                label="baseline" if place == places[0] else None,
-            )
-        if rate["target"] is not None:
-            on.plot(
-                rate["target"],
-                place - 0.22,
-                "^",
-                color=canvas.VERMILLION,
-                label="target" if place == places[0] else None,
-            )
+    names = ("value", "low", "high", "baseline", "target")
+    value, low, high, baseline, target = (
+        np.array([rate[name] for rate in rates], dtype=np.float64) for name in names
+    )
+    on.hlines(places, low, high, color=canvas.BLUE, linewidth=2.0)
+    on.plot(value, places, "o", color=canvas.BLUE, label="here, 95 % interval")
+    # Above and below the value, so that equal numbers do not hide each other.
+    on.plot(baseline, places + 0.22, "|", color="black", markersize=9, label="baseline")
+    if np.isfinite(target).any():
+        on.plot(target, places - 0.22, "^", color=canvas.VERMILLION, label="target")
     on.set_yticks(
         places, [f"{RATE_TABLE[rate['name']].label}\n{rate['k']} of {rate['n']}" for rate in rates]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BATCH, BEST = 50, 6  # trials replayed together; of which the line search starts
 
@@ -51,9 +48,6 @@ def tried_policies(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int)
     """
     space = _free_space(job)
 
-    def on_trials(rows: pd.DataFrame) -> bool:
-        return on_batch(rows[["coverage", "expected_cost"]].to_numpy(np.float32))
-
     settings = {
         "arm": job.arm,
         "trials": trials,
@@ -63,7 +57,12 @@ def tried_policies(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int)
     }
     first = [own_trial(job.start, space)]
     problem = Problem(job.trace, job.start, space, job.goal, first, settings)
-    search = run_search(problem, storage=None, study_name=None, on_trials=on_trials)
+    search = run_search(
+        problem,
+        storage=None,
+        study_name=None,
+        on_trials=lambda rows: on_batch(rows[["coverage", "expected_cost"]].to_numpy(np.float32)),
+    )
     return [job.start, *trial_policies(job.start, search.trials)]
 
 
@@ -83,17 +82,15 @@ def best_policy(job: SearchJob, policies: Sequence[Policy]) -> Policy:
 def _free_space(job: SearchJob) -> dict[str, SearchRange]:
     """Ranges of what is not locked."""
     if job.start.decision.rule == EXPECTED_COST:
-        rule = "a search moves the gates of the chain"
-        msg = f"{rule}, got a policy that decides by expected cost; fit that with raglab.tune."
+        msg = "a search moves gates, and this policy decides by expected cost; use raglab.tune."
         raise ValueError(msg)
     space = full_space(job.trace, job.start, arm=job.arm)
-    locked_paths = {
-        path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked
+    free = {
+        path: extent
+        for path, extent in space.items()
+        if not {path, path.rpartition(".")[0]} & job.locked
     }
-    if locked_paths == space.keys():
-        msg = (
-            f"a search must have something that may move, got {len(locked_paths)} locked; unlock "
-            "a threshold."
-        )
+    if not free:
+        msg = f"a search must have something that may move, got {len(space)} locked; unlock some."
         raise ValueError(msg)
-    return {path: extent for path, extent in space.items() if path not in locked_paths}
+    return free

@@ -12,10 +12,10 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property, wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,20 +68,18 @@ class ReportView(NamedTuple):
         )
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-C = TypeVar("C", bound="CockpitState")
+M = TypeVar("M", bound=Callable[..., Any])
 
 
-def guarded(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+def guarded(method: M) -> M:
     """The method under its cockpit's lock, so that all it reads and writes is of one moment."""
 
     @wraps(method)
-    def held(cockpit: C, /, *args: P.args, **more: P.kwargs) -> R:
+    def held(cockpit: CockpitState, /, *args: Any, **more: Any) -> Any:  # noqa: ANN401
         with cockpit.guard:
             return method(cockpit, *args, **more)
 
-    return held
+    return cast("M", held)
 
 
 class CockpitState:
@@ -103,6 +101,7 @@ class CockpitState:
       notes: what a reader must know about the cases.
       report_views: of the sealed split, the oldest first.
       filter: of the cases that are listed.
+      locked: paths and gates that are kept from moving.
       trials: coverage and expected cost of the trials of all searches for this goal, [T, 2].
     """
 
@@ -122,17 +121,16 @@ class CockpitState:
         self._held = Measured(self.trace)
         start = policy if policy is not None else starting_policy(trace, arm=arm)
         self.baseline = start if compare is None else compare
+        is_weighted = case_weights(self.trace.cases) is not None
         labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
         self.goal = (goal or Goal()).at_labels(labels)
-        if case_weights(self.trace.cases) is not None:
-            self.notes += (f"The cockpit counts each case once, whatever its {PROBABILITY}.",)
-        if self.goal.traffic is not None:
-            traffic = f"Costs are of traffic with shares of {self.goal.traffic}"
-            self.notes += (f"{traffic}; rates are of the labelled cases (rule S6.15).",)
+        self.notes += (f"Each case counts once, whatever its {PROBABILITY}.",) * is_weighted
+        traffic = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
+        self.notes += (traffic,) * (self.goal.traffic is not None)
         self.report_views: list[ReportView] = []
         self._filter = Filter()
         self._history, self._at = [start], 0
-        self._locked: frozenset[str] = frozenset()
+        self.locked: frozenset[str] = frozenset()
         self.trials = np.zeros((0, 2), dtype=np.float32)
         self._decided: OrderedDict[str, ShownPolicy] = OrderedDict()
         self._axes: dict[tuple[str, str], Axis] = {}
@@ -141,28 +139,20 @@ class CockpitState:
         self.guard = RLock()
         self._before, begins = self._shown_policy(self.baseline), self._shown_policy(start)
         refused = refusal_text(begins.decisions)
-        self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
-        self.notes += self._learned_notes(start) if self.labelled else ()
+        self.notes += (f"The policy that it begins with: {refused}",) * bool(refused)
+        self.notes += self._learned_notes(start) * self.labelled
 
     def __repr__(self) -> str:
-        n = len(self.diff())
-        changes = "1 change" if n == 1 else f"{n} changes"
-        return (
-            f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}, {len(self.trace)} "
-            "cases"
-        )
+        changes = f"changes {len(self._changes())}, cases {len(self.trace)}"
+        return f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}"
 
     def _learned_notes(self, start: Policy) -> tuple[str, ...]:
         """Which of two policies learned from how many of the shown cases (rules S6.5, S6.11)."""
-        named = {start.policy_id: ("The policy that it begins with", start)}
-        named.setdefault(self.baseline.policy_id, ("The baseline", self.baseline))
-        rows = trace_learned([policy for _, policy in named.values()], self.trace)
-        notes = [in_sample_note(row) for row in rows]
-        return tuple(
-            f"{name} is {note}."
-            for (name, _), note in zip(named.values(), notes, strict=True)
-            if note
-        )
+        sides = {"The policy that it begins with": start}
+        if start.policy_id != self.baseline.policy_id:
+            sides["The baseline"] = self.baseline
+        notes = map(in_sample_note, trace_learned(list(sides.values()), self.trace))
+        return tuple(f"{name} is {note}." for name, note in zip(sides, notes, strict=True) if note)
 
     # What it holds
 
@@ -180,8 +170,7 @@ class CockpitState:
     @filter.setter  # noqa: A003 - the property above
     def filter(self, wanted: Filter) -> None:
         with self.guard:
-            views.check_filter(wanted, self._columns)
-            self._filter = wanted
+            self._filter = views.checked_filter(wanted, self._columns)
 
     @contextmanager
     def restored_on_error(self) -> Iterator[None]:
@@ -190,10 +179,7 @@ class CockpitState:
         Where it raises, policy, locks, filter, costs and trials are as they were.
         """
         with self.guard:
-            names = ("_history", "_at", "_locked", "_filter", "goal", "trials", "_search")
-            before = {name: getattr(self, name) for name in names} | {
-                "_history": list(self._history)
-            }
+            before = vars(self) | {"_history": list(self._history)}
             try:
                 yield
             except BaseException:
@@ -242,27 +228,18 @@ class CockpitState:
 
         A comment where nothing is moved or code cannot say it all.
         """
-        return self._code(self._changes())
-
-    def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
-        changes = [
-            (path, after) for path, (_, after) in changed.items() if not path.startswith("(")
-        ]
-        begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
-        if not changes and changed:
-            return (
-                "# patterns or fitted curves differ, which no code sets: keep them by "
-                "cockpit.save(path)"
-            )
-        if not changes:
-            is_made = begins != "policy"
-            return (
-                f"policy = {begins}"
-                if is_made
-                else f"# nothing is moved: {self.policy.policy_id}, as it was given"
-            )
-        pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
-        return f"policy = {begins}.replace(\n{pairs})"
+        changed = self._changes()
+        is_published = self.baseline.policy_id == Policy.load().policy_id
+        begins = "raglab.Policy.load()" if is_published else "policy"
+        pairs = "".join(
+            f"    {path!r}, {value!r},\n"
+            for path, (_, value) in changed.items()
+            if not path.startswith("(")
+        )
+        if pairs:
+            return f"policy = {begins}.replace(\n{pairs})"
+        unsaid = "  # patterns or fitted curves differ: cockpit.save(path)" if changed else ""
+        return f"policy = {begins}{unsaid}"
 
     @guarded
     def rates(self) -> pd.DataFrame:
@@ -289,7 +266,7 @@ class CockpitState:
         Raises:
           ValueError: an unknown path, a value out of range, or a path that is locked.
         """
-        locks = [name for name in (path, path.rpartition(".")[0]) if name in self._locked]
+        locks = [name for name in (path, path.rpartition(".")[0]) if name in self.locked]
         if locks:
             calls = ", ".join(f"lock({name!r}, False)" for name in locks)
             msg = f"a locked threshold must not move, got {path}; unlock it first: {calls}."
@@ -314,10 +291,8 @@ class CockpitState:
         """
         axis = self.axis(path)
         value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
-        swept = next(
-            threshold for threshold in views.swept_rows(self.here) if threshold.path == path
-        )
-        return self.set(path, int(value) if swept.whole else value)
+        is_whole = views.sweepable(self.here)[path].whole
+        return self.set(path, int(value) if is_whole else value)
 
     @guarded
     def undo(self) -> Self:
@@ -350,7 +325,7 @@ class CockpitState:
           ValueError: an unknown path.
         """
         self.policy.value(path)
-        self._locked = self._locked | {path} if on else self._locked - {path}
+        self.locked = self.locked | {path} if on else self.locked - {path}
         return self
 
     @guarded
@@ -422,14 +397,12 @@ class CockpitState:
         Raises:
           ValueError: as `certify_policy`, no targets and a further look without `again` among it.
         """
-        own = {
-            name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES
-        }
-        stated = own if targets is None else targets
+        goal = self.goal.targets.items()
+        own = {name: limit for name, limit in goal if name in metrics.OBJECTIVES}
         return certify_policy(
             self._whole,
             self.policy,
-            targets=stated,
+            targets=own if targets is None else targets,
             delta=delta,
             arm=self.arm,
             again=again,
@@ -477,10 +450,10 @@ class CockpitState:
           ValueError: no case has a label.
         """
         if not self.labelled:
-            msg = "a search must have labels to judge by, got none; label the cases."
+            msg = "a search must have labels, got none; label the cases."
             raise ValueError(msg)
         self._search = SearchJob(
-            self._held, self.policy, self.baseline, self.goal, self.arm, self._locked
+            self._held, self.policy, self.baseline, self.goal, self.arm, self.locked
         )
         return self._search
 
@@ -497,10 +470,17 @@ class CockpitState:
           seed: of the search.
           on_batch: as for `tune`.
         """
+
+        def keep(points: NDArray[np.float32]) -> bool:
+            """Keep the points of the search for as long as its goal stands."""
+            with self.guard:
+                if self._search is not job:
+                    return False
+                self.trials = np.concatenate([self.trials, points])
+                return on_batch is None or on_batch(points)
+
         try:
-            policies = tried_policies(
-                job, self._keep_trials(job, on_batch), trials=trials, seed=seed
-            )
+            policies = tried_policies(job, keep, trials=trials, seed=seed)
             if self._search is not job:
                 return None
             best = best_policy(job, policies)
@@ -516,27 +496,10 @@ class CockpitState:
                 if self._search is job:
                     self._search = None
 
-    def _keep_trials(self, job: SearchJob, on_batch: OnBatch | None) -> OnBatch:
-        """Keep the points of a search for as long as its goal stands."""
-
-        def keep(points: NDArray[np.float32]) -> bool:
-            with self.guard:
-                if self._search is not job:
-                    return False
-                self.trials = np.concatenate([self.trials, points])
-                return on_batch is None or on_batch(points)
-
-        return keep
-
     @property
     def searching(self) -> bool:
         """Whether a search runs."""
         return self._search is not None
-
-    @property
-    def locked(self) -> frozenset[str]:
-        """Paths and gates that are kept from moving."""
-        return self._locked
 
     # What is shown
 
@@ -554,10 +517,8 @@ class CockpitState:
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for swept in views.swept_rows(self.here):
-            marks = (self.policy.value(swept.path), self.baseline.value(swept.path))
-            histograms[swept.path] = views.histogram(
-                before, swept, *views.value_range(before, swept, marks)
-            )
+            shown_range = views.value_range(before, swept, (self.policy, self.baseline))
+            histograms[swept.path] = views.histogram(before, swept, *shown_range)
         # Names come from the tables, so that a new rate or gate appears on the page without a line
         # here.
         table = metrics.RATE_TABLE.items()
@@ -603,10 +564,6 @@ class CockpitState:
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
-        # Axes that another policy made would show changes where this one has none.
-        axes = {
-            path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id
-        }
         # Without labels nothing is right or wrong: what would judge stays empty.
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
@@ -626,8 +583,8 @@ class CockpitState:
             ],
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
-            "code": self._code(changed),
-            "gates": views.gate_views(here, before, self._locked, axes),
+            "code": self.code(),
+            "gates": views.gate_views(here, before, self.locked, self._axes),
             **judged,
             "table": tables[0].tolist(),
             "table_before": tables[1].tolist(),
@@ -636,10 +593,7 @@ class CockpitState:
             ),
             "filter": self.filter._asdict(),
             "costs": self.goal.matrix.tolist() if self.labelled else None,
-            "report_views": [
-                {"number": view.number, "policy_id": view.policy_id, "text": view.text}
-                for view in self.report_views
-            ],
+            "report_views": [view._asdict() | {"text": view.text} for view in self.report_views],
         }
 
     @cached_property
@@ -654,20 +608,15 @@ class CockpitState:
         }
 
     def _plane(self) -> dict[str, Any]:
-        points = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
+        free = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
         return {
             "here": views.plane_point(self.here.counts, self.goal),
             "baseline": views.plane_point(self._before.counts, self.goal),
             "free": [
-                {"name": name, "coverage": at[0], "cost": at[1]} for name, at in points.items()
+                {"name": name, "coverage": coverage, "cost": cost}
+                for name, (coverage, cost) in free.items()
             ],
         }
-
-
-@cache
-def published_id() -> str:
-    """Id of the published policy."""
-    return Policy.load().policy_id
 
 
 def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any field
@@ -682,28 +631,22 @@ def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any fi
 def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     """Cases shown, their split, whether they are labelled, and what must be said of them."""
     if not len(trace):
-        msg = "a cockpit must have cases to show, got a trace of none; build it with cases."
+        msg = "a cockpit must have cases to show, got a trace of none."
         raise ValueError(msg)
-    splits, notes = {case.split for case in trace.cases}, []
-    split = "tune" if "tune" in splits else "all"
-    if split == "tune":
-        trace = trace.split("tune")
-    else:
-        notes.append(
-            "The trace has no split `tune`: what is chosen here is judged on the very cases it "
-            "was chosen on."
-        )
-    notes += filter(None, [failed_note(trace)])
+    notes = ["The trace has no split tune: what is chosen here is judged on the same cases."]
+    split = "all"
+    if any(case.split == "tune" for case in trace.cases):
+        trace, split, notes = trace.split("tune"), "tune", []
+    notes.append(failed_note(trace))
     known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
     if not known:
-        notes.append("No case has a label: decisions are shown, rates and costs need labels.")
+        notes.append("No case has a label: rates and costs need labels.")
         unlabelled = tuple(case._replace(expect_status=Status.refuse.name) for case in trace.cases)
-        return dataclasses.replace(trace, cases=unlabelled), split, False, tuple(notes)
-    if len(known) < len(trace):
-        notes.append(
-            f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out."
-        )
+        trace = dataclasses.replace(trace, cases=unlabelled)
+    elif len(known) < len(trace):
+        left_out = len(trace) - len(known)
+        notes.append(f"{left_out} of {len(trace)} cases have no label and are left out.")
         trace = trace.subset(known)
-    alone = status_only_note(trace_status_only(trace))
-    notes += [alone] if alone else []
-    return trace, split, True, tuple(notes)
+    if known:
+        notes.append(status_only_note(trace_status_only(trace)))
+    return trace, split, bool(known), tuple(filter(None, notes))

@@ -5,11 +5,13 @@ Everything here is a look at what `replay` decided: no threshold meets a number 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, Strict, TypeAdapter
 
 from raglab import gates, metrics
 from raglab.decision import chain
@@ -34,9 +36,10 @@ from raglab.replaying.breakpoints import (
     swept_paths,
     swept_threshold,
     threshold_values,
+    user_gates,
 )
 from raglab.replaying.step_functions import idle_thresholds, with_threshold
-from raglab.resolver import ONE_OPTION, RULES, Contest
+from raglab.resolver import ONE_OPTION, RULES
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
 from raglab.values import Status
@@ -152,22 +155,14 @@ def _rule_rows() -> Iterator[Row]:
 
 def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
     """Gates on signals of the policy or with a column in the trace, then those of the user."""
-    known = here.evidence.known.names
-    held = [
-        name
-        for name in known
-        if name in here.policy.signals or name in here.decisions.trace.columns
-    ]
-    for name in held:
+    for name in here.evidence.known.names:
         path = signal_path(name)
-        if names is None or path in names:
+        is_gate = name in here.policy.signals or name in here.decisions.trace.columns
+        if is_gate and (names is None or path in names):
             section = here.policy.value(f"{path}.on_fire")
-            swept = [
-                threshold
-                for threshold in swept_paths(here.evidence.known).values()
-                if threshold.signal == name
-            ]
-            yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept))
+            paths = swept_paths(here.evidence.known).values()
+            swept = tuple(threshold for threshold in paths if threshold.signal == name)
+            yield Row(path, "S2.15", section, f"{path}.enabled", swept)
     for name in here.policy.gates:
         if names is None or f"{OWN}.{name}" in names:
             own = own_gate(name)
@@ -179,20 +174,24 @@ def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:
 
     Those that decided any.
     """
-    names, place = np.unique(here.decisions.decided_by.astype(str), return_inverse=True)
-    counts = np.zeros((len(names), len(Status)), dtype=np.int64)
-    np.add.at(counts, (place, here.decisions.status), 1)
-    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+    deciders, status = here.decisions.decided_by.astype(str), here.decisions.status
+    return {
+        str(name): np.bincount(status[deciders == name], minlength=len(Status)).tolist()
+        for name in np.unique(deciders)
+    }
 
 
 def gate_views(
-    here: ShownPolicy, before: ShownPolicy, locked: frozenset[str], axes: Mapping[str, Axis]
+    here: ShownPolicy,
+    before: ShownPolicy,
+    locked: frozenset[str],
+    axes: Mapping[tuple[str, str], Axis],
 ) -> list[dict[str, Any]]:
     """Gates as the page lists them.
 
     Args:
       locked: paths and gates that the user keeps.
-      axes: those that were worked out for this policy, by path.
+      axes: that were worked out, by policy id and path.
     """
     counts, counts_before = decided_counts(here), decided_counts(before)
     none, views, rows = [0] * len(Status), [], list(gate_rows(here))
@@ -238,13 +237,14 @@ def _threshold_view(
     before: ShownPolicy,
     swept: Threshold,
     locked: frozenset[str],
-    axes: Mapping[str, Axis],
+    axes: Mapping[tuple[str, str], Axis],
 ) -> dict[str, Any]:
     value, base = here.policy.value(swept.path), before.policy.value(swept.path)
     bounded = swept_threshold(here.evidence.known, here.thresholds, swept.path)
-    low, high = value_range(here, swept, (value, base))
-    axis = axes.get(swept.path)
-    return {
+    low, high = value_range(here, swept, (here.policy, before.policy))
+    # an axis of another policy would show changes where this one has none
+    axis = axes.get((here.policy.policy_id, swept.path))
+    view = {
         "path": swept.path,
         "key": _shown_key(swept),
         "side": swept.side,
@@ -254,8 +254,8 @@ def _threshold_view(
         "baseline": base,
         "nullable": swept.nullable,
         "whole": swept.whole,
-        "low": _finite(bounded.low),
-        "high": _finite(bounded.high),
+        "low": bounded.low,
+        "high": bounded.high,
         "view_low": low,
         "view_high": high,
         "locked": swept.path in locked,
@@ -263,6 +263,7 @@ def _threshold_view(
         if axis is None or axis.at < 0
         else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
     }
+    return _finite_values(view)
 
 
 def _shown_key(swept: Threshold) -> str:
@@ -279,45 +280,38 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+def _finite_values(view: dict[str, Any]) -> dict[str, Any]:
+    """A view whose missing and endless numbers are null."""
+    return {
+        name: _finite(value) if isinstance(value, float) else value for name, value in view.items()
+    }
+
+
 def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
     """Measurement that a threshold is compared with in every case, [Q]; NaN where there is none."""
     evidence, meets = here.evidence, swept.meets
-    if swept.path.startswith("decision."):
-        return np.full(len(here.decisions), np.nan)
-    if swept.path.startswith(f"{OWN}."):
-        return np.asarray(
-            threshold_values(evidence, here.thresholds, swept.path, 0)[0], dtype=np.float64
-        )
-    if meets == "l2":
-        values: Any = evidence.best_l2[0]
-    elif meets == "n_relevant":
+    values: Any = np.nan  # of a cost
+    is_cost = swept.path.startswith("decision.")
+    if meets == "n_relevant":
         cut = np.atleast_2d(gates.l2_cut(evidence.best_l2[:1], here.thresholds.gates["l2"]))
         values = gates.n_relevant(evidence.l2[0], cut)[0]
-    elif meets == "confidence":
-        values = chain.depth_confidence(evidence, here.thresholds, 0)[0]
-    elif meets in Contest._fields:
-        values = getattr(evidence.all, meets)[0]
-    elif meets in chain.BY_SLOT:
+    elif meets in chain.BY_SLOT and not is_cost:
         values = chain.values_at_slot(
             chain.measurement(evidence, meets)[0], here.decisions.outcome.slot[None]
         )[0]
-    else:
-        values = chain.GateMeasurements(evidence, 0)(meets)
+    elif not is_cost:
+        values = threshold_values(evidence, here.thresholds, swept.path, 0)[0]
     return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.decisions))
 
 
 def value_range(
-    here: ShownPolicy, swept: Threshold, marks: Sequence[float | None]
+    here: ShownPolicy, swept: Threshold, policies: Sequence[Policy]
 ) -> tuple[float, float]:
-    """Part of a threshold's axis that is shown: what the cases have, and the marks.
-
-    Args:
-      marks: values that must be seen; None is none.
-    """
+    """Part of a threshold's axis that is shown: what the cases have, and the values of policies."""
     values = met_values(here, swept)
-    finite_values = values[np.isfinite(values)]
+    marks = (policy.value(swept.path) for policy in policies)
     ends = [float(mark) for mark in marks if mark is not None]
-    ends += [float(finite_values.min()), float(finite_values.max())] if len(finite_values) else []
+    ends += values[np.isfinite(values)].tolist()
     if not ends:
         low, high = swept.low, swept.high
         return (low, high) if np.isfinite(low) and np.isfinite(high) else (0.0, 1.0)
@@ -373,9 +367,6 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
 
 
-AXIS_RATES = tuple(metrics.RATES)
-
-
 def axis_buffer(axis: Axis, goal: Goal) -> bytes:
     """Steps for the browser: float64 low, high, value, cost [N].
 
@@ -404,37 +395,29 @@ def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
     """Each rate: k of n, exact interval, same-case difference to the baseline, target outcome."""
-    columns, base = (_rates(shown_policy) for shown_policy in (here, before))
+    table = metrics.rate_columns(np.stack([here.counts, before.counts]))
     apart = metrics.paired_rates(before.cells, here.cells)
-    # Two equal policies have no difference to show.
-    has_changed = here.policy.policy_id != before.policy.policy_id
     views = []
     for place, name in enumerate(metrics.RATES):
-        k, n = columns[f"{name}_k"], columns[f"{name}_n"]
-        low, high, target = columns[f"{name}_low"], columns[f"{name}_high"], goal.targets.get(name)
+        k, n = (int(table[f"{name}_{count}"][0]) for count in "kn")
+        value, low, high = (float(table[f"{name}{end}"][0]) for end in ("", "_low", "_high"))
+        target = goal.targets.get(name)
         verdict, text = target_verdict(name, k, n, (low, high), target)
-        view = {
-            "name": name,
-            "k": k,
-            "n": n,
-            "value": _finite(columns[name]),
-            "low": _finite(low),
-            "high": _finite(high),
-        }
-        difference = {
-            "baseline": _finite(base[name]),
-            "difference": _finite(apart.difference[place]) if has_changed else None,
-            "difference_low": _finite(apart.low[place]) if has_changed else None,
-            "difference_high": _finite(apart.high[place]) if has_changed else None,
-        }
-        views.append(view | difference | {"target": target, "verdict": verdict, "text": text})
+        view = {"name": name, "k": k, "n": n, "value": value, "low": low, "high": high}
+        view |= {"baseline": float(table[name][1]), "target": target}
+        ends = (apart.difference[place], apart.low[place], apart.high[place])
+        view |= _difference(here, before, ends)
+        views.append(_finite_values(view) | {"verdict": verdict, "text": text})
     return views
 
 
-def _rates(shown_policy: ShownPolicy) -> dict[str, Any]:
-    counts = shown_policy.counts[None]
-    columns = metrics.rate_columns(counts)
-    return {name: column[0].item() for name, column in columns.items()}
+def _difference(
+    here: ShownPolicy, before: ShownPolicy, ends: tuple[float, float, float]
+) -> dict[str, float]:
+    """Difference to the baseline with its interval; two equal policies have none to show."""
+    names = ("difference", "difference_low", "difference_high")
+    is_same = here.policy.policy_id == before.policy.policy_id
+    return {name: np.nan if is_same else float(end) for name, end in zip(names, ends, strict=True)}
 
 
 def target_verdict(
@@ -445,22 +428,17 @@ def target_verdict(
     `shown`: the whole interval keeps it; `met`: these cases keep it; `open`: no k of so few cases
     could show it; `missed`; `none`: there is no target, or no case.
     """
-    if target is None:
-        return "none", ""
-    if not n:
-        return "none", "0 of 0 meets no target"
-    low = metrics.RATE_TABLE[name].better == "low"
-    is_met, is_shown = (
-        (k / n <= target, interval[1] <= target)
-        if low
-        else (k / n >= target, interval[0] >= target)
-    )
-    if is_shown:
+    if target is None or not n:
+        return "none", "" if target is None else "0 of 0 meets no target"
+    is_low = metrics.RATE_TABLE[name].better == "low"
+    keeps = operator.le if is_low else operator.ge
+    # of so many cases all of which count for the rate
+    best = metrics.clopper_pearson(0 if is_low else n, n)
+    if keeps(interval[is_low], target):
         return "shown", "met, the whole interval"
-    if not is_met:
+    if not keeps(k / n, target):
         return "missed", "not met"
-    best = metrics.clopper_pearson(0 if low else n, n)
-    if (best.high > target) if low else (best.low < target):
+    if not keeps((best.low, best.high)[is_low], target):
         return "open", f"cannot be shown with {n} cases"
     return "met", "met on these cases, not the whole interval"
 
@@ -469,21 +447,15 @@ def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, A
     """Expected cost of a case with interval, and difference to the baseline on the same cases."""
     counts = here.counts
     paid = cost_columns(counts, goal.matrix, weighed=goal.weighings(counts))
-    low, high = paid["expected_cost_low"], paid["expected_cost_high"]
-    has_changed = here.policy.policy_id != before.policy.policy_id
     weights = goal.case_weights(metrics.LABEL_OF_CELL[here.cells])
-    apart = None
-    if has_changed:
-        apart = metrics.paired_cost(before.cells, here.cells, goal.matrix, weights=weights)
-    return {
-        "value": _finite(float(goal.cost(counts))),
-        "low": _finite(float(low)),
-        "high": _finite(float(high)),
-        "baseline": _finite(float(goal.cost(before.counts))),
-        "difference": None if apart is None else apart.difference,
-        "difference_low": None if apart is None else apart.low,
-        "difference_high": None if apart is None else apart.high,
+    apart = metrics.paired_cost(before.cells, here.cells, goal.matrix, weights=weights)
+    view = {
+        "value": float(goal.cost(counts)),
+        "low": float(paid["expected_cost_low"]),
+        "high": float(paid["expected_cost_high"]),
+        "baseline": float(goal.cost(before.counts)),
     }
+    return _finite_values(view | _difference(here, before, apart[:3]))
 
 
 def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
@@ -493,58 +465,41 @@ def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
     return answered / float(there.sum()), float(goal.cost(counts))
 
 
+LONGEST_SEARCH = 1_000  # characters
+STRICT = ConfigDict(strict=True)  # nothing is turned into another type
+Text = Annotated[str, Field(max_length=LONGEST_SEARCH)]
+Label = Literal["ok", "refuse", "ambiguous"]
+
+
 class Filter(NamedTuple):
     """Which cases are listed; None is any. kind: gained, lost or other. slice: column and value."""
 
-    kind: str | None = None
-    label: str | None = None
-    decision: str | None = None
-    decided_by: str | None = None
-    slice: tuple[str, str] | None = None
-    search: str = ""
+    kind: Literal["gained", "lost", "other", "same"] | None = None
+    label: Label | None = None
+    decision: Label | None = None
+    decided_by: Text | None = None
+    slice: Annotated[tuple[Text, Text] | None, Strict(False)] = None
+    search: Text = ""
 
 
-CASE_KINDS = ("gained", "lost", "other", "same")
-LONGEST_SEARCH = 1_000  # characters
+FILTER = TypeAdapter(Filter, config=STRICT)
 
 
-def check_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> None:
-    """Raise ValueError for a filter with an unknown label, decision, gate or slice.
+def checked_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> Filter:
+    """The filter, its values checked.
 
     Args:
       columns: slices, by column.
 
     Raises:
-      ValueError: an unknown kind, label, decision or column, or a value that is no text.
+      ValueError: an unknown kind, label, decision or column, or a value of another type.
     """
-    known: dict[str, tuple[str | None, tuple[str, ...]]] = {
-        "kind": (wanted.kind, CASE_KINDS),
-        "label": (wanted.label, STATUSES),
-        "decision": (wanted.decision, STATUSES),
-        "slice": (None if wanted.slice is None else wanted.slice[0], tuple(columns)),
-    }
-    for name, (value, values) in known.items():
-        if value is not None and value not in values:
-            msg = (
-                f"{name} of a filter must be one of {', '.join(values) or 'none'}, got "
-                f"{shown_value(value)}; clear it."
-            )
-            raise ValueError(visible(msg))
-    texts = (wanted.decided_by or "", *(wanted.slice or ()), wanted.search)
-    if not all(isinstance(text, str) and len(text) <= LONGEST_SEARCH for text in texts):
-        msg = f"texts of a filter must have at most {LONGEST_SEARCH:,} characters; shorten them."
+    filter_ = FILTER.validate_python(wanted._asdict())
+    if filter_.slice is not None and filter_.slice[0] not in columns:
+        names = ", ".join(columns) or "none"
+        msg = f"a slice must be of {names}, got {visible(shown_value(filter_.slice[0]))}."
         raise ValueError(msg)
-
-
-def case_kinds(here: ShownPolicy, before: ShownPolicy) -> NDArray[np.str_]:
-    """Of each case whether it was gained, lost, changed otherwise or stayed the same, [Q]."""
-    passes, passes_before = here.passes, before.passes
-    changed = (here.decisions.status != before.decisions.status) | (passes != passes_before)
-    return np.select(
-        [passes & ~passes_before, passes_before & ~passes, changed],
-        ["gained", "lost", "other"],
-        "same",
-    )
+    return filter_
 
 
 def case_views(
@@ -563,21 +518,23 @@ def case_views(
       columns: slices, by column, of every case.
       labelled: whether the labels are of the user; without them a change is neither gain nor loss.
     """
-    kinds = case_kinds(here, before)
-    if not labelled:
-        kinds = np.where(here.decisions.status != before.decisions.status, "other", "same")
-    deciders, passes = here.decisions.decided_by, here.passes
+    status = here.decisions.status
+    # gained, lost, changed otherwise or the same; without labels there is neither gain nor loss
+    gained = labelled & here.passes & ~before.passes
+    lost = labelled & before.passes & ~here.passes
+    changed = before.decisions.status != status
+    kinds = np.select([gained, lost, changed], ["gained", "lost", "other"], "same")
+    names, deciders = np.array(STATUSES), here.decisions.decided_by
+    label, was, now = (
+        names[codes] for codes in (here.evidence.label, before.decisions.status, status)
+    )
     # Filters narrow each other; the search for text comes last, on the rows that are left, since it
     # is the slow one.
-    keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
-    for name, codes in (("label", here.evidence.label), ("decision", here.decisions.status)):
-        if getattr(wanted, name):
-            keep &= codes == Status[getattr(wanted, name)]
-    if wanted.decided_by:
-        keep &= deciders == wanted.decided_by
+    keep = np.ones(len(kinds), dtype=bool)
+    for value, values in zip(wanted[:4], (kinds, label, now, deciders), strict=True):
+        keep &= values == value if value else True
     if wanted.slice is not None:
-        column, value = wanted.slice
-        keep &= np.array([cell == value for cell in columns.get(column, [""] * len(keep))])
+        keep &= np.array(columns[wanted.slice[0]]) == wanted.slice[1]
     rows = np.flatnonzero(keep)
     # A change must not fall behind the last row that is sent.
     rows = rows[np.argsort(kinds[rows] == "same", kind="stable")]
@@ -590,11 +547,11 @@ def case_views(
             "id": cases[row].id,
             "query": cases[row].query[:300],
             "label": (cases[row].expect_status or "") if labelled else "",
-            "before": STATUSES[before.decisions.status[row]],
-            "after": STATUSES[here.decisions.status[row]],
+            "before": str(was[row]),
+            "after": str(now[row]),
             "decided_by": str(deciders[row]),
             "kind": str(kinds[row]),
-            "correct": bool(passes[row]) if labelled else None,
+            "correct": bool(here.passes[row]) if labelled else None,
         }
         for row in rows[:MOST_ROWS].tolist()
     ]
@@ -632,25 +589,11 @@ def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, A
 
 def _check_view(check: Check) -> dict[str, Any]:
     """A check with its margin as a share of what it compares, for a bar."""
-    size = (
-        max(abs(check.value), abs(check.threshold))
-        if np.isfinite([check.value, check.threshold]).all()
-        else np.nan
-    )
-    share = (
-        float(np.clip(check.margin / size, -1.0, 1.0))
-        if np.isfinite(check.margin) and size > 0.0
-        else None
-    )
-    fields = {name: _finite(getattr(check, name)) for name in ("value", "threshold", "margin")}
-    return {
-        "gate": check.gate,
-        "rule": check.rule,
-        **fields,
-        "passes": bool(check.passes),
-        "text": check.text,
-        "share": share,
-    }
+    size = max(abs(check.value), abs(check.threshold))
+    is_finite = np.isfinite([check.value, check.threshold, check.margin]).all()
+    share = check.margin / size if is_finite and size > 0.0 else np.nan
+    view = check._asdict() | {"share": float(np.clip(share, -1.0, 1.0))}
+    return _finite_values(view | {"passes": bool(check.passes)})
 
 
 def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
@@ -670,7 +613,6 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
             "hybrid": hits.s_hybrid,
             "rerank": hits.s_rerank,
         }
-        scores = {name: _finite(field[row, place, depth, at]) for name, field in fields.items()}
         views.append(
             {
                 "rank": int(hits.rank[row, place, depth, at]) + 1,
@@ -679,7 +621,11 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
                 "section": chunk.section_path[:TEXT_SHOWN],
                 "text": chunk.text[:TEXT_SHOWN],
                 "chosen": number in chosen,
-                "scores": {name: score for name, score in scores.items() if score is not None},
+                "scores": {
+                    name: float(field[row, place, depth, at])
+                    for name, field in fields.items()
+                    if np.isfinite(field[row, place, depth, at])
+                },
             }
         )
     return views
@@ -687,21 +633,18 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
 
 def flip_views(here: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    rows = (
-        flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm)
-        .head(8)
-        .to_dict("records")
-    )
+    table = flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm)
+    rows = table.rename(columns={"flips_at": "at"}).head(8)
+    views: Any = rows[["path", "current", "at", "becomes"]].to_dict("records")
     return [
-        {
-            "path": row["path"],
-            "current": row["current"],
-            "at": row["flips_at"],
-            "text": f"{decimals(row['current'])} → {decimals(row['flips_at'], row['current'])}",
-            "becomes": row["becomes"],
-        }
-        for row in rows
+        view | {"text": f"{decimals(view['current'])} → {decimals(view['at'], view['current'])}"}
+        for view in views
     ]
+
+
+def sweepable(here: ShownPolicy) -> Mapping[str, Threshold]:
+    """Thresholds that can be swept under a policy, by path."""
+    return swept_paths(here.evidence.known, user_gates(here.thresholds))
 
 
 def swept_rows(here: ShownPolicy) -> Iterator[Threshold]:

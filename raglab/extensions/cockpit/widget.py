@@ -5,57 +5,84 @@ One ES module of our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Annotated, Any
 
 import anywidget
 import numpy as np
 import traitlets
 from numpy.typing import NDArray
+from pydantic import Field, ValidationError, validate_call
 
 from raglab.extensions.cockpit import views
-from raglab.extensions.cockpit.messages import (
-    CaseMessage,
-    CostMessage,
-    DropMessage,
-    FilterMessage,
-    Message,
-    PathMessage,
-    SaveMessage,
-    SetMessage,
-    SwitchMessage,
-    checked,
-    plain_file,
-)
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.views import Filter
-from raglab.replaying.breakpoints import swept_paths
-from raglab.store.files import shown_value
+from raglab.extensions.cockpit.views import STRICT, Filter, Text
+from raglab.metrics import RATES
+from raglab.store.files import input_error, read_text, shown_value
+from raglab.store.policies import MAX_POLICY_BYTES, Policy
+from raglab.store.strict_yaml import load_yaml
 from raglab.words.characters import visible
 
-FILES = files("raglab.extensions.cockpit")
 TRIALS = 1_000  # of "tune what is not locked"
-ENDED = "The search ended, since costs changed: its trials were of the old ones."
+# past it a browser counts in steps of two
+Number = Annotated[float, Field(ge=-(2.0**53), le=2.0**53, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
+# A name that begins with a dash is an option to whoever removes or copies all files of a folder.
+PLAIN_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
 
 
 def _error_notice(error: Exception) -> dict[str, str]:
     """Notice of an error: its message, that of a KeyError without quotes."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    if isinstance(error, ValidationError):
+        broken = error.errors(include_url=False, include_context=False)[0]
+        place, value = map(shown_value, (broken["loc"], broken["input"]))
+        text = f"a message must fit: {broken['msg']}, got {value} at {place}."
     return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 
-def module_text() -> str:
-    """The ES module."""
-    return FILES.joinpath("cockpit.js").read_text(encoding="utf-8")
+def plain_file(name: str, folder: Path) -> Path:
+    """Path of a policy file in a folder; where there is a file already, it is a policy's.
+
+    Args:
+      name: a plain name; without a suffix it gets .yaml.
+
+    Raises:
+      ValueError: a name with parts of a path, odd characters, a leading dot, dash or tilde, or
+        another suffix; one that is too long; a link, or a file that holds no policy.
+    """
+    path = folder / (name if Path(name).suffix else f"{name}.yaml")
+    # a file system takes 255 bytes, and a new file has a longer name until it is whole
+    is_plain = PLAIN_NAME.fullmatch(name) and name == visible(name).strip()
+    if not (is_plain and len(name.encode()) <= 200 and path.suffix in {".yaml", ".yml"}):
+        msg = (
+            f"a file must have a plain name such as policy.yaml, got {visible(shown_value(name))}."
+        )
+        raise ValueError(msg)
+    if (path.is_symlink() or path.exists()) and not _holds_policy(path):
+        rule = "a file must hold a policy to be written over"
+        raise input_error(path, rule, "choose another name")
+    return path
 
 
-def style_text() -> str:
-    """Its style sheet."""
-    return FILES.joinpath("cockpit.css").read_text(encoding="utf-8")
+def _holds_policy(path: Path) -> bool:
+    """Whether a file, which is no link, holds a policy; notes alone may be anybody's."""
+    try:
+        text = read_text(path, MAX_POLICY_BYTES, follow_links=False)
+        Policy.load(path)
+    except (OSError, ValueError):
+        return False
+    return bool(set(load_yaml(text, str(path), "a policy")) - {"notes"})
+
+
+def page_file(name: str) -> str:
+    """Text of the ES module or of its style sheet."""
+    return files("raglab.extensions.cockpit").joinpath(name).read_text(encoding="utf-8")
 
 
 def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], bytes]:
@@ -64,16 +91,19 @@ def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], byte
     What they are, and one buffer (`views.axis_buffer`).
     """
     axis = cockpit.axis(path)
-    swept = next(
-        threshold for threshold in views.swept_rows(cockpit.here) if threshold.path == path
-    )
-    marks = (cockpit.policy.value(path), cockpit.baseline.value(path))
-    low, high = views.value_range(cockpit.here, swept, marks)
-    rates = list(views.AXIS_RATES)
-    head = {"path": path, "n": len(axis.low), "side": axis.side, "at": axis.at, "rates": rates}
-    return {"kind": "axis", **head, "view_low": low, "view_high": high}, views.axis_buffer(
-        axis, cockpit.goal
-    )
+    swept = views.sweepable(cockpit.here)[path]
+    low, high = views.value_range(cockpit.here, swept, (cockpit.policy, cockpit.baseline))
+    head = {
+        "kind": "axis",
+        "path": path,
+        "n": len(axis.low),
+        "side": axis.side,
+        "at": axis.at,
+        "rates": list(RATES),
+        "view_low": low,
+        "view_high": high,
+    }
+    return head, views.axis_buffer(axis, cockpit.goal)
 
 
 class CockpitWidget(anywidget.AnyWidget):
@@ -84,8 +114,8 @@ class CockpitWidget(anywidget.AnyWidget):
     nothing is lost.
     """
 
-    _esm = module_text()
-    _css = style_text()
+    _esm = page_file("cockpit.js")
+    _css = page_file("cockpit.css")
     setup = traitlets.Dict().tag(sync=True)
     page = traitlets.Dict().tag(sync=True)
 
@@ -93,7 +123,7 @@ class CockpitWidget(anywidget.AnyWidget):
         self.cockpit = cockpit
         self._number, self._stop = 0, Event()
         self._searching: Thread | None = None
-        self._progress = {"done": 0, "total": TRIALS}  # of the search that runs
+        self._progress: dict[str, int] = {}  # of the search that runs
         self.folder = Path.cwd()  # of the notebook; policies are saved there
         super().__init__(setup=cockpit.setup, page=self._next_page())
         self.on_msg(lambda _, message, __: self.take(message))
@@ -115,79 +145,74 @@ class CockpitWidget(anywidget.AnyWidget):
         with self.cockpit.guard:
             self.page = self._next_page(notice, **more)
 
-    def take(self, message: object) -> None:
+    def take(self, message: Any) -> None:  # noqa: ANN401 - whatever a page sends
         """Do what a page asks, all of it or nothing; an error is shown there."""
         try:
-            request = checked(message)
+            fields = dict(message)
+            act = ACTS[_one_of(str(fields.pop("do", None)), ACTS)]
             with self.cockpit.restored_on_error():
-                ACTS[request.do](self, request)
+                act(self, **fields)
         except Exception as error:  # noqa: BLE001 - whatever it is, the page must go on
             self.refresh(_error_notice(error))
 
     def _listed(self, path: str) -> str:
         """The path of a threshold that the page lists or that a case's flips name."""
-        here = self.cockpit.here
-        if (
-            path
-            not in {row.path for row in views.swept_rows(here)}
-            | swept_paths(here.evidence.known).keys()
-        ):
-            msg = f"a message must name a threshold of the page, got {visible(shown_value(path))}."
-            raise ValueError(msg)
-        return path
+        return _one_of(path, views.sweepable(self.cockpit.here))
 
-    def _switch(self, path: str) -> str:
-        """The path of a switch that the page shows."""
-        if path not in {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}:
-            msg = f"a message must name a switch of the page, got {visible(shown_value(path))}."
-            raise ValueError(msg)
-        return path
+    # What a page may ask, by the name of the message; `ACTS` checks the fields.
 
-    def _set(self, message: SetMessage) -> None:
-        self.cockpit.set(self._listed(message.path), message.value)
+    def do_set(self, path: Text, value: Whole | Number | None) -> None:
+        """Set a threshold to a value; null switches it off."""
+        self.cockpit.set(self._listed(path), value)
         self.refresh()
 
-    def _drop(self, message: DropMessage) -> None:
-        self.cockpit.drop(self._listed(message.path), message.step)
+    def do_drop(self, path: Text, step: Whole, number: Whole = 0) -> None:  # noqa: ARG002
+        """Set a threshold to a step of its axis; number: of the page that the axis was of."""
+        self.cockpit.drop(self._listed(path), step)
         self.refresh()
 
-    def _switched(self, message: SwitchMessage) -> None:
-        self.cockpit.set(self._switch(message.path), message.on)
+    def do_switch(self, path: Text, on: bool) -> None:  # noqa: FBT001 - a field by name
+        """Switch a gate that the page shows."""
+        switches = {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}
+        self.cockpit.set(_one_of(path, switches), on)
         self.refresh()
 
-    def _lock(self, message: SwitchMessage) -> None:
-        self.cockpit.lock(message.path, message.on)
+    def do_lock(self, path: Text, on: bool) -> None:  # noqa: FBT001 - a field by name
+        """Lock a threshold or a gate."""
+        self.cockpit.lock(path, on)
         self.refresh()
 
-    def _cost(self, message: CostMessage) -> None:
+    def do_cost(self, label: Text, outcome: Text, value: Number) -> None:
+        """Change a cost."""
         searched = self.cockpit.searching
-        self.cockpit.set_cost(message.label, message.outcome, message.value)
-        self.refresh({"kind": "info", "text": ENDED} if searched else None)
+        self.cockpit.set_cost(label, outcome, value)
+        self.refresh(
+            {"kind": "info", "text": "The search ended: costs changed."} if searched else None
+        )
         self._send_trials(0)
 
-    def _filter(self, message: FilterMessage) -> None:
-        fields = message.filter.model_dump()
-        pair = fields.pop("slice")
-        search = fields.pop("search") or ""
-        self.cockpit.filter = Filter(
-            **fields, slice=None if pair is None else (pair[0], pair[1]), search=search
-        )
+    def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
+        """List other cases."""
+        self.cockpit.filter = Filter(**filter)
         self.refresh()
 
-    def _undo(self, _: Message) -> None:
+    def do_undo(self) -> None:
+        """Take the last move back."""
         self.cockpit.undo()
         self.refresh()
 
-    def _redo(self, _: Message) -> None:
+    def do_redo(self) -> None:
+        """Make it again."""
         self.cockpit.redo()
         self.refresh()
 
-    def _reset(self, _: Message) -> None:
+    def do_reset(self) -> None:
+        """Go back to the baseline."""
         self.cockpit.reset()
         self.refresh()
 
-    def _opened(self, _: Message) -> None:
-        """A page was opened, the first or another one: it takes the trials that there are."""
+    def do_ready(self) -> None:
+        """Send a page that was opened, the first or another one, the trials so far."""
         self._send_trials(0)
 
     def _send_trials(self, begin: int) -> None:
@@ -197,48 +222,49 @@ class CockpitWidget(anywidget.AnyWidget):
             {"kind": "trials", "from": begin, "n": len(points), "total": total}, [points.tobytes()]
         )
 
-    def _entered(self, message: PathMessage) -> None:
-        head, steps = axis_message(self.cockpit, self._listed(message.path))
+    def do_enter(self, path: Text) -> None:
+        """Send the axis of a threshold."""
+        head, steps = axis_message(self.cockpit, self._listed(path))
         self.send({**head, "number": self._number}, [steps])
 
-    def _case(self, message: CaseMessage) -> None:
-        view = views.case_view(self.cockpit.here, message.id, labelled=self.cockpit.labelled)
+    def do_case(self, id: Text) -> None:  # noqa: A002 - name of a field
+        """Send a case."""
+        view = views.case_view(self.cockpit.here, id, labelled=self.cockpit.labelled)
         self.send({"kind": "case", **view})
 
-    def _flips(self, message: CaseMessage) -> None:
-        """Take longer than the case, and are asked for when that is on the screen."""
-        case_id = message.id
-        self.send(
-            {"kind": "flips", "id": case_id, "flips": views.flip_views(self.cockpit.here, case_id)}
-        )
+    def do_flips(self, id: Text) -> None:  # noqa: A002 - name of a field
+        """Send its flips, which take longer, when the case is on the screen."""
+        self.send({"kind": "flips", "id": id, "flips": views.flip_views(self.cockpit.here, id)})
 
-    def _saved(self, message: SaveMessage) -> None:
-        name = message.file or f"policy-{self.cockpit.policy.policy_id}.yaml"
+    def do_save(self, file: Text = "") -> None:
+        """Save the policy as a file of the notebook's folder."""
+        name = file or f"policy-{self.cockpit.policy.policy_id}.yaml"
         path = self.cockpit.save(plain_file(name, self.folder))
-        self.send({"kind": "saved", "file": path.name})  # in the notebook's folder
+        self.send({"kind": "saved", "file": path.name})
 
-    def _reported(self, _: Message) -> None:
+    def do_report(self) -> None:
+        """Judge on the sealed split."""
         self.cockpit.report()
         self.refresh({"kind": "info", "text": self.cockpit.report_views[-1].text})
 
-    def _certified(self, _: Message) -> None:
+    def do_certify(self) -> None:
+        """Certify on the split for it."""
         certification = self.cockpit.certify()
         ok = certification.policy is not None
         self.refresh(certificate={"ok": ok, "text": certification.certificate.reason})
 
-    def _tune(self, _: Message) -> None:
+    def do_tune(self) -> None:
+        """Search what is not locked, unless a search runs."""
         if self.cockpit.searching:
             return
-        job, self._stop, self._progress = (
-            self.cockpit.begin_search(),
-            Event(),
-            {"done": 0, "total": TRIALS},
-        )
+        job = self.cockpit.begin_search()
+        self._stop, self._progress = Event(), {"done": 0, "total": TRIALS}
         self.refresh()
         self._searching = Thread(target=self._search, args=(job, self._stop), daemon=True)
         self._searching.start()
 
-    def _stopped(self, _: Message) -> None:
+    def do_stop(self) -> None:
+        """End the search with what it has."""
         self._stop.set()
 
     def _search(self, job: SearchJob, stop: Event) -> None:
@@ -263,30 +289,25 @@ class CockpitWidget(anywidget.AnyWidget):
         if best is not None:
             same = best.policy_id == job.start.policy_id
             result = "found no better one" if same else "found this policy; undo takes it back"
-            text = (
-                f"The search {result}. It was chosen on the cases shown, so that its rates flatter."
-            )
+            text = f"The search {result}. Its rates are of the cases it chose on: they flatter."
             self.refresh({"kind": "info", "text": text})
 
 
-# Each takes the message of its name, as `checked` made it.
-ACTS: Mapping[str, Callable[[CockpitWidget, Any], None]] = {
-    "set": CockpitWidget._set,  # noqa: SLF001 - a table of its own methods
-    "drop": CockpitWidget._drop,  # noqa: SLF001
-    "switch": CockpitWidget._switched,  # noqa: SLF001
-    "lock": CockpitWidget._lock,  # noqa: SLF001
-    "cost": CockpitWidget._cost,  # noqa: SLF001
-    "filter": CockpitWidget._filter,  # noqa: SLF001
-    "undo": CockpitWidget._undo,  # noqa: SLF001
-    "redo": CockpitWidget._redo,  # noqa: SLF001
-    "reset": CockpitWidget._reset,  # noqa: SLF001
-    "ready": CockpitWidget._opened,  # noqa: SLF001
-    "enter": CockpitWidget._entered,  # noqa: SLF001
-    "case": CockpitWidget._case,  # noqa: SLF001
-    "flips": CockpitWidget._flips,  # noqa: SLF001
-    "save": CockpitWidget._saved,  # noqa: SLF001
-    "report": CockpitWidget._reported,  # noqa: SLF001
-    "certify": CockpitWidget._certified,  # noqa: SLF001
-    "tune": CockpitWidget._tune,  # noqa: SLF001
-    "stop": CockpitWidget._stopped,  # noqa: SLF001
+# Each takes the fields of its message alone, all of their type and in their range.
+ACTS: Mapping[str, Callable[..., None]] = {
+    name.removeprefix("do_"): validate_call(config=STRICT)(act)
+    for name, act in vars(CockpitWidget).items()
+    if name.startswith("do_")
 }
+
+
+def _one_of(name: str, names: Collection[str]) -> str:
+    """The name, which must be one of those that the page shows.
+
+    Raises:
+      ValueError: it is another.
+    """
+    if name not in names:
+        msg = f"a message must name what the page shows, got {visible(shown_value(name))}."
+        raise ValueError(msg)
+    return name

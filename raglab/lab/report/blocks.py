@@ -25,13 +25,9 @@ from raglab.displays.tables import (
     rate_cells,
     share_cell,
 )
-from raglab.lab.report.verdicts import (
-    BOUGHT,
-    Reachable,
-    TargetVerdict,
-    ThresholdRates,
-    flipped_cases,
-)
+from raglab.lab.answer_signals import ThresholdRates
+from raglab.lab.report.case_counts import flipped_cases
+from raglab.lab.targets import BOUGHT, Reachable, TargetVerdict
 from raglab.policy import WHOLE, PolicyData
 from raglab.replaying.breakpoints import threshold_at
 from raglab.signals import BUILT_IN_SET, SignalSet

@@ -20,6 +20,7 @@ from raglab.displays.tables import (
     percent_cells,
     share_cell,
 )
+from raglab.lab.answer_signals import answer_signals
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
@@ -42,9 +43,9 @@ from raglab.lab.report.promise_sections import (
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.traffic_section import mix_section, traffic_section, with_mix_costs
-from raglab.lab.report.verdicts import DELTA, answer_signals
 from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
+from raglab.lab.targets import DELTA
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import Mix
@@ -236,7 +237,7 @@ def write_report(
         it is that one.
       flat_ranges: flat range of each threshold, in which it may move at no cost; shown unchanged.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
-      notes: paragraphs for the reader; the first one of a study says what was selected, and why.
+      notes: paragraphs for the reader, beside the findings of a study.
       split: the split that all cases should belong to; the page warns where they do not.
       study: facts of a study about the policies.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
@@ -284,7 +285,8 @@ def write_report(
         # these cases (rule S6.11).
         in_sample = tuple(name for name, row in learned.items() if row.k)
         n_certify = _n_certify(trace, subject)
-    unmeasured = (note for note in unmeasured_note(trace, subject) if note not in notes)
+    # a study says it among its findings
+    unmeasured = () if study else unmeasured_note(trace, subject)
     judged = judged._replace(
         in_sample=in_sample,
         learned=learned,

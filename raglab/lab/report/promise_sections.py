@@ -18,6 +18,7 @@ from raglab.displays.tables import (
     number_text,
 )
 from raglab.lab.answer_basis import basis_conflict
+from raglab.lab.answer_signals import AnswerSignals
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification_cases import SPLITS
 from raglab.lab.certification_needs import need_frame
@@ -28,7 +29,7 @@ from raglab.lab.looks import trace_hash
 from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
+from raglab.lab.targets import DELTA, USUAL_TARGETS, certifiable, surest_threshold
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
 from raglab.words.canonical import percent
@@ -254,7 +255,7 @@ def best_signal_sentences(
         return (f"No case of {where} is labelled ok, so nothing can be certified.",)
     least = percent(float(metrics.upper_bound(0, n_ok, DELTA)))
     text = f"The {n_ok} answerable cases of {where}, all answered rightly, certify {least}."
-    reach, bound = best_bound(signals)
+    reach, bound = surest_threshold(signals)
     if np.isnan(bound):
         return (text,)
     can = ~np.isnan(signals.score[reach.signal])

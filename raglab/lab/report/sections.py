@@ -36,6 +36,7 @@ from raglab.displays.tables import (
 )
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
+from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves, nearest_thresholds
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report.blocks import (
     Block,
@@ -49,26 +50,20 @@ from raglab.lab.report.blocks import (
     threshold_unit,
     verdict_table,
 )
-from raglab.lab.report.verdicts import (
+from raglab.lab.report.case_counts import (
     FINE_EDGES,
-    P_RIGHT,
     PLANE,
     RATIO,
-    USUAL_TARGETS,
-    AnswerSignals,
     confusion_counts,
-    curves,
     decided_by_label,
     front,
-    nearest_thresholds,
     probability_histograms,
-    reachable,
     threshold_curves,
-    verdicts,
 )
 from raglab.lab.search_space import Goal
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
+from raglab.lab.targets import USUAL_TARGETS, reachable, verdicts
 from raglab.lab.traffic_review import Review
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.metrics.crossings import Crossing

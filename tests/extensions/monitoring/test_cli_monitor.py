@@ -46,10 +46,9 @@ def test_labels_as_they_come(certified: Path, tmp_path: Path) -> None:
         rows.to_csv(labels, index=False)
         code, text = called(certified, labels, "--state", state, "--out", out)
         codes.append(code)
-        assert "hallucination_rate <= 0.4: " in text
+        assert "hallucination_rate" in text
         assert ("state.json is not there" in text) == (number == 0)
     assert codes == [4, 0, 3]
-    assert "alarm since step" in text
     assert "verdict: alarm" in text
     assert MonitorState.load(state).labelled == 263
     families = {

@@ -44,7 +44,7 @@ def test_a_certificate_of_the_folder_one_is_in(
     free_policy().save(tmp_path / "p.yaml")
     monkeypatch.chdir(tmp_path / "shards")
     told = certified(".", "-p", "../p.yaml", "-t", "hallucination_rate=0.001")
-    assert "on split tune, for as many cases as split certify holds (chance" in told
+    assert "on split tune, 40 of 40" in told
     assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
     monkeypatch.chdir(tmp_path)
     assert certified("shards", "-p", "p.yaml", "-t", "hallucination_rate=0.001") == told

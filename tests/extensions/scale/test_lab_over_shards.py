@@ -19,16 +19,16 @@ from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
 from parts import Parts, in_parts, same
+from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.lab.answer_signals import answer_signals
 from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import (
     compare,
     contests,
-    policies_case_cells,
-    standings,
 )
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import (
@@ -40,7 +40,6 @@ from raglab.lab.gate_fitting import (
     fit_fused_gate,
 )
 from raglab.lab.report.page import write_report
-from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
 from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
@@ -57,7 +56,7 @@ from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
-from raglab.replay import decide, each_shard
+from raglab.replay import decide, each_shard, trace_codes
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
@@ -144,16 +143,16 @@ class TestPolicies:
             stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)),
             policies_of(seed),
         )
-        parts, whole = in_parts(trace, size), policies_case_cells(trace, policies)
-        assert np.array_equal(policies_case_cells(parts, policies), whole)
+        parts, whole = in_parts(trace, size), trace_codes(trace, policies)
+        assert np.array_equal(trace_codes(parts, policies), whole)
         with parallel_workers("threads", 2):
-            assert np.array_equal(policies_case_cells(parts, policies), whole)
+            assert np.array_equal(trace_codes(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
-            assert np.array_equal(policies_case_cells(parts, [policy]), [row])
-            assert np.array_equal(decide(trace, policy).cells, row)
+            assert np.array_equal(trace_codes(parts, [policy]), [row])
+            assert np.array_equal(decide(trace, policy).cells, CELL_OF_CODE[row])
 
     def test_comparisons(self, seed: int, size: int) -> None:
-        """Paired tests, contests and standings."""
+        """Paired tests and contests."""
         trace, (one, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
         parts, named = in_parts(trace, size), {"tuned": one, "defaults": two, "free": one}
         told = [compare(here, one, two) for here in (trace, parts)]
@@ -161,7 +160,6 @@ class TestPolicies:
         same(told[1].changed, told[0].changed)
         roles = {"defaults": "incumbent", "free": "free policy"}
         assert repr(contests(parts, named, roles)) == repr(contests(trace, named, roles))
-        same(standings(parts, named), standings(trace, named))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -318,9 +316,9 @@ def test_policies_of_several_orders_of_their_gates() -> None:
     """
     trace, base = stored(random_trace(3, n_cases=7)), policies_of(3)[0]
     policies = [base, base.replace("decision.order", ("similarity", "gap", "l2")), base]
-    alone = np.stack([policies_case_cells(trace, [policy])[0] for policy in policies])
-    assert np.array_equal(policies_case_cells(trace, policies), alone)
-    assert np.array_equal(policies_case_cells(in_parts(trace, 2), policies), alone)
+    alone = np.stack([trace_codes(trace, [policy])[0] for policy in policies])
+    assert np.array_equal(trace_codes(trace, policies), alone)
+    assert np.array_equal(trace_codes(in_parts(trace, 2), policies), alone)
 
 
 class TestReport:

@@ -6,7 +6,6 @@ The same result as over the trace in one piece, and a sample where cases are man
 from __future__ import annotations
 
 import dataclasses
-import html
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from raglab.lab.study_cases import (
     LEAST_LABELLED,
     counts_by_label,
     draw_cases,
-    label_notes,
     study_splits,
 )
 from raglab.lab.trial_search import open_study
@@ -138,11 +136,10 @@ class TestDrawnCases:
         assert (
             counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
         )
-        assert label_notes(sharded) == label_notes(world())
         one, two = study_splits(sharded, 0), study_splits(world(), 0)
-        assert (one.notes, one.size_note, one.made_of.cases) == (
-            two.notes,
-            two.size_note,
+        assert (one.unsplit, one.n_certify, one.made_of.cases) == (
+            two.unsplit,
+            two.n_certify,
             two.made_of.cases,
         )
         looks = (
@@ -274,16 +271,12 @@ class TestTune:
     ) -> None:
         """Of 32 cases twenty, the same ones in shards.
 
-        Trials and rates count all, and a note of the page says so.
+        Trials and rates count all, and the page says so.
         """
         monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
         equal_results(one, two)
-        (told,) = (
-            note
-            for note in one.notes
-            if "cockpit are of 20 of the 32 cases tuned on, drawn by label;" in note
-        )
+        assert one.counts["refitted_on"] == 20
         every = int(one.rates("coverage")["n"].iloc[0])
         assert every == len(one.judged_on) == 28
         pages = [
@@ -291,8 +284,7 @@ class TestTune:
             for place, made in enumerate((one, two))
         ]
         for page in pages:
-            assert page.count(html.escape(told, quote=False)) == 1
-            assert page.count("all else") == 1
+            assert page.count("20 of the 32 cases tuned on") == 1
         cockpits = [made.cockpit() for made in (one, two)]
         assert len(draw_cases(one.tuned_on, 20, 0)) == 20
         assert cockpits[0] == cockpits[1]
@@ -304,7 +296,7 @@ class TestTune:
         one = tune(save_shards([whole], tmp_path, shard=25), trials=10)
         equal_results(one, tune(whole, trials=10))
         assert one.advantage is None
-        assert any(note.startswith("The cases have no split tune and report") for note in one.notes)
+        assert not one.unseen
 
     def test_mistakes_are_refused_before_shards_are_measured(
         self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

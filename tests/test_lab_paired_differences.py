@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.lab.paired_gain import paired_advantage
+from raglab.lab.paired_differences import paired_advantage
 from raglab.values import Status
 
 WRONG = Status.ok * 6 + Status.refuse * 2  # a case to refuse that was answered

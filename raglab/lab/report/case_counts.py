@@ -1,0 +1,203 @@
+"""Case counts (shore): histograms, tables and curves of decided cases, as a report shows them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics, replay
+from raglab.decision.case_verdicts import CaseVerdicts
+from raglab.decision.decisions import chain_place
+from raglab.decision.trace_view import TraceView
+from raglab.lab.answer_signals import P_RIGHT, AnswerSignals
+from raglab.policy_parts.sections import EXPECTED_COST
+from raglab.store.policies import Policy
+from raglab.values import Status, check_labelled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# the two rates that a threshold on one signal trades
+PLANE = ("false_refusal_rate", "hallucination_rate")
+FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
+MOST_STEPS = 2_000  # of a threshold in a figure
+RATIO = "decision.ratio"
+
+
+def confidence_histograms(signals: AnswerSignals) -> dict[str, NDArray[np.int64]]:
+    """Cases by label and confidence, counts between `FINE_EDGES`."""
+    return {
+        status.name: _fine_counts(signals.score["confidence"][signals.label == status])
+        for status in Status
+    }
+
+
+def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Case counts by label, decision (both in `Status` order), P(right) in %, by `FINE_EDGES`.
+
+    Args:
+      status: decisions, [Q].
+    """
+    score = 100.0 * signals.score[P_RIGHT]
+    cells = [
+        [
+            _fine_counts(score[(signals.label == label) & (status == decision)])
+            for decision in Status
+        ]
+        for label in Status
+    ]
+    return np.array(cells)
+
+
+def _fine_counts(score: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
+
+
+def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
+    """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`.
+
+    Raises:
+      ValueError: some case has no label.
+    """
+    return metrics.outcome_table(check_labelled(decisions.label_code), decisions.status)
+
+
+def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArray[np.int64]]:
+    """What decided, and its decision -> cases by label, [3].
+
+    Those that decided any, in the order of the chain.
+
+    Raises:
+      ValueError: some case has no label.
+    """
+    label = check_labelled(decisions.label_code)
+    names = decisions.decided_by.astype(str)
+    rows = {
+        (name, status): np.bincount(
+            label[(names == name) & (decisions.status == status)], minlength=len(Status)
+        )
+        for name in sorted(np.unique(names).tolist(), key=chain_place)
+        for status in Status
+    }
+    return {pair: row for pair, row in rows.items() if row.any()}
+
+
+def harm(decisions: CaseVerdicts) -> NDArray[np.int64]:
+    """How bad each decision is, [Q].
+
+    3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right.
+    """
+    refused = (decisions.status == Status.refuse) & (decisions.label_code == Status.ok)
+    wrong = np.where(decisions.status == Status.ok, 3, np.where(refused, 2, 1))
+    return np.where(decisions.right, 0, wrong)
+
+
+def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
+    """Cases whose status or verdict differs, most harmful change first, then in trace order."""
+    rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
+    was, now = harm(before)[rows], harm(after)[rows]
+    flips: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
+    return flips
+
+
+def front(
+    false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
+
+    Example:
+      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
+      array([ True,  True, False])
+    """
+    order = np.lexsort((hallucination, false_refusal))
+    order = order[~(np.isnan(false_refusal) | np.isnan(hallucination))[order]]
+    refusal, wrong = false_refusal[order], hallucination[order]
+    least = np.minimum.accumulate(wrong)
+    # the least so far, at the first point that reached it
+    first = np.searchsorted(-least, -least)
+    out = np.zeros(len(false_refusal), dtype=bool)
+    out[order] = (wrong == least) & (refusal == refusal[first])
+    return out
+
+
+class ThresholdCurve(NamedTuple):
+    """Steps of one threshold, each policy's value, and the policy that states all the others."""
+
+    path: str
+    steps: pd.DataFrame
+    marks: Mapping[str, float]
+    base: str
+
+
+def threshold_curves(
+    trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+) -> tuple[list[ThresholdCurve], list[str]]:
+    """Curve of each threshold under the first policy where it matters, and paths that never do.
+
+    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of
+    the chain acts. A threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
+
+    Args:
+      bases: names of policies, the one of most interest first; one under which the path never
+        matters has no mark.
+    """
+    by_cost = [policies[name].decision.rule == EXPECTED_COST for name in bases]
+    tried = tuple(name for name, cost in zip(bases, by_cost, strict=True) if cost == by_cost[0])
+    paths = [RATIO] if by_cost[0] else _stated_thresholds(policies, tried)
+    shown: dict[str, ThresholdCurve] = {}
+    for place, base in enumerate(tried):
+        rest = [path for path in paths if path not in shown]
+        for path, frame in _steps_by_path(trace, policies[base], rest, arm).items():
+            values = {name: policies[name].value(path) for name in reversed(tried[place:])}
+            marks = {name: float(value) for name, value in values.items() if value is not None}
+            shown[path] = ThresholdCurve(path, frame, marks, base)
+    return [shown[path] for path in paths if path in shown], [
+        path for path in paths if path not in shown
+    ]
+
+
+def _steps_by_path(
+    trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None
+) -> dict[str, pd.DataFrame]:
+    """Steps of those of some thresholds that matter under a policy, by path.
+
+    Those that it sets, where there are several, in one pass of the trace.
+    """
+    steps = partial(replay.steps, trace, policy, arm=arm, resolution=MOST_STEPS)
+    stated = [path for path in paths if policy.value(path) is not None]
+    frames: dict[str, pd.DataFrame] = {}
+    with warnings.catch_warnings():
+        # the page says of its cases what a warning of `steps` would
+        warnings.simplefilter("ignore")
+        if len(stated) > 1:
+            groups = steps(path=None).groupby("path", sort=False)
+            frames = {str(path): frame for path, frame in groups}
+        else:
+            stated = []
+        frames |= {path: steps(path=path) for path in paths if path not in stated}
+    return {
+        path: frames[path].drop(columns="path", errors="ignore").reset_index(drop=True)
+        for path in paths
+        if len(frames.get(path, ())) > 1
+    }
+
+
+def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> list[str]:
+    """Thresholds of the chain, and those of signals that some policy states."""
+    own = sorted({signal for name in names for signal in policies[name].signals})
+    bounds = [f"signals.{signal}.{end}" for signal in own for end in ("min", "max")]
+    paths = dict.fromkeys((*replay.SWEPT, *bounds))
+    return [
+        path
+        for path in paths
+        if not path.startswith("decision.")
+        and (
+            not path.startswith("signals.")
+            or any(policies[name].value(path) is not None for name in names)
+        )
+    ]

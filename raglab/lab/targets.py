@@ -1,0 +1,268 @@
+"""Targets (shore): which are met, reachable together, or certifiable (S6.2, S6.4, S6.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.certify import MAX_OVER_ASK
+from raglab.lab.answer_signals import (
+    NO_THRESHOLD,
+    AnswerSignals,
+    ThresholdRates,
+    threshold_rates,
+)
+from raglab.metrics import RATE_TABLE
+from raglab.values import Status
+from raglab.words.canonical import decimals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELTA = 0.10  # one-sided error of what can be certified at all
+USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
+UNREACHABLE = "not met; all targets together cannot be met with these signals"
+BOUGHT = "not met: within its target only by asking back or refusing"
+
+
+class Keeper(NamedTuple):
+    """What meets all targets.
+
+    A threshold on one signal, a policy or a trial, with its coverage and over-ask.
+    """
+
+    name: str
+    coverage: float
+    over_ask: float
+
+
+class Reachable(NamedTuple):
+    """Whether all targets can be met together, and by what.
+
+    best: of those that answer enough and ask little the one that answers most; None where there is
+    none. bought: of those that keep the targets by refusing or asking back the one that asks least;
+    None where there is none. min_coverage, max_over_ask: what answering enough and asking little
+    mean here.
+    """
+
+    best: Keeper | None
+    bought: Keeper | None
+    min_coverage: float
+    max_over_ask: float
+
+    @property
+    def together(self) -> bool:
+        """Whether all targets can be met together."""
+        return self.best is not None
+
+
+def least_coverage(n_ok: int, n_cases: int) -> float:
+    """Least coverage of a policy whose targets count as met: half the share of ok labels.
+
+    Source: rule S6.9.
+
+    Example:
+      >>> least_coverage(30, 100)
+      0.15
+    """
+    return n_ok / (2 * n_cases) if n_cases else 0.0
+
+
+def reachable(
+    signals: AnswerSignals,
+    table: pd.DataFrame,
+    trials: pd.DataFrame | None,
+    targets: Mapping[str, float],
+    *,
+    min_coverage: float | None = None,
+    max_over_ask: float = MAX_OVER_ASK,
+) -> Reachable:
+    """Whether a signal threshold, a table policy or a trial keeps all targets at once, and answers.
+
+    Args:
+      table, trials: of `replay.sweep` and of a study; rows without a target's rate, `coverage` or
+        `over_ask_rate` do not count.
+      targets: rate -> highest value, of a rate that is wanted high the least.
+      min_coverage: share of all cases that must be answered; `least_coverage` where not given.
+      max_over_ask: share of the unambiguous that may be asked back.
+
+    Raises:
+      ValueError: min_coverage or max_over_ask outside [0, 1].
+
+    Source: rule S6.9.
+    """
+    n_ok = int((signals.label == Status.ok).sum())
+    least = _least(min_coverage, n_ok, len(signals.label), max_over_ask)
+    keepers = _signal_keepers(signals, targets)
+    for frame, name in ((table, ""), (trials, "a trial of the study")):
+        if frame is not None:
+            rows = frame.reindex(columns=["coverage", "over_ask_rate"]).astype(np.float64)
+            keepers += [
+                Keeper(name or str(rows.index[place]), *rows.iloc[place].tolist())
+                for place in _keeping(frame, targets)
+            ]
+    answers = [
+        keeper for keeper in keepers if keeper.coverage >= least and keeper.over_ask <= max_over_ask
+    ]
+    best = max(answers, key=lambda keeper: (keeper.coverage, -keeper.over_ask), default=None)
+    known = [] if best else [keeper for keeper in keepers if not np.isnan(keeper[1:]).any()]
+    bought = min(known, key=lambda keeper: (keeper.over_ask, -keeper.coverage), default=None)
+    return Reachable(best, bought, least, max_over_ask)
+
+
+def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: float) -> float:
+    least = least_coverage(n_ok, n_cases) if min_coverage is None else min_coverage
+    for name, share in (("min_coverage", least), ("max_over_ask", max_over_ask)):
+        if not 0.0 <= share <= 1.0:
+            msg = f"{name} must be in [0, 1], got {share}; it is a share of cases, 0.1 for 10 %."
+            raise ValueError(msg)
+    return least
+
+
+# a number or an array of them
+def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401
+    """Whether a rate keeps its target; NaN keeps none (rule S6.2)."""
+    return rate <= limit if RATE_TABLE[name].better == "low" else rate >= limit
+
+
+def _signal_rates(signals: AnswerSignals, every: ThresholdRates) -> pd.DataFrame:
+    """Rates of every threshold that answers at or above it and refuses below, a row each."""
+    import pandas as pd
+
+    labels = np.bincount(signals.label, minlength=len(Status))
+    n, unasked = len(signals.label), np.zeros(len(every.answered))
+    of_refuse = metrics.risk_coverage(signals.label == Status.refuse, signals.score[every.signal])
+    passed = every.answered - every.wrong + labels[Status.refuse] - (of_refuse.n - of_refuse.k)
+    rates = {
+        "false_refusal_rate": every.false_refusal,
+        "hallucination_rate": every.hallucination,
+        "over_ask_rate": unasked if labels[Status.ambiguous] < n else unasked * np.nan,
+        "missed_ambiguity_rate": unasked + 1.0 if labels[Status.ambiguous] else unasked * np.nan,
+        "coverage": every.answered / n,
+        "pass_rate": passed / n,
+    }
+    return pd.DataFrame(rates)
+
+
+def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> list[Keeper]:
+    """Of each signal the threshold that answers most of those that keep all targets.
+
+    None of them ever asks.
+    """
+    keepers = []
+    for signal in signals.score:
+        every = threshold_rates(signals, signal)
+        # a lower threshold answers more
+        for place in _keeping(_signal_rates(signals, every), targets)[-1:]:
+            most = every.at(int(place))
+            name = f"{signal} at or above {decimals(most.threshold)}"
+            keepers.append(Keeper(name, most.answered / len(signals.label), 0.0))
+    return keepers
+
+
+def _keeping(frame: pd.DataFrame, targets: Mapping[str, float]) -> NDArray[np.int64]:
+    """Rows of a table that keep all targets; none where it lacks a target's rate."""
+    keeps = np.full(len(frame), set(targets) <= set(frame.columns))
+    for name, limit in targets.items() if keeps.any() else ():
+        keeps &= target_met(name, frame[name].to_numpy(dtype=np.float64), limit)
+    return np.flatnonzero(keeps)
+
+
+class TargetVerdict(NamedTuple):
+    """Verdict on a target.
+
+    Met, not met, bought by asking or refusing, or out of reach with these signals.
+
+    target: highest value, of a rate that is wanted high the least. is_target: whether its user
+    stated it; else it is the coverage or over-ask without which no target is met.
+    """
+
+    name: str
+    target: float
+    k: int
+    n: int
+    low: float
+    high: float
+    says: str
+    is_target: bool
+
+
+def verdicts(
+    row: Mapping[str, Any],
+    targets: Mapping[str, float],
+    *,
+    can: bool,
+    min_coverage: float | None = None,
+    max_over_ask: float = MAX_OVER_ASK,
+) -> list[TargetVerdict]:
+    """Verdict on every target for a policy, then on its coverage and over-ask.
+
+    Without the last two no target is met.
+
+    A rate over nothing meets nothing (rule S6.2). A target that is kept by refusing most or by
+    asking back is bought, not met: always refusing or always asking would earn as much (rule S6.9).
+    Without targets there is no verdict.
+
+    Args:
+      row: of `replay.sweep`.
+      targets: see `reachable`.
+      can: whether all targets can be met together, see `reachable`.
+      min_coverage, max_over_ask: see `reachable`; a target of `over_ask_rate` takes the place of
+        the latter.
+
+    Raises:
+      ValueError: min_coverage or max_over_ask outside [0, 1].
+    """
+    if not targets:
+        return []
+    most = targets.get("over_ask_rate", max_over_ask)
+    least = _least(min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), most)
+    enough, little = row["coverage"] >= least, not row["over_ask_rate"] > most
+    missed = "not met" if can else UNREACHABLE
+    beside = {"coverage": least, "over_ask_rate": most}
+    holds = {"coverage": bool(enough), "over_ask_rate": bool(little)}
+    limits = dict(targets) | {name: beside[name] for name in beside if name not in targets}
+    target_verdicts = []
+    for name, limit in limits.items():
+        is_target = name in targets
+        if not is_target:
+            says = "met" if holds[name] else "not met"
+        elif not target_met(name, row[name], limit):
+            says = missed
+        else:
+            says = "met" if all(holds.values()) or RATE_TABLE[name].better == "high" else BOUGHT
+        k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
+        target_verdicts.append(
+            TargetVerdict(name, limit, int(k), int(n), float(low), float(high), says, is_target)
+        )
+    return target_verdicts
+
+
+def certifiable(n: int, delta: float = DELTA) -> float:
+    """Lowest of `USUAL_TARGETS` n answered cases certify with errors at half its rate, else NaN.
+
+    Example:
+      >>> certifiable(83), certifiable(2000)
+      (0.1, 0.01)
+    """
+    return next(
+        (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t),
+        float("nan"),
+    )
+
+
+def surest_threshold(signals: AnswerSignals, delta: float = DELTA) -> tuple[ThresholdRates, float]:
+    """Threshold on one signal with least upper hallucination bound, and that bound; in sample."""
+    best, least = NO_THRESHOLD, float("nan")
+    for signal in signals.score:
+        every = threshold_rates(signals, signal)
+        if len(every.answered):
+            bounds = np.asarray(metrics.upper_bound(every.wrong, every.answered, delta))
+            place = int(np.argmin(bounds))
+            if not bounds[place] >= least:
+                best, least = every.at(place), float(bounds[place])
+    return best, least

@@ -1,0 +1,194 @@
+"""What a study says: rows of findings, each true of the frames of its result."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelled import labelled
+from raglab import Goal
+from raglab.decision.answer_text import MissingAnswers
+from raglab.lab.comparison import PolicyContest
+from raglab.lab.findings import (
+    ADVICE,
+    Advice,
+    Standing,
+    _failures_text,
+    _missing_text,
+    findings_frame,
+    notes_of,
+)
+from raglab.lab.paired_differences import paired_advantage
+from raglab.lab.study import TuneResult, tune
+from raglab.store.policies import Policy
+
+FIRST = ("use", "shown", "missing")
+ROLES = {"always-answer": "incumbent", "always-refuse": "free policy", "chain": "candidate"}
+
+
+def standing(refused: int, **more: Any) -> Standing:
+    """Of 40 questions to refuse the policy refuses so many, always-refuse all, the others none."""
+    cells = np.array([8] * refused + [2] * (40 - refused))
+    rivals = {"always-answer": [2] * 40, "always-refuse": [8] * 40}
+    rivals |= more.pop("rivals", {})
+    contests = []
+    for name, row in rivals.items():
+        gain = paired_advantage(cells, np.array(row), None, name)
+        contests.append(PolicyContest(name, ROLES[name], gain, 0, 0, gain.verdict))
+    costs = dict.fromkeys(("tuned", *rivals), 0.5)
+    return Standing("mine", contests, costs, **more)
+
+
+@pytest.mark.parametrize(
+    ("refused", "more", "advice", "names"),
+    [
+        (39, {}, "open", {"always-refuse"}),
+        (20, {}, "worse", {"always-refuse"}),
+        (0, {}, "worse", {"always-refuse"}),
+        (39, {"in_sample": "they chose it"}, "in sample", set()),
+        (39, {"lacking": MissingAnswers(9, 20)}, "missing", set()),
+        (39, {"is_valid": False}, "invalid certificate", set()),
+        (20, {"rivals": {"always-refuse": [2] * 40}, "gaps": ("defaults",)}, "uncompared", set()),
+        (20, {"rivals": {"always-refuse": [2] * 40}, "is_known": False}, "unknown", set()),
+        (20, {"rivals": {"always-refuse": [2] * 40}, "misses": True}, "misses", set()),
+        (39, {"same": "always-answer"}, "same", set()),
+        (20, {"same": "always-answer"}, "worse", {"always-refuse"}),
+        (20, {"rivals": {"always-refuse": [2] * 40}}, "use", {"always-answer", "always-refuse"}),
+        (20, {"rivals": {"always-refuse": [2] * 40, "chain": [8] * 40}}, "worse", {"chain"}),
+    ],
+)
+def test_what_to_use(refused: int, more: dict[str, Any], advice: Advice, names: set[str]) -> None:
+    """The first advice that holds names the policies that decide; use and shown agree."""
+    here = standing(refused, **more)
+    assert here.advice == advice
+    use, shown = here.texts
+    assert ("mine" in use) == (advice != "same")
+    assert all(name in use for name in names)
+    assert use.startswith("Use") == (advice in {"use", "misses", "same"})
+    assert shown.startswith("Shown") == (advice in {"use", "misses", "worse"})
+    assert set(ADVICE) >= {advice}
+
+
+def test_without_a_contest_nothing_is_known() -> None:
+    """Not compared with what needs no tuning."""
+    assert Standing("mine", (), {}).advice == "alone"
+
+
+def test_notes_are_the_first_that_apply() -> None:
+    """Use, shown and missing where there is any, and two more."""
+    keys = (*FIRST, "targets", "cases", "gates", "nested")
+    texts = {key: "" if key in {"missing", "cases"} else key for key in keys}
+    assert notes_of(findings_frame(texts)) == ("use", "shown", "targets", "gates")
+    assert len(notes_of(findings_frame(dict(zip(keys, keys, strict=True))))) == 5
+
+
+@pytest.fixture(scope="module")
+def studies() -> dict[str, TuneResult]:
+    """Studies that end in several ways."""
+    settings: dict[str, Any] = {"trials": 8, "batch_size": 8}
+    parts = {"tune": 60, "report": 60}
+    noise = labelled(0, parts, wrong=0.35)
+    few = labelled(1, parts, refusable=0.2)
+    alone = labelled(2, {"": 60})
+    strict = Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0})
+    mix = Goal(mix={"ok": (0.7, 0.9), "refuse": (0.1, 0.3), "ambiguous": 0.0})
+    return {
+        "noise": tune(noise, **settings),
+        "few": tune(few, policy=Policy.load(), **settings),
+        "alone": tune(alone, **settings),
+        "strict": tune(few, goal=strict, **settings),
+        "mix": tune(alone, goal=mix, **settings),
+    }
+
+
+@pytest.mark.parametrize("name", ["noise", "few", "alone", "strict", "mix"])
+def test_a_study_says_little_and_what_its_frames_show(
+    studies: dict[str, TuneResult], name: str
+) -> None:
+    """At most five sentences of at most 300 characters, none twice; figures are of the frames."""
+    result = studies[name]
+    findings = result.findings.set_index("key")
+    assert tuple(findings.index[:3]) == FIRST
+    assert len(set(result.notes)) == len(result.notes) <= 5
+    assert max(map(len, result.notes)) <= 300
+    assert all(note in str(result).replace("\n", " ") for note in result.notes)
+    judged = result.judged.set_index("policy")
+    use, shown, missing = findings["text"][:3]
+    assert ("Shown" in shown) <= result.unseen
+    assert not use.startswith("Use") or result.selected in use
+    if result.contests and result.selected not in ("always-answer", "always-refuse", "defaults"):
+        assert f"{judged.loc['tuned', 'expected_cost']:.3f}" in shown
+        better = [
+            contest.gain.low > 0.0 for contest in result.contests if contest.role != "shown beside"
+        ]
+        assert all(better) or not use.startswith("Use")
+    assert ("No split" in missing) == (not result.unseen or result.n_certify is None)
+    if result.crossing is not None and result.goal.traffic is None:
+        assert ("state `mix`" in missing) == bool(result.crossing.above or result.crossing.below)
+    assert "raglab.tune" not in " ".join(result.findings["text"])
+
+
+def test_targets_missed_come_first_among_further_notes(studies: dict[str, TuneResult]) -> None:
+    """With the rates of the judged cases and what is lacking when cross-fitted."""
+    result = studies["strict"]
+    tuned = result.judged.set_index("policy").loc["tuned"]
+    assert not tuned["met"]
+    assert result.target_excess > 0.0
+    assert f"hallucination_rate {tuned['hallucination_rate']:.3f}" in result.notes[3]
+    assert f"{result.target_excess:.3f}" in result.notes[3]
+
+
+def test_the_worst_of_a_stated_mix_is_a_number(studies: dict[str, TuneResult]) -> None:
+    """And in the sentence where it is dearer."""
+    result = studies["mix"]
+    assert result.worst_cost >= result.judged.set_index("policy").loc["tuned", "expected_cost"]
+    assert f"{result.worst_cost:.3f}" in result.notes[2]
+
+
+def test_gates_that_are_off_are_named_with_what_it_means_live(
+    studies: dict[str, TuneResult],
+) -> None:
+    """Those on answers first, with the switches that bring them back."""
+    result = studies["few"]
+    assert result.dropped[:2] == ("generation", "support")
+    text = result.findings.set_index("key").loc["gates", "text"]
+    assert all(name in text for name in result.dropped[:4])
+    assert '"support.enabled", True' in text
+    assert result.policy.signals
+    assert str(next(iter(result.policy.signals))) in result.notes[0]
+
+
+@pytest.mark.parametrize(("n", "room"), [(40, "7.2 %"), (100, "3.0 %")])
+def test_no_failure_leaves_room_for_some(n: int, room: str) -> None:
+    """By Clopper and Pearson 1 - 0.05 ** (1 / n), about 3 / n; a failure is in the cost."""
+    texts = [
+        _failures_text(
+            SimpleNamespace(
+                selected="x",
+                unseen=False,
+                counts={"refitted_on": n},
+                costs=pd.DataFrame({"cross_validated": [cost]}, index=["x"]),
+            )
+        )
+        for cost in (0.0, 1.0 / n)
+    ]
+    assert 1.0 - 0.05 ** (1.0 / n) == pytest.approx(
+        float(room.split(maxsplit=1)[0]) / 100.0, abs=5e-4
+    )
+    assert room in texts[0]
+    assert texts[1] == ""
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_what_no_policy_asks_back_is_said(studies: dict[str, TuneResult], asked: int) -> None:
+    """With the count of cases labelled ambiguous, where no policy that competes asks for one."""
+    result = studies["noise"]
+    judged = result.judged.set_index("policy")
+    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
+    judged["missed_ambiguity_rate_k"] = n - asked
+    text = _missing_text(result, judged)
+    assert (f"ambiguous: {n};" in text) == (n > 0 and not asked)
