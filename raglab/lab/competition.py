@@ -67,11 +67,12 @@ def check_competition(
         pairs: list[tuple[Any, Any]] = list(candidates.items())
     else:
         several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
+        listed: Sequence[Any] = candidates if several else [candidates]
         pairs = [
             (each.policy_id, each)
             if isinstance(each, Policy)
             else (RECIPE_NAMES.get(each, each), None)
-            for each in (candidates if several else [candidates])
+            for each in listed
         ]
     for name, policy in pairs:
         is_recipe = policy is None and name in (*RECIPES, *FIXED)

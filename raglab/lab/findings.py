@@ -419,5 +419,5 @@ def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
     policies = judged.loc[judged.index.isin(competes.index[competes])]
     n = int(judged["missed_ambiguity_rate_n"].iloc[0])
     if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"Labelled ambiguous: {n:,}; no policy that competes asks back for one.")
+        texts.append(f"No competitor asks back for any of {n:,} ambiguous.")
     return " ".join(texts)

@@ -168,6 +168,7 @@ def _standing(
         in_sample = estimate_text(study, len(judged.trace))
     elif study is None and subject in judged.in_sample and learned is not None:
         in_sample = learned.text
+    costs_by_name = dict(zip(judged.policies, judged.table["expected_cost"].tolist(), strict=True))
     lacking = not_compared(judged.missing)
     roles = dict.fromkeys(FREE, "free policy") if study is None else reference_roles(study)
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
@@ -188,10 +189,7 @@ def _standing(
     return Standing(
         subject=cut_text(subject),
         contests=against,
-        costs={
-            **judged.table["expected_cost"].to_dict(),
-            TUNED: judged.table["expected_cost"][subject],
-        },
+        costs={**costs_by_name, TUNED: costs_by_name[subject]},
         in_sample=in_sample,
         same="" if study is None or study.selected not in FIXED else study.selected,
         lacking=lacking.get(subject),
