@@ -384,7 +384,7 @@ def interval_text(value: float, low: float, high: float) -> str:
 def say_notes(notes: Iterable[str], *, err: bool = False) -> None:
     """Print sentences in lines of at most 100 characters."""
     for note in notes:
-        say(fill(visible(note), LINE, break_long_words=False), err=err)
+        say(fill(visible(note), LINE, break_long_words=False, break_on_hyphens=False), err=err)
 
 
 def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
@@ -530,7 +530,10 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
         in_sample = table["judged_by"] == IN_SAMPLE
         table.loc[in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
         table["judged_by"] = table["judged_by"].str.partition(",")[0]
-    say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
+    left_out = f" ({result.headline})" if result.headline else ""
+    kind = "unseen" if result.unseen else "tuned"
+    say("")
+    say_notes([f"{len(result.judged_on):,} {kind} cases{left_out}:"])
     say(table_text(short_heads(table)))
     if against:
         heads = {
