@@ -530,10 +530,8 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
         in_sample = table["judged_by"] == IN_SAMPLE
         table.loc[in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
         table["judged_by"] = table["judged_by"].str.partition(",")[0]
-    left_out = f" ({result.headline})" if result.headline else ""
-    kind = "unseen" if result.unseen else "tuned"
-    say("")
-    say_notes([f"{len(result.judged_on):,} {kind} cases{left_out}:"])
+    say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
+    say_notes(filter(None, [result.headline]))
     say(table_text(short_heads(table)))
     if against:
         heads = {
