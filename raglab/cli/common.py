@@ -510,8 +510,8 @@ def write_study(
     if track:  # last: what a tracker cannot write costs nothing of the study
         run = track_study(result, mlruns, report=page)
         # a shell reads on behind a backslash, but not inside quotes
-        is_quoted = "'" in run.command
-        lines = [run.command] if is_quoted else wrap(run.command, 90, break_on_hyphens=False)
+        width = 10_000 if "'" in run.command else 90
+        lines = wrap(run.command, width, break_on_hyphens=False)
         if not as_json:
             say("MLflow:  " + " \\\n  ".join(lines) + f"\n{run.link}")
 
