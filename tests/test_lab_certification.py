@@ -1100,7 +1100,7 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     )
     assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
     assert 0.0 < told["coverage"] < 1.0
-    assert "(coverage 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
+    assert "coverage: 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
 
 
 def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:

@@ -384,7 +384,7 @@ def interval_text(value: float, low: float, high: float) -> str:
 def say_notes(notes: Iterable[str], *, err: bool = False) -> None:
     """Print sentences in lines of at most 100 characters."""
     for note in notes:
-        say(fill(visible(note), LINE, break_long_words=False), err=err)
+        say(fill(visible(note), LINE, break_long_words=False, break_on_hyphens=False), err=err)
 
 
 def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
@@ -510,8 +510,8 @@ def write_study(
     if track:  # last: what a tracker cannot write costs nothing of the study
         run = track_study(result, mlruns, report=page)
         # a shell reads on behind a backslash, but not inside quotes
-        is_quoted = "'" in run.command
-        lines = [run.command] if is_quoted else wrap(run.command, 90, break_on_hyphens=False)
+        width = 10_000 if "'" in run.command else 90
+        lines = wrap(run.command, width, break_on_hyphens=False)
         if not as_json:
             say("MLflow:  " + " \\\n  ".join(lines) + f"\n{run.link}")
 
@@ -531,6 +531,7 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
         table.loc[in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
         table["judged_by"] = table["judged_by"].str.partition(",")[0]
     say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
+    say_notes(filter(None, [result.headline]))
     say(table_text(short_heads(table)))
     if against:
         heads = {
