@@ -187,9 +187,7 @@ class TestGroupsOfCases:
         cases = list(world.cases)
         for row in miss.tolist():
             cases[row] = cases[row]._replace(expect_status="ok", expect_sources=("other.md",))
-        with pytest.warns(
-            UserWarning, match="6 cases have their class in one fold alone"
-        ):
+        with pytest.warns(UserWarning, match="6 cases have their class in one fold alone"):
             policy = fit_decision(
                 replace(world, cases=tuple(cases)), free_policy(), groups="document"
             )

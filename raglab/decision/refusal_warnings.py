@@ -73,9 +73,7 @@ def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
     ends = _ends(decisions, bound.measured, gate)
     extent = " to ".join(map(decimals, ends)) or "missing"
-    return (
-        f"{text}: {stated + ', ' if stated else ''}{bound.label} of these is {extent}{remedy}."
-    )
+    return f"{text}: {stated + ', ' if stated else ''}{bound.label} of these is {extent}{remedy}."
 
 
 def idle_text(decisions: CaseVerdicts, *, remedy: str = SCALE) -> str:
@@ -146,9 +144,7 @@ def _joint_text(refusals: dict[str, int], n_ok: int, remedy: str) -> str:
         return ""
     ordered = sorted(switched, key=lambda name: (-refusals[name], name))
     named = ", ".join(f"{name} {refusals[name]:,}" for name in ordered)
-    return (
-        f"gates together refuse {n_refused:,} of {n_ok:,} cases labelled ok ({named}){remedy}."
-    )
+    return f"gates together refuse {n_refused:,} of {n_ok:,} cases labelled ok ({named}){remedy}."
 
 
 def warn_of_refusals(decisions: CaseVerdicts) -> None:

@@ -55,7 +55,9 @@ class Result:
         return visible(f"{type(self).__name__}({facts})")
 
     def __str__(self) -> str:
-        notes = (fill(visible(note), LINE) for note in self._summary().notes)
+        notes = (
+            fill(visible(note), LINE, break_on_hyphens=False) for note in self._summary().notes
+        )
         return "\n".join((repr(self), *notes))
 
     def _repr_html_(self) -> str:
