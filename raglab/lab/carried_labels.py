@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.answer_text import gold_answers
-from raglab.decision.document_names import Meaning, case_sources, known_documents, source_meanings
+from raglab.decision.document_names import case_sources, known_documents, source_meanings
 from raglab.decision.trace_view import TraceView
 from raglab.replay import cases_by_shard, each_shard
 from raglab.values import Case, Hits, TraceData, document_path
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,57 +45,14 @@ class Validity(IntEnum):
     lost = 2
 
 
-REASONS: Mapping[tuple[str, Validity], str] = {
-    (
-        "status",
-        Validity.valid,
-    ): "what to do with a question does not depend on how its hits are retrieved",
-    ("answer", Validity.valid): "a gold answer is a text of its own",
-    ("document", Validity.valid): "the new trace knows the path, or neither trace does",
-    (
-        "document",
-        Validity.uncertain,
-    ): "no question hits the path now, or it is gone, or the name means another path",
-    ("document", Validity.lost): "several documents have the name",
-    ("page", Validity.valid): "the new trace knows pages of the document",
-    (
-        "page",
-        Validity.uncertain,
-    ): "the new trace holds no chunk of the document, or the name means another path",
-    (
-        "page",
-        Validity.lost,
-    ): "the chunks of the document have no pages any more, or several documents have the name",
-    ("chunk", Validity.valid): "the new trace holds the chunk, with the same text",
-    ("chunk", Validity.uncertain): "no question hits the chunk now, or it is gone",
-    ("chunk", Validity.lost): "the chunk of this name has another text",
-    ("selected document", Validity.valid): "the new trace knows the path, or neither trace does",
-    (
-        "selected document",
-        Validity.uncertain,
-    ): "no question hits the path now, or it is gone, or it moved",
-    ("selected document", Validity.lost): "several documents have the name",
-    ("number of sources", Validity.valid): "the corpus is the same",
-    (
-        "number of sources",
-        Validity.uncertain,
-    ): "it counts different pages, which other chunks may have",
-    ("option", Validity.valid): "the hits of the question are the same",
-    (
-        "option",
-        Validity.uncertain,
-    ): "it is a position among the options shown, which other hits may change",
-}
-
-
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class LabelValidity:
+class LabelValidity(Result):
     """Which labels of cases stay valid with other hits.
 
     Attributes:
       table: a row a kind of label: `kind`, `cases` that have such a label, `valid`, `uncertain` (it
-        cannot be told from the trace, which holds only chunks that some question hit), `lost`,
-        `why`.
+        cannot be told from the trace, which holds only chunks that some question hit), `lost` (its
+        name means another text or several documents, or its document has no pages now).
       doubtful: whether some label of a case is uncertain or lost, by the order of the new trace's
         cases, [Q].
       lost: whether some label of a case is lost, [Q].
@@ -104,15 +62,10 @@ class LabelValidity:
     doubtful: NDArray[np.bool_]
     lost: NDArray[np.bool_]
 
-    def __repr__(self) -> str:
-        return (
-            f"LabelValidity({int(self.doubtful.sum()):,} of {len(self.doubtful):,} cases with a "
-            "doubtful label)"
-        )
-
-    def frame(self) -> pd.DataFrame:
-        """The table, a row a kind of label."""
-        return self.table.copy()
+    def _summary(self) -> Summary:
+        facts = [("cases", f"{len(self.lost):,}")]
+        facts += [(name, f"{getattr(self, name).sum():,}") for name in ("doubtful", "lost")]
+        return Summary(facts, {"labels": self.table})
 
 
 def label_key(case: Case) -> tuple[Any, ...]:
@@ -165,9 +118,7 @@ def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
     is_same_corpus = trace.meta.get("corpus_hash") is not None and (
         trace.meta.get("corpus_hash") == to.meta.get("corpus_hash")
     )
-    verdicts = _source_verdicts(sources, before, after)
-    if is_same_corpus:
-        verdicts = {source: (kind, Validity.valid) for source, (kind, _) in verdicts.items()}
+    verdicts = _source_verdicts(sources, before, after, is_same_corpus=is_same_corpus)
     # A case is known by its id, else by its question.
     by_question = dict(before.hits.values())
     kept_hits = {
@@ -179,18 +130,18 @@ def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
     by_case = [
         _case_labels(case, verdicts, kept_hits, is_same_corpus=is_same_corpus) for case in cases
     ]
-    rows = []
-    for kind in KINDS:
-        levels = [labels[kind] for labels in by_case if kind in labels]
-        if not levels and kind != "status":
-            continue
-        counts = [levels.count(level) for level in Validity]
-        reasons = [REASONS[kind, level] for level in reversed(Validity) if level in levels]
-        rows.append((kind, len(levels), *counts, "; ".join(reasons)))
-    columns = ["kind", "cases", "valid", "uncertain", "lost", "why"]
+    kinds = [kind for labels in by_case for kind in labels]
+    levels = [level for labels in by_case for level in labels.values()]
+    counts = pd.crosstab(np.array(kinds, dtype=object), np.array(levels, dtype=np.int64))
+    counts = counts.reindex(columns=list(Validity), fill_value=0)
+    counts.columns = pd.Index([level.name for level in Validity])
+    shown = [kind for kind in KINDS if kind == "status" or kind in counts.index]
+    counts = counts.reindex(index=shown, fill_value=0)
+    counts.insert(0, "cases", counts.sum(axis=1))
+    table = counts.rename_axis("kind").reset_index()
     doubtful = np.array([any(labels.values()) for labels in by_case], dtype=bool)
     lost = np.array([Validity.lost in labels.values() for labels in by_case], dtype=bool)
-    return LabelValidity(pd.DataFrame(rows, columns=columns), doubtful, lost)
+    return LabelValidity(table, doubtful, lost)
 
 
 def _case_labels(
@@ -219,40 +170,31 @@ def _case_labels(
 
 
 def _source_verdicts(
-    sources: Sequence[str], before: KnownChunks, after: KnownChunks
+    sources: Sequence[str], before: KnownChunks, after: KnownChunks, *, is_same_corpus: bool
 ) -> dict[str, tuple[str, Validity]]:
     """Kind of each source of a label, and whether it means the same."""
-    old, new = (source_meanings(sources, known.documents) for known in (before, after))
+    meanings = [source_meanings(sources, known.documents) for known in (before, after)]
     verdicts = {}
     for source in sources:
-        name = document_path(source)
+        name, old, new = document_path(source), *(of[source] for of in meanings)
         # each chunk is a document of its own
-        if name in before.texts and old[source].documents == (name,):
-            text = after.texts.get(name)
-            level = (
-                Validity.uncertain if text is None else Validity(2 * (text != before.texts[name]))
-            )
-            verdicts[source] = ("chunk", level)
-            continue
-        level = _document_validity(old[source], new[source])
-        if old[source].page or new[source].page:
-            kind, document = "page", new[source].documents
-            if level == Validity.valid:
-                unpaged = Validity.lost if document else Validity.uncertain
-                level = Validity.valid if document and document[0] in after.paged else unpaged
+        if name in before.texts and old.documents == (name,):
+            kind, text = "chunk", after.texts.get(name)
+            changed = Validity.valid if text == before.texts[name] else Validity.lost
+            level = Validity.uncertain if text is None else changed
         else:
-            kind = "document"
-        verdicts[source] = (kind, level)
+            kind = "page" if old.page or new.page else "document"
+            moved = old.documents and old.documents != new.documents
+            level = Validity.uncertain if moved else Validity.valid
+            if len(new.documents) > 1:
+                level = Validity.lost
+            elif level == Validity.valid and kind == "page":
+                if not new.documents:
+                    level = Validity.uncertain
+                elif new.documents[0] not in after.paged:
+                    level = Validity.lost
+        verdicts[source] = (kind, Validity.valid if is_same_corpus else level)
     return verdicts
-
-
-def _document_validity(old: Meaning, new: Meaning) -> Validity:
-    """Whether the name of a document means the same document."""
-    if len(new.documents) > 1:
-        return Validity.lost
-    return (
-        Validity.uncertain if old.documents and old.documents != new.documents else Validity.valid
-    )
 
 
 def _known_chunks(trace: TraceView, names: Iterable[str]) -> KnownChunks:
