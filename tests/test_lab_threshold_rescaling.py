@@ -482,7 +482,7 @@ def test_arms_are_those_of_the_certificate_and_of_one_name(old: Trace) -> None:
     moved = rescale_thresholds(two_arms("x", "y", base=old), on_y, to=halved)
     assert moved.policy.similarity.min_similarity == 0.4
     with pytest.raises(
-        ValueError, match="to_arm must be given where the new trace has no arm 'hybrid'"
+        ValueError, match="to_arm must be one of .* no arm 'hybrid'"
     ):
         rescale_thresholds(old, policy, to=two_arms("x", "y", base=old), targets=RISK)
 
