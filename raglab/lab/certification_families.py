@@ -6,7 +6,7 @@ The grid is made of observed values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -47,47 +47,36 @@ def grid(
 
     Source: rules S6.4, S6.9.
     """
-    used = list(
-        dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths)
-    )
+    off = gates_off(trace)
+    used = list(dict.fromkeys(declared_family(policy, off) if paths is None else paths))
     _check_paths(used, policy)
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
-    values = _observed_values(trace, policy, arm, used)
+    parts = list(each_part(observed_values, trace, policy, arm, used, what="thresholds"))
     levels = [
-        _candidate_levels(known, policy.value(path), size)
-        for known, path in zip(values, used, strict=True)
+        _candidate_levels(np.unique(np.concatenate(of_path)), policy.value(path), size)
+        for path, of_path in zip(used, zip(*parts, strict=True), strict=True)
     ]
     # Rules of the resolver and costs have no switch.
-    sections = dict.fromkeys(
-        path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION))
-    )
-    switched = [item for name in sections for item in (f"{name}.enabled", True)]
-    base = policy.replace(*switched) if switched else policy
+    switches = {
+        f"{path.rpartition('.')[0]}.enabled": True
+        for path in used
+        if not path.startswith(("resolver.", DECISION))
+    }
+    base = policy.replace(*chain.from_iterable(switches.items())) if switches else policy
     # The two taus move together: their spread is what naming documents is worth, not what is
     # searched for.
+    default, explicit = "confidence.tau_default", "confidence.tau_explicit"
     spread = policy.confidence.tau_default - policy.confidence.tau_explicit
-    out = [policy]
+    offered = [policy]
     for combination in product(*levels):
-        if _crosses(policy, dict(zip(used, combination, strict=True))):
+        changes = dict(zip(used, combination, strict=True))
+        if _crosses(policy, changes):
             continue
-        changes: list[Any] = [item for pair in zip(used, combination, strict=True) for item in pair]
-        if "confidence.tau_default" in used and "confidence.tau_explicit" not in used:
-            tau = combination[used.index("confidence.tau_default")]
-            changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
-        out.append(base.replace(*changes))
-    return out
-
-
-def _observed_values(
-    trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
-) -> list[NDArray[np.float64]]:
-    """Values at which some case may change, by path, ascending and each once.
-
-    The same however the cases are cut.
-    """
-    parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
-    return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
+        if default in used and explicit not in used:
+            changes[explicit] = float(np.clip(changes[default] - spread, 0.0, 100.0))
+        offered.append(base.replace(*chain.from_iterable(changes.items())))
+    return offered
 
 
 def observed_values(
@@ -125,51 +114,31 @@ def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...
         for end in ("min", "max")
         if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
     )
-    gate_names = (
-        gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn"
-    )
-    if bounds and not any(
-        policy.value(f"{name}.enabled") for name in gate_names if name not in off
-    ):
+    deciding = [
+        gate.name
+        for gate in GATES
+        if gate.switch and gate.thresholds and gate.firing != "warn" and gate.name not in off
+    ]
+    if bounds and not any(policy.value(f"{name}.enabled") for name in deciding):
         return bounds
-    active_paths = tuple(path for path in PATHS if path.partition(".")[0] not in off)
-    return (
-        tuple(
-            path
-            for path in active_paths
-            if policy.fused_model is not None or path != "fused.min_fused"
-        )
-        or bounds
-    )
+    idle = {*off} | ({"fused"} if policy.fused_model is None else set())
+    return tuple(path for path in PATHS if path.partition(".")[0] not in idle) or bounds
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
-    unknown = [path for path in paths if threshold_at(path) is None]
-    if unknown:
-        named = ", ".join(
-            (
-                *(path for path, swept in SWEPT.items() if not swept.signal),
-                "signals.<name>.min or max",
-            )
-        )
-        msg = f"paths must be among {named}, got {unknown[0]!r}."
+    if unknown := [path for path in paths if threshold_at(path) is None]:
+        swept = ", ".join(path for path, swept in SWEPT.items() if not swept.signal)
+        msg = f"paths must be among {swept}, signals.<name>.min or max, got {unknown[0]!r}."
         raise ValueError(msg)
-    by_cost = policy.decision.rule == EXPECTED_COST
-    acting = (
-        (DECISION, f"{SIGNALS}.")
-        if by_cost
-        else tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
-    )
-    idle = [path for path in paths if not path.startswith(acting)]
-    if idle:
-        instead = (
-            f"vary {DECISION}ratio"
-            if by_cost
-            else "fit a decision by expected cost first (raglab.fit_decision)"
-        )
+    acting: tuple[str, ...] = (DECISION, f"{SIGNALS}.")
+    remedy = f"vary {DECISION}ratio"
+    if policy.decision.rule != EXPECTED_COST:
+        acting = tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
+        remedy = "fit a decision by expected cost first (raglab.fit_decision)"
+    if idle := [path for path in paths if not path.startswith(acting)]:
         msg = (
             f"paths must be thresholds that act under rule {policy.decision.rule}, got "
-            f"{idle[0]!r}; {instead}."
+            f"{idle[0]!r}; {remedy}."
         )
         raise ValueError(msg)
 

@@ -228,8 +228,7 @@ def audit_signals(
     # Of each shard only its signals are kept, so that hits of a large trace never have to fit in
     # memory.
     joined = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
-    # In the order of the ids: folds must not depend on the order of the rows.
-    labelled = joined.sorted_cases()
+    labelled = joined.labelled
     _check_folds(labelled, folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
     known, signals = labelled.cases.known, labelled.cases.signals
@@ -276,13 +275,9 @@ class ShardSignals(NamedTuple):
     """
 
     labelled: LabelledSignals
-    ids: NDArray[np.object_]
+    ids: list[str]
     tune: bool
     latency: Latency | None
-
-    def sorted_cases(self) -> LabelledSignals:
-        """Signals and labels in the order of the ids, whatever the order of the rows."""
-        return self.labelled.rows(np.argsort(self.ids.tolist(), kind="stable"))
 
 
 def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSignals:
@@ -291,26 +286,30 @@ def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSig
     at, spent = trace.arm(arm or trace.arms[0]), trace.latency
     return ShardSignals(
         labelled=LabelledSignals(decision_cases(evidence), evidence.n_hits[0] >= 1),
-        ids=np.array([case.id for case in trace.cases], dtype=object),
+        ids=[case.id for case in trace.cases],
         tune=all(case.split == "tune" for case in trace.cases),
         latency=None if spent is None else spent._replace(ms=spent.ms[:, [at], :1]),
     )
 
 
 def _join_shards(parts: Sequence[ShardSignals]) -> ShardSignals:
-    """Cases of all shards, in order; without times where a shard has none, or of other stages."""
-    joined = join_decision_cases([part.labelled.cases for part in parts])
+    """Cases of all shards in the order of the ids: folds must not depend on the order of the rows.
+
+    Without times where a shard has none, or of other stages.
+    """
+    ids = [case_id for part in parts for case_id in part.ids]
     timed = [part.latency for part in parts if part.latency is not None]
-    alike = len(timed) == len(parts) and all(latency.stages == timed[0].stages for latency in timed)
+    alike = len(timed) == len(parts) and len({spent.stages for spent in timed}) == 1
+    every = LabelledSignals(
+        join_decision_cases([part.labelled.cases for part in parts]),
+        np.concatenate([part.labelled.can_answer for part in parts]),
+    )
+    ms = np.concatenate([spent.ms for spent in timed]) if alike else None
     return ShardSignals(
-        labelled=LabelledSignals(
-            joined, np.concatenate([part.labelled.can_answer for part in parts])
-        ),
-        ids=np.concatenate([part.ids for part in parts]),
+        labelled=every.rows(np.argsort(ids, kind="stable")),
+        ids=ids,
         tune=all(part.tune for part in parts),
-        latency=timed[0]._replace(ms=np.concatenate([latency.ms for latency in timed]))
-        if alike
-        else None,
+        latency=None if ms is None else timed[0]._replace(ms=ms),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -34,7 +34,7 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.gates import GATES, Threshold
 from raglab.lab.answer_basis import basis_conflict
-from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
+from raglab.lab.carried_labels import Validity, label_key, label_validity
 from raglab.lab.certificate_checks import (
     Retest,
     certificate_defect,
@@ -95,7 +95,8 @@ class RescaledThresholds(Result):
         the threshold stays, `outside` where all or none of the old scores pass and so do the new
         ones, `bounded` where it was raised to the lower bound of its signal, `refitted` where it
         was chosen on the new cases, else empty.
-      labels: which labels stay valid.
+      labels: whether the labels of each case of the new trace mean the same there, codes of
+        `raglab.lab.carried_labels.Validity`, [Q]; an uncertain one is scored as it stands.
       certification: of the policy on split certify of the new trace; None where it was not tested.
       judged: its targets on split report of the new trace; None without that split or without
         targets.
@@ -110,7 +111,7 @@ class RescaledThresholds(Result):
 
     policy: Policy
     table: pd.DataFrame
-    labels: LabelValidity | None = None
+    labels: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
     certification: Certification | None = None
     judged: Retest | None = None
     unmapped: Retest | None = None
@@ -137,8 +138,10 @@ class RescaledThresholds(Result):
             facts.append(("hypotheses", f"{self.hypotheses:,}"))
         for name, judged in (("on report", self.judged), ("unmapped", self.unmapped)):
             facts += [(name, judged.verdict)] if judged is not None else []
-        labels = {} if self.labels is None else {"labels": self.labels.table}
-        return Summary(facts, {"thresholds": self.table, **labels}, (*self.missing, *self.notes))
+        for level in (Validity.uncertain, Validity.lost):
+            n = int((self.labels == level).sum())
+            facts += [(f"labels {level.name}", f"{n:,}")] if n else []
+        return Summary(facts, {"thresholds": self.table}, (*self.missing, *self.notes))
 
 
 class Promised(NamedTuple):
@@ -600,7 +603,7 @@ def _tested(
     old: Policy,
     policy: Policy,
     promised: Promised,
-    labels: LabelValidity,
+    labels: NDArray[np.int8],
     arm: str,
     looks: str | Path | None,
 ) -> LookResult:
@@ -720,13 +723,14 @@ def _judged(
     return results[0], results[1], doubts
 
 
-def _relabelled(to: TraceView, policy: Policy, labels: LabelValidity, arm: str) -> str:
+def _relabelled(to: TraceView, policy: Policy, labels: NDArray[np.int8], arm: str) -> str:
     """How many certify cases must be labelled again before anything is promised of them.
 
     A name that now means another text would count as correct. Empty where none must.
     """
     cases = _all_cases(to)
-    lost = labels.lost & np.array([case.split == "certify" for case in cases], dtype=bool)
+    is_certify = np.array([case.split == "certify" for case in cases], dtype=bool)
+    lost = is_certify & (labels == Validity.lost)
     if to.has_answers:  # what is judged by text is not judged by sources
         lost &= ~may_be_judged(cases)
     if lost.any():

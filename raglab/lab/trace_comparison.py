@@ -5,8 +5,7 @@ Such a part is an encoder, reranker, chunking, index or model.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,23 +136,23 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
       >>> pair_cases(before, after)[:2]
       ([0, 1], [1, 0])
     """
+    import pandas as pd
 
-    def question(case: Case) -> tuple[str, tuple[str, ...]]:
-        return plain_question(case.query), tuple(sorted(case.selected_sources))
-
-    by_id = {(question(case), case.id): row for row, case in enumerate(new)}
-    rows = {row: by_id.pop((question(case), case.id), None) for row, case in enumerate(old)}
-    repeats: dict[Any, deque[int]] = defaultdict(deque)
-    for row in sorted(set(range(len(new))).difference(rows.values())):
-        repeats[question(new[row])].append(row)
-    for row, case in enumerate(old):
-        if rows[row] is None and repeats[question(case)]:
-            rows[row] = repeats[question(case)].popleft()
-    pairs = [(row, partner) for row, partner in rows.items() if partner is not None]
-    same = np.array(
-        [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs], dtype=bool
-    )
-    return CasePairs([row for row, _ in pairs], [partner for _, partner in pairs], same)
+    frames = []
+    for cases in (old, new):
+        named = (sorted(case.selected_sources) for case in cases)
+        asked = [(plain_question(case.query), *of) for case, of in zip(cases, named, strict=True)]
+        ids = [case.id for case in cases]
+        frames.append(pd.DataFrame({"asked": asked, "id": ids, "row": range(len(ids))}))
+    same = frames[0].merge(frames[1], on=["asked", "id"])
+    rest = []
+    for frame, rows in zip(frames, (same["row_x"], same["row_y"]), strict=True):
+        others = frame[~frame["row"].isin(rows)]
+        rest.append(others.assign(id=others.groupby("asked").cumcount()))
+    repeats = rest[0].merge(rest[1], on=["asked", "id"])
+    pairs = pd.concat([same, repeats]).sort_values("row_x")[["row_x", "row_y"]].to_numpy(dtype=int)
+    labels = [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs.tolist()]
+    return CasePairs(*pairs.T.tolist(), np.array(labels, dtype=bool))
 
 
 @answered_traces("old", "new")
@@ -491,20 +490,12 @@ def _settings(
     """Settings that differ, a row each; None where a trace states none."""
     import pandas as pd
 
-    facts = []
+    facts: list[Any] = []
     for trace, arm, policy in zip(traces, arms, policies, strict=True):
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
-        own = {"arm": arm, "policy": policy.policy_id}
-        facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
-    pairs = {name: [stated.get(name) for stated in facts] for name in facts[0] | facts[1]}
-    rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
-    return pd.DataFrame(rows, columns=["setting", *SIDES], dtype=object)
-
-
-def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Facts by their dotted names."""
-    for name, value in stated.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value if value is None else str(value)
+        parameters = meta.pop("parameters", {})
+        facts.append({"arm": arm, "policy": policy.policy_id, **parameters, **meta})
+    table = pd.json_normalize(facts).astype(object).map(str, na_action="ignore").T
+    table = table.where(table.notna(), None).set_axis([*SIDES], axis=1).rename_axis("setting")
+    rows = table.reset_index()
+    return rows[rows["old"] != rows["new"]].reset_index(drop=True).astype(object)

@@ -279,6 +279,9 @@ class Review(Result):
             *((str(name), Cell(f"{k:,}", f"({share:.1%})")) for name, k, share in decided),
             *((name, f"{n:,}") for name, n in self.counts.items() if n),
         ]
+        for row in self.rates[self.rates["basis"] == "sample"].head(1).itertuples():
+            ends = f"[{row.low:.1%}, {row.high:.1%}]"
+            facts.append((str(row.rate), Cell(f"{row.estimate:.1%}", ends)))
         tables = {
             "rates": self.rates[self.rates["n"] > 0],
             "next change of each threshold": self.thresholds,
