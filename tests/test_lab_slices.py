@@ -53,7 +53,7 @@ def lines_of(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
     """Line of each case, of a trace of these cases and chunks."""
     nothing = map_fields(trace_of((ask(), [[NEAR]])).hits, lambda field: field[:0])
     stated = stated_columns(TraceData(tuple(cases), tuple(chunks), ("x",), nothing))
-    return business_lines(stated.columns["line"], stated.lines, stated.documents)
+    return business_lines(stated.columns["line"].tolist(), stated.lines, stated.documents)
 
 
 def by_value(said: Decisions, **more: Any) -> Any:

@@ -288,8 +288,7 @@ def _stated_margin(rows: Sequence[SampleRow], source: str, policy: PolicyData) -
     record = rows[0].record
     if record["policy_id"] != policy.policy_id:
         rule, remedy = "a labelled sample must be of the policy", "give the one that drew it"
-        value = f"{record['policy_id']}, not {policy.policy_id}"
-        raise input_error(Where(source), rule, remedy, value)
+        raise input_error(Where(source), rule, remedy, str(record["policy_id"]))
     return sheet_number(record, "margin", source)
 
 

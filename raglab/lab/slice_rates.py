@@ -253,13 +253,15 @@ class StatedColumns(NamedTuple):
     documents: that the sources of the cases may mean.
     """
 
-    columns: dict[str, list[Any]]
+    columns: pd.DataFrame
     lines: dict[str, dict[str, str]]
     documents: set[str]
 
 
 def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
+    import pandas as pd
+
     rows = [
         {
             "language": text_value(case.extra.get("lang"))
@@ -274,7 +276,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
         }
         for case in trace.cases
     ]
-    columns = {name: [row[name] for row in rows] for name in STATED}
+    columns = pd.DataFrame(rows, columns=list(STATED), dtype=object)
     lines = {
         tag: {
             name: text_value(trace.chunks[number].tags.get(tag)) for name, number in first.items()
@@ -288,23 +290,25 @@ def case_columns(
     decisions: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
 ) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
+    import pandas as pd
+
     parts = list(each_shard(stated_columns, decisions.trace, what="slice"))
-    own = {name: [value for part in parts for value in part.columns[name]] for name in STATED}
+    own = pd.concat([part.columns for part in parts], ignore_index=True)
     # of the first that knows a document
     lines = {
         tag: {name: line for part in parts[::-1] for name, line in part.lines[tag].items()}
         for tag in LINE_TAGS
     }
     documents = set().union(*(part.documents for part in parts))
-    own["line"] = business_lines(own["line"], lines, documents)
+    own["line"] = business_lines(own["line"].tolist(), lines, documents)
     for name, values in by.items():
         if len(values) != len(decisions):
             sizes = f"{len(values)} of {name!r} for {len(decisions)}"
             msg = f"by must hold a value a case, got {sizes} cases."
             raise ValueError(msg)
         own[name] = [text_value(value) for value in values]
-    stated = {name: [value or NONE for value in values] for name, values in own.items()}
-    return {name: values for name, values in stated.items() if {*values} - {NONE}}
+    stated = own.replace("", NONE)
+    return {name: stated[name].tolist() for name in stated if (stated[name] != NONE).any()}
 
 
 def _share(k: int, n: int) -> float:
@@ -377,7 +381,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         for of_case in judged.values()
     ]
     width, measures = min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), {}
-    for pair, hits in _ordered_hits(trace, orders).items():
+    for pair, hits in ordered_hits(trace, orders).items():
         reached = np.zeros((2, len(judged), width))
         for at, (row, of_case) in enumerate(judged.items()):
             gains = _first_gains(hits[row].tolist(), ranked[at], named, of_case)[:width]
@@ -397,8 +401,8 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     )
 
 
-def _ordered_hits(
-    trace: TraceData, orders: Sequence[str]
+def ordered_hits(
+    trace: TraceData, orders: Sequence[str] = (FINAL,)
 ) -> dict[tuple[str, str], NDArray[np.int64]]:
     """Chunks of each arm in some orders, [Q, K], -1 for none.
 

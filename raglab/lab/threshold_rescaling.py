@@ -101,10 +101,6 @@ class RescaledThresholds(Result):
       judged: its targets on split report of the new trace; None without that split or without
         targets.
       unmapped: the same of the policy with its old thresholds.
-      delta: error that this look may spend; NaN where nothing was tested.
-      look: number of this look at the certify questions, 0 where nothing was tested.
-      hypotheses: policies that the certify questions may have chosen; their number divides delta
-        for the test.
       missing: what a promise lacks, a sentence each.
       notes: what a reader must know, a sentence each.
     """
@@ -115,11 +111,24 @@ class RescaledThresholds(Result):
     certification: Certification | None = None
     judged: Retest | None = None
     unmapped: Retest | None = None
-    delta: float = float("nan")
-    look: int = 0
-    hypotheses: int = 1
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def look(self) -> int:
+        """Number of this look at the certify questions, 0 where nothing was tested."""
+        return self.certification.certificate.looks if self.certification else 0
+
+    @property
+    def delta(self) -> float:
+        """Error that this look may spend; NaN where nothing was tested."""
+        return self.certification.certificate.delta if self.certification else float("nan")
+
+    @property
+    def hypotheses(self) -> int:
+        """Policies that the certify questions may have chosen; they divide delta for the test."""
+        tested = self.certification
+        return look_divisor(tested.certificate.hypotheses, self.look) if tested else 1
 
     @property
     def certified(self) -> bool:
@@ -167,16 +176,6 @@ class Mapped(NamedTuple):
     table: pd.DataFrame
     notes: tuple[str, ...]
     missing: tuple[str, ...]
-
-
-class LookResult(NamedTuple):
-    """Outcome on split certify: see `RescaledThresholds`."""
-
-    certification: Certification | None
-    missing: tuple[str, ...]
-    delta: float = float("nan")
-    look: int = 0
-    hypotheses: int = 1
 
 
 @answered_traces("trace", "to")
@@ -262,18 +261,18 @@ def rescale_thresholds(
     # It remembers the cases its thresholds were mapped on beside others it remembers.
     if moved.policy_id != policy.policy_id:
         moved = with_further_cases(moved, [case.query for case in _all_cases(there)])
-    tested = _tested(to, policy, moved, promised, labels, arms[1], looks)
+    tested, lacking = _tested(to, policy, moved, promised, labels, arms[1], looks)
     judged, unmapped, doubts = _judged(to, policy, moved, promised, arms[1])
-    certified = None if tested.certification is None else tested.certification.policy
+    unrecorded = [UNRECORDED] if tested and tested.certificate.looks and looks is None else []
     return RescaledThresholds(
-        policy=moved if certified is None else certified,
+        policy=(tested and tested.policy) or moved,
         table=mapped.table,
         labels=labels,
+        certification=tested,
         judged=judged,
         unmapped=unmapped,
-        missing=(*mapped.missing, *tested.missing),
-        notes=(*mapped.notes, *([UNRECORDED] if tested.look and looks is None else ()), *doubts),
-        **{name: value for name, value in tested._asdict().items() if name != "missing"},
+        missing=(*mapped.missing, *lacking),
+        notes=(*mapped.notes, *unrecorded, *doubts),
     )
 
 
@@ -444,11 +443,8 @@ def _mapped_thresholds(
                     f"{' and '.join(unmapped)} trace."
                 )
             continue
-        # what passes the gate ranks ok above refuse in the old trace, and below in the new one
         ranked = [ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True)]
-        turned = ranked[1].contradiction(f"the new score of {path}")
-        if turned and ranked[0].ranking().low > 0.5:
-            warn_user(turned)
+        _warn_of_turned(path, *ranked)
         moved, note = _moved_value(swept, value, scores, old, new)
         low = changes.get(f"{swept.section}.min", -np.inf)
         if swept.signal and swept.key == "max" and low > moved:
@@ -465,6 +461,17 @@ def _mapped_thresholds(
     moves = ((path, value) for path, value in changes.items() if value != policy.value(path))
     changed = policy.replace(*chain.from_iterable(moves), "certificate", None)
     return Mapped(changed, pd.DataFrame(rows, columns=COLUMNS), tuple(notes), tuple(missing))
+
+
+def _warn_of_turned(path: str, old: ScoredCases, new: ScoredCases) -> None:
+    """Warn where what passes a gate ranks ok above refuse in the old trace, and below in the new.
+
+    Args:
+      path: of the threshold.
+    """
+    turned = new.contradiction(f"the new score of {path}")
+    if turned and old.ranking().low > 0.5:
+        warn_user(turned)
 
 
 def _is_same(old: NDArray[np.float64], new: NDArray[np.float64]) -> bool:
@@ -502,12 +509,12 @@ def _moved_value(
       old_ok, new_ok: of those that it is mapped on.
     """
     sign = _passes_above(swept)
-    threshold, bounds = sign * value, sorted((sign * swept.low, sign * swept.high))
+    threshold, (loosest, strictest) = sign * value, (swept.low, swept.high)[:: int(sign)]
     old, new = (of[np.isfinite(of)] for of in scores)
     if threshold <= old.min():
-        return value if threshold <= new.min() else sign * bounds[0], OUTSIDE
+        return value if threshold <= new.min() else loosest, OUTSIDE
     if threshold > old.max():
-        return value if threshold > new.max() else sign * bounds[1], OUTSIDE
+        return value if threshold > new.max() else strictest, OUTSIDE
     moved = threshold if _is_same(old_ok, new_ok) else quantile_map(threshold, old_ok, new_ok)
     return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), ""
 
@@ -545,8 +552,7 @@ def quantile_map(
     wanted = int((np.asarray(source) >= threshold).sum())
     at_or_above = np.append(np.cumsum(sizes[::-1])[::-1], 0)
     candidates = np.append(levels, np.nextafter(levels[-1], np.inf))
-    away = np.abs(at_or_above - wanted)
-    return float(candidates[len(away) - 1 - int(np.argmin(away[::-1]))])
+    return float(candidates[::-1][np.abs(at_or_above - wanted)[::-1].argmin()])
 
 
 def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str) -> Mapped:
@@ -606,8 +612,11 @@ def _tested(
     labels: NDArray[np.int8],
     arm: str,
     looks: str | Path | None,
-) -> LookResult:
-    """Certification on split certify of the new trace, a further look if certified on before."""
+) -> tuple[Certification | None, tuple[str, ...]]:
+    """Certification on split certify of the new trace, and what a promise lacks.
+
+    A further look where these cases were certified on before.
+    """
     view: Any = to
     by_split = trace_queries(to)
     lacking = _relabelled(to, policy, labels, arm)
@@ -617,16 +626,16 @@ def _tested(
     if not lacking and not promised.targets:
         lacking = "No targets and no certificate: nothing is promised."
     if lacking:
-        return LookResult(None, (lacking,))
+        return None, (lacking,)
     cases, stated = view.split("certify"), promised.stated
     path = None if looks is None else Path(looks)
     basis = trace_basis(cases)
     if stated is not None and basis_conflict(stated["basis"], basis):
         text = f"The new certify cases are judged by {basis}, the old by {stated['basis']}."
-        return LookResult(None, (text,))
+        return None, (text,)
     reuse = _unknown_choices(path, by_split["certify"], stated) or _reuse(old, by_split, stated)
     if isinstance(reuse, str):
-        return LookResult(None, (reuse,))
+        return None, (reuse,)
     terms = CertificationSettings(
         promised.targets,
         promised.costs,
@@ -638,10 +647,7 @@ def _tested(
         mix=promised.mix,
     )
     certification = certify_alone(view, policy, terms)
-    certificate = certification.certificate
-    missing = _broken_promises(certification) if certification.policy is None else ()
-    divisor = look_divisor(certificate.hypotheses, certificate.looks)
-    return LookResult(certification, missing, certificate.delta, certificate.looks, divisor)
+    return certification, _broken_promises(certification) if certification.policy is None else ()
 
 
 def _unknown_choices(

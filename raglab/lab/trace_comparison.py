@@ -19,7 +19,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.scoring import headline_note
-from raglab.decision.signal_values import OVERLAP_AT, arm_order
+from raglab.decision.signal_values import OVERLAP_AT
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gates import Threshold
@@ -27,7 +27,7 @@ from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
 from raglab.lab.comparison import LEVEL, learned_text, paired_table
 from raglab.lab.search_space import always_answer
-from raglab.lab.slice_rates import FINAL, ranked_cases
+from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
 from raglab.metrics.intervals import mean_interval
 from raglab.policy_parts.acting import acting_gates
 from raglab.replay import decide_policies
@@ -353,7 +353,7 @@ def _changed(
     }
     for side, decisions, arm in zip(("before", "after"), (first, second), arms, strict=True):
         chunks = decisions.trace.chunks
-        best = _ranked_chunks(decisions.trace, arm)[rows, 0].tolist()
+        best = ordered_hits(decisions.trace)[arm, FINAL][rows, 0].tolist()
         columns[f"status_{side}"] = STATUS_NAMES[decisions.status[rows]]
         columns[f"decided_by_{side}"] = decisions.decided_by[rows]
         columns[f"correct_{side}"] = np.where(labelled[rows], decisions.passes[rows], None)
@@ -361,18 +361,10 @@ def _changed(
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
 
 
-def _ranked_chunks(trace: TraceData, arm: str) -> NDArray[np.int64]:
-    """Chunks of the first search in the arm's final order, [Q, K], -1 at the end."""
-    chunk = trace.hits.chunk[:, trace.arm(arm), 0].astype(np.int64)
-    return np.take_along_axis(
-        chunk, arm_order(trace.hits.rank[:, trace.arm(arm), 0], chunk), axis=1
-    )
-
-
 def _first_documents(trace: TraceData, arm: str) -> list[list[str]]:
     """First five documents of each question, each at the place of its best chunk."""
     names = [chunk.document for chunk in trace.chunks]
-    ranked = _ranked_chunks(trace, arm).tolist()
+    ranked = ordered_hits(trace)[arm, FINAL].tolist()
     return [
         list(dict.fromkeys(names[chunk] for chunk in row if chunk >= 0))[:OVERLAP_AT]
         for row in ranked
