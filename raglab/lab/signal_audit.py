@@ -254,7 +254,10 @@ def audit_signals(
     # What never varies is worth nothing; of what no case has it is unknown.
     table.loc[table["note"] == CONSTANT, list(WORTHS)] = 0.0
     counts = np.bincount(labelled.cases.classes, minlength=len(CLASSES)).tolist()
+    gone = ", ".join(table.loc[table["note"] == EVERYWHERE, "signal"])
     headline = [note for note in [headline_note(here)] if note]
+    # It may be an error of the measurement, so it is named.
+    headline += [f"Nothing measured in any case: {gone}."] if gone else []
     return SignalAudit(
         table=_sorted_frame(table),
         correlations=pd.DataFrame(correlations, index=list(known.names), columns=list(known.names)),

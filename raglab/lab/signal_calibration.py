@@ -118,13 +118,11 @@ class SignalCalibration(Result):
 
     def _summary(self) -> Summary:
         ends = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
-        errors = self.frame()["ece"].items()
         facts = [
             ("signal", self.signal),
             ("cases", f"{self.calibrated.in_sample.n:,}"),
             ("AUROC", Cell(f"{self.auroc:.3f}", ends)),
             (f"AUROC of {self.name}", f"{self.auroc_stored:.3f}"),
-            *((f"calibration error {name}", f"{error:.3f}") for name, error in errors),
         ]
         judgements = self.frame().rename_axis("judgement").reset_index()
         after, before = self.calibrated.cross_fitted, self.before

@@ -18,6 +18,7 @@ from raglab.lab.search_space import Goal
 from raglab.lab.traffic_review import Review
 from raglab.metrics.crossings import cost_table, crossing
 from raglab.replay import trace_codes
+from raglab.values import counted
 
 MOST_ROWS = 20  # of days and of groups
 
@@ -69,7 +70,8 @@ def traffic_section(review: Review | None) -> list[Block]:
         f"{review.n:,} requests, decided by policy {review.policy.policy_id}; they are not the "
         "cases of this page."
     )
-    blocks: list[Block] = [Text(cut_text(text)) for text in (lead, *review.notes)]
+    counts = counted({name: n for name, n in review.counts.items() if n})
+    blocks: list[Block] = [Text(cut_text(text)) for text in (lead, counts, *review.notes) if text]
     moving = any(len(curve.low) > 1 for curve in review.curves.values())
     if moving or len(review.days):
         caption = (
