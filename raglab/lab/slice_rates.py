@@ -441,10 +441,10 @@ def _first_gains(
     for number in hits:
         if number >= 0:
             first_chunks.setdefault(ranked[number], number)
-    left, gains = dict(grades), []
+    unmet, gains = dict(grades), []
     for number in first_chunks.values():
-        names = [name for name in named[number] if name in left]
-        gains.append((sum(left.pop(name) for name in names), len(names)))
+        names = [name for name in named[number] if name in unmet]
+        gains.append((sum(unmet.pop(name) for name in names), len(names)))
     return gains
 
 

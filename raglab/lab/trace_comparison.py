@@ -5,7 +5,7 @@ Such a part is an encoder, reranker, chunking, index or model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -141,15 +141,17 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
     frames = []
     for cases in (old, new):
         named = (sorted(case.selected_sources) for case in cases)
-        asked = [(plain_question(case.query), *of) for case, of in zip(cases, named, strict=True)]
+        questions = [
+            (plain_question(case.query), *of) for case, of in zip(cases, named, strict=True)
+        ]
         ids = [case.id for case in cases]
-        frames.append(pd.DataFrame({"asked": asked, "id": ids, "row": range(len(ids))}))
-    same = frames[0].merge(frames[1], on=["asked", "id"])
-    rest = []
+        frames.append(pd.DataFrame({"question": questions, "id": ids, "row": range(len(ids))}))
+    same = frames[0].merge(frames[1], on=["question", "id"])
+    remaining = []
     for frame, rows in zip(frames, (same["row_x"], same["row_y"]), strict=True):
-        others = frame[~frame["row"].isin(rows)]
-        rest.append(others.assign(id=others.groupby("asked").cumcount()))
-    repeats = rest[0].merge(rest[1], on=["asked", "id"])
+        unpaired = frame[~frame["row"].isin(rows)]
+        remaining.append(unpaired.assign(id=unpaired.groupby("question").cumcount()))
+    repeats = remaining[0].merge(remaining[1], on=["question", "id"])
     pairs = pd.concat([same, repeats]).sort_values("row_x")[["row_x", "row_y"]].to_numpy(dtype=int)
     labels = [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs.tolist()]
     return CasePairs(*pairs.T.tolist(), np.array(labels, dtype=bool))
@@ -482,12 +484,20 @@ def _settings(
     """Settings that differ, a row each; None where a trace states none."""
     import pandas as pd
 
-    facts: list[Any] = []
+    facts = []
     for trace, arm, policy in zip(traces, arms, policies, strict=True):
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
-        parameters = meta.pop("parameters", {})
-        facts.append({"arm": arm, "policy": policy.policy_id, **parameters, **meta})
-    table = pd.json_normalize(facts).astype(object).map(str, na_action="ignore").T
-    table = table.where(table.notna(), None).set_axis([*SIDES], axis=1).rename_axis("setting")
-    rows = table.reset_index()
-    return rows[rows["old"] != rows["new"]].reset_index(drop=True).astype(object)
+        own = {"arm": arm, "policy": policy.policy_id}
+        facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
+    pairs = {name: [stated.get(name) for stated in facts] for name in facts[0] | facts[1]}
+    rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
+    return pd.DataFrame(rows, columns=["setting", *SIDES], dtype=object)
+
+
+def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Facts by their dotted names."""
+    for name, value in stated.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value if value is None else str(value)
