@@ -405,7 +405,7 @@ def crossed_costs(
             model = fit_model(rest.cases, names=varying, seed=seed, strengths=(fold.strength,))
             chances = model.probabilities(held.cases.signals)
             actions = expected_costs(chances, model.asked_right, prices)
-            decided = least_cost(*actions, held.cases.can_ask)
+            decided: Any = least_cost(*actions, held.cases.can_ask)
         else:
             # ties to refuse
             fixed = (Status.refuse, Status.ok)
@@ -451,7 +451,7 @@ def _costed(
         return paid(tuple(name for name in doubles if name not in left_out))
 
     every, none = paid_without(frozenset()), paid(())
-    cost, rows = float(every.mean()), {}
+    cost, rows = float(every.mean()), dict[str, tuple[float, ...]]()
     for name, same in progress(doubles.items(), "audit", "signal"):
         without, alone = paid_without(frozenset({name})), paid((name,))
         differences = (without - every, paid_without(same) - every, none - alone)

@@ -118,7 +118,7 @@ class SignalCalibration(Result):
 
     def _summary(self) -> Summary:
         ends = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
-        facts = [
+        facts: list[tuple[str, Cell | str]] = [
             ("signal", self.signal),
             ("cases", f"{self.calibrated.in_sample.n:,}"),
             ("AUROC", Cell(f"{self.auroc:.3f}", ends)),

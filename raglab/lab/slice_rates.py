@@ -308,7 +308,7 @@ def case_columns(
             raise ValueError(msg)
         own[name] = [text_value(value) for value in values]
     stated = own.replace("", NONE)
-    return {name: stated[name].tolist() for name in stated if (stated[name] != NONE).any()}
+    return {str(name): stated[name].tolist() for name in stated if (stated[name] != NONE).any()}
 
 
 def _share(k: int, n: int) -> float:
@@ -384,13 +384,13 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     for pair, hits in ordered_hits(trace, orders).items():
         reached = np.zeros((2, len(judged), width))
         for at, (row, of_case) in enumerate(judged.items()):
-            gains = _first_gains(hits[row].tolist(), ranked[at], named, of_case)[:width]
-            reached[:, at, : len(gains)] = np.array(gains, dtype=np.float64).reshape(-1, 2).T
+            pairs = _first_gains(hits[row].tolist(), ranked[at], named, of_case)[:width]
+            reached[:, at, : len(pairs)] = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         is_hit = reached[0] > 0.0
         first = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
         ndcg = [metrics.graded_ndcg(*of, NDCG_AT) for of in zip(reached, ideal, strict=True)]
         measures[pair] = np.stack([first, *ndcg])
-    is_reranked = (trace.hits.n_reranked[:, :, 0] > 0).any(axis=0).tolist()
+    is_reranked = (trace.hits.n_reranked[:, :, 0] > 0).any(axis=0)
     return RankedCases(
         len(trace),
         np.array(list(judged), dtype=np.int64),

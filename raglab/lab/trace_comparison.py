@@ -99,7 +99,8 @@ class TraceComparison(Result):
     in_sample: str
 
     def _summary(self) -> Summary:
-        facts = [("old", self.old), ("new", self.new), ("cases", f"{self.cases:,}")]
+        facts: list[tuple[str, Cell | str]] = [("old", self.old), ("new", self.new)]
+        facts.append(("cases", f"{self.cases:,}"))
         facts += [("changed", f"{len(self.changed):,}"), ("judged", f"{self.judged:,}")]
         if self.judged:
             cost = self.table.iloc[0]
@@ -154,7 +155,8 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
     repeats = remaining[0].merge(remaining[1], on=["question", "id"])
     pairs = pd.concat([same, repeats]).sort_values("row_x")[["row_x", "row_y"]].to_numpy(dtype=int)
     labels = [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs.tolist()]
-    return CasePairs(*pairs.T.tolist(), np.array(labels, dtype=bool))
+    rows_old, rows_new = pairs.T.tolist()
+    return CasePairs(rows_old, rows_new, np.array(labels, dtype=bool))
 
 
 @answered_traces("old", "new")
@@ -351,16 +353,22 @@ def _changed(
     columns: dict[str, Any] = {
         "case_id": [case.id for case in cases],
         "query": [case.query for case in cases],
-        "label": np.where(labelled[rows], [case.expect_status for case in cases], None),
+        "label": _where([case.expect_status for case in cases], labelled[rows]),
     }
     for side, decisions, arm in zip(("before", "after"), (first, second), arms, strict=True):
         chunks = decisions.trace.chunks
         best = ordered_hits(decisions.trace)[arm, FINAL][rows, 0].tolist()
         columns[f"status_{side}"] = STATUS_NAMES[decisions.status[rows]]
         columns[f"decided_by_{side}"] = decisions.decided_by[rows]
-        columns[f"correct_{side}"] = np.where(labelled[rows], decisions.passes[rows], None)
+        columns[f"correct_{side}"] = _where(decisions.passes[rows].tolist(), labelled[rows])
         columns[f"source_{side}"] = [chunks[at].shown if at >= 0 else None for at in best]
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
+
+
+def _where(values: Sequence[Any], is_shown: NDArray[np.bool_]) -> list[Any]:
+    """Values where they are shown, else None."""
+    rows = zip(values, is_shown.tolist(), strict=True)
+    return [value if shown else None for value, shown in rows]
 
 
 def _first_documents(trace: TraceData, arm: str) -> list[list[str]]:
@@ -394,8 +402,8 @@ def _hits(traces: Sequence[Trace], judged: Sequence[Trace], arms: tuple[str, str
     ranks = [_hit_ranks(trace, arm) for trace, arm in zip(judged, arms, strict=True)]
     place, size = metrics.RATES.index("pass_rate"), len(ranks[0])
     for k in (1, OVERLAP_AT):
-        cells = (np.where(rank < k, HIT, MISS) for rank in ranks)
-        paired = metrics.paired_rates(*cells, LEVEL)
+        before, after = (np.where(rank < k, HIT, MISS) for rank in ranks)
+        paired = metrics.paired_rates(before, after, LEVEL)
         difference = (paired.difference[place], paired.low[place], paired.high[place])
         rows.append((f"hit@{k}", *paired.k[:, place] / (size or np.nan), *difference, size))
     return pd.DataFrame(rows, columns=["measure", *SIDES, "value", "low", "high", "n"])
@@ -443,7 +451,7 @@ def _signals(
     )
     cases, rows = traces[0].cases, []
     frames = [pd.DataFrame(columns=["path", "case_id", "label", *SIDES])]
-    labels = np.where(labelled, [case.expect_status for case in cases], None)
+    labels = _where([case.expect_status for case in cases], labelled)
     ids = [case.id for case in cases]
     for path in (path for path in old if path in new):
         threshold, pair = known[path], np.stack([old[path], new[path]])
