@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import compress, product
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -390,14 +390,15 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         first = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
         ndcg = [metrics.graded_ndcg(*of, NDCG_AT) for of in zip(reached, ideal, strict=True)]
         measures[pair] = np.stack([first, *ndcg])
-    is_reranked = (trace.hits.n_reranked[:, :, 0] > 0).any(axis=0)
+    n_reranked = trace.hits.n_reranked[:, :, 0]
+    reranked = [name for at, name in enumerate(trace.arms) if (n_reranked[:, at] > 0).any()]
     return RankedCases(
         len(trace),
         np.array(list(judged), dtype=np.int64),
         any(case.extra.get(SOURCE_GRADES) for case in trace.cases),
         trace.arms,
         measures,
-        frozenset(compress(trace.arms, is_reranked)),
+        frozenset(reranked),
     )
 
 
