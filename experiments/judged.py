@@ -1,4 +1,4 @@
-"""A judge and a few people: coverage of the intervals, labels saved, and certificates by betting.
+"""A judge and a few people: coverage of the intervals and labels saved.
 
 Markdown tables.
 
@@ -21,15 +21,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.extensions.monitoring.betting import bet, log_bar, opening_wealth
-from raglab.extensions.monitoring.judge_certificates import judged_steps, judged_wealth, step_range
 from raglab.extensions.monitoring.judge_intervals import difference_row, human_interval
 from raglab.extensions.monitoring.judged_requests import JudgedRequests, rate_parts
 from raglab.values import Status
 
 REQUESTS, HARD, ANSWERED, ANSWERABLE = 5_000, 0.3, 0.9, 0.8
 ERRORS, LABELS = (0.01, 0.05, 0.2), (30, 100, 300)
-DELTA, DRAWN, STREAM = 0.1, 0.1, 10_000
 
 
 class Judge(NamedTuple):
@@ -192,69 +189,15 @@ def coverage_rows(rate: str, repeats: int) -> Iterator[str]:
                     yield "| " + " | ".join(cells).replace("nan", "–") + " |"
 
 
-def labels_needed(
-    rng: np.random.Generator, alpha: float, error: float, judge: Judge | None, most: int
-) -> float:
-    """Labels of people until at most alpha is certified.
-
-    Infinite where it is not after `most` requests.
-    """
-    hard = hard_requests(rng, most)
-    wrong = errors(rng, hard, error)
-    chosen = rng.random(most) < DRAWN
-    human, probability = wrong - alpha, np.full(most, DRAWN)
-    if judge is None:  # the test without a judge, that spreads no wealth over coefficients
-        steps = judged_steps(human, human, chosen, probability, 0.0)
-        path, _ = bet(opening_wealth(*step_range(alpha, DRAWN, 0.0), below=True), steps)
-    else:
-        parts = (human, stated(rng, wrong, hard, judge) - alpha, chosen, probability)
-        path = judged_wealth(parts, alpha, DRAWN, below=True)
-    passed = path >= log_bar(DELTA)
-    return float(chosen.cumsum()[passed.argmax()]) if passed.any() else float("inf")
-
-
-def certificate_rows(repeats: int) -> Iterator[str]:
-    """Table of the certificates.
-
-    Labels needed at the median, and share certified within 20,000 requests.
-    """
-    names = ["no judge", *(judge.name for judge in JUDGES)]
-    yield (
-        f"\nLabels of people until certified, median (share certified in {STREAM:,} requests), "
-        f"{repeats:,} streams\n"
-    )
-    yield "| alpha | rate | " + " | ".join(names) + " |"
-    yield "|---:|---:|" + "---:|" * len(names)
-    for alpha, shares in (
-        (0.01, (0.0, 0.2, 0.5, 1.0)),
-        (0.05, (0.0, 0.2, 0.5, 1.0)),
-        (0.2, (0.2, 0.5, 1.0)),
-    ):
-        for share in shares:
-            cells = []
-            for judge in (None, *JUDGES):
-                rng = np.random.default_rng([int(1000 * alpha), int(10 * share)])
-                needed = np.array(
-                    [
-                        labels_needed(rng, alpha, share * alpha, judge, STREAM)
-                        for _ in range(repeats)
-                    ]
-                )
-                median = np.median(needed)
-                cells.append(f"{median:.0f} ({np.isfinite(needed).mean():.3f})".replace("inf", "–"))
-            yield f"| {alpha:g} | {share * alpha:g} | " + " | ".join(cells) + " |"
-
-
 def main() -> None:
     """The tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=2_000)
-    parser.add_argument("--only", choices=["hallucination", "false_refusal", "certificates"])
+    parser.add_argument("--only", choices=["hallucination", "false_refusal"])
     arguments = parser.parse_args()
     tables = {
         "hallucination": lambda: coverage_rows("hallucination_rate", arguments.repeats),
         "false_refusal": lambda: coverage_rows("false_refusal_rate", arguments.repeats),
-        "certificates": lambda: certificate_rows(max(10, arguments.repeats // 10)),
     }
     for name, rows in tables.items():
         if arguments.only in {None, name}:

@@ -17,7 +17,7 @@ import pandas as pd
 from raglab.metrics import clopper_pearson
 
 BASE, COSTS = "base", "expected cost"
-AS_THEY_WERE, MAPS = "as they were", ("quantile", "isotonic")
+AS_THEY_WERE, MAPS = "as they were", ("quantile",)
 WAYS = (AS_THEY_WERE, *MAPS, "refit")
 DEALT = ["set", "deal", "decides"]
 VERDICTS = ("upheld", "open", "broken")

@@ -80,7 +80,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice",
         ),
         "extensions/monitoring/test_cli_monitor.py": ("test_four_processes_at_one_state",),
-        "extensions/monitoring/test_judge_certificates.py": ("test_false_certificates",),
         "extensions/scale/test_cli_scale.py": ("test_an_index_on_disk_of_a_trace",),
         "extensions/scale/test_groups_on_shards.py": ("test_sharded_is_whole",),
         "extensions/scale/test_lab_certification_shards.py": (
@@ -605,7 +604,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestNumbers.test_a_thousand_moves_show_what_sweep_says",
             "TestNumbers.test_counts_beside_gates_are_the_matrix",
         ),
-        "extensions/monitoring/test_drift.py": ("test_false_hints_are_rare",),
         "extensions/monitoring/test_judge_intervals.py": ("test_coverage",),
         "extensions/monitoring/test_monitoring.py": ("test_false_alarms_are_rare",),
         "test_audit_live_rates.py": (

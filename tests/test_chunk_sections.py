@@ -225,8 +225,8 @@ def test_a_document_stands_in_the_ranking_once() -> None:
     trace = trace_of((ask(expect_sources=("b.md",)), [[*hits, Hit(0.9, "b.md", 1, rank=3)]]))
     assert ndcg_by_case(trace)[0, 0] == pytest.approx(1 / np.log2(3))
     assert ranking(trace)["hit@5"].tolist() == [1.0]
-    (order,) = ranked_cases(trace, (FINAL,)).orders
-    assert order.place.tolist() == [1]
+    ((first, *_),) = ranked_cases(trace, (FINAL,)).measures.values()
+    assert first.tolist() == [1]
 
 
 def test_of_a_case_that_names_a_page_pages_are_ranked() -> None:

@@ -256,15 +256,15 @@ class TestLabelsBack:
             ),
             (
                 lambda frame: frame.assign(request_id=["x", *frame["request_id"][1:]]),
-                "1 that do not in 30 rows, the first 'x'",
+                "1 that do not in 30 rows, such as 'x'",
             ),
-            (lambda frame: pd.concat([frame, frame[:2]]), "name a request once"),
+            (lambda frame: pd.concat([frame, frame[:2]]), "request once"),
             (lambda frame: frame[1:], "hold every drawn row"),
             (
                 lambda frame: frame[~frame["stratum"].str.startswith("ok, near")],
                 "hold every drawn row",
             ),
-            (lambda frame: frame.assign(stratum="ok, far"), "have the strata"),
+            (lambda frame: frame.assign(stratum="ok, far"), "with its stratum"),
             (
                 lambda frame: frame.assign(sample=["x", *frame["sample"][1:]]),
                 "2 values of sample in 30 rows",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from scipy.stats import hypergeom
 
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.lab.slice_rates import COLUMNS, NONE, SEVERAL, business_lines, slices
+from raglab.lab.slice_rates import (
+    COLUMNS,
+    NONE,
+    SEVERAL,
+    business_lines,
+    slices,
+    stated_columns,
+)
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
 from raglab.store.loaders import load_cases, load_corpus
@@ -39,6 +47,13 @@ def _said(french_right: int = 0, english_right: int = 10, size: int = 10) -> Dec
             for number in range(size)
         ]
     return decide(trace_of(*rows), policy())
+
+
+def lines_of(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
+    """Line of each case, of a trace of these cases and chunks."""
+    nothing = map_fields(trace_of((ask(), [[NEAR]])).hits, lambda field: field[:0])
+    stated = stated_columns(TraceData(tuple(cases), tuple(chunks), ("x",), nothing))
+    return business_lines(stated.columns["line"].tolist(), stated.lines, stated.documents)
 
 
 def by_value(said: Decisions, **more: Any) -> Any:
@@ -188,14 +203,14 @@ def test_lines_come_from_the_case_then_from_its_documents() -> None:
         Case("5", "", "ok", ("c.md",)),
         Case("6", "", "refuse"),
     ]
-    assert business_lines(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
+    assert lines_of(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
     products = [Chunk("1", "", "a.md", tags={"product": "Home Plus"})]
-    assert business_lines(cases[1:2], products) == ["Home Plus"]
+    assert lines_of(cases[1:2], products) == ["Home Plus"]
 
 
 def test_lines_of_the_bundled_set() -> None:
     """By its README: 92 cases of home, 80 of motor_fleet, 14 of several lines, 81 of none."""
-    found = Counter(business_lines(load_cases(BROKER), load_corpus(BROKER).chunks))
+    found = Counter(lines_of(load_cases(BROKER), load_corpus(BROKER).chunks))
     assert found == {
         "home": 92,
         "motor_fleet": 80,

@@ -169,6 +169,7 @@ def test_four_questions_by_hand() -> None:
     names = ["threshold_old", "passes_old", "passes_new", "q50_old", "q50_new", "missing_old"]
     assert signal[names].tolist() == pytest.approx([0.5, 0.5, 1.0, 0.625, 0.675, 0])
     assert signal["rank_correlation"] == pytest.approx(1.0)  # 4 3 1 2 on both
+    assert "changed 3; judged 4" in repr(result)
     assert "+0.250 [-1.273, +1.773]" in repr(result)
     pd.testing.assert_frame_equal(result.frame(), result.table)
     assert "Two traces of the same questions" in result._repr_html_()
@@ -193,8 +194,8 @@ def test_gates_that_a_trace_declares_off_are_named() -> None:
     """They judge nothing there, so that decisions differ by them."""
     off = replace(NEW, meta={**NEW.meta, "gates_off": ["similarity"]})
     notes = compare_traces(OLD, off, policy=COSINE).notes
-    assert f"Gates of {COSINE.policy_id} judge nothing in the new trace: similarity." in notes
-    assert not noted(compare_traces(OLD, NEW, policy=COSINE).notes, "judge nothing")
+    assert noted(notes, COSINE.policy_id, "off in the new trace: similarity")
+    assert not noted(compare_traces(OLD, NEW, policy=COSINE).notes, "off in")
 
 
 def test_another_policy_for_the_new_trace() -> None:
@@ -281,7 +282,7 @@ def test_no_label_and_no_question_in_common() -> None:
     old, new = ([(*row[:2], None, "", row[4]) for row in rows] for rows in (FOUR, NEXT))
     result = compare_traces(hits(*old), hits(*new), policy=COSINE)
     assert (len(result.table), result.judged, result.basis) == (0, 0, "none")
-    assert "no case is judged" in repr(result)
+    assert "judged 0" in repr(result)
     assert result._repr_html_()
     assert result.hits["n"].tolist() == [4, 4, 0, 0]
     with pytest.raises(ValueError, match="must share questions, got none of 1 and 1"):
@@ -335,9 +336,7 @@ def test_an_arm_is_not_guessed() -> None:
     single, several = replace(trace, arms=("next",)), whole(random_trace(0, arms=2))
     assert " next " in compare_traces(trace, single).new
     several = replace(several, arms=("x", "y"))
-    with pytest.raises(
-        ValueError, match=f"new_arm must be given where the new trace has no arm '{trace.arms[0]}'"
-    ):
+    with pytest.raises(ValueError, match=f"new_arm must be one of .* no arm '{trace.arms[0]}'"):
         compare_traces(trace, several)
     assert " y " in compare_traces(trace, several, new_arm="y").new
     with pytest.raises(ValueError, match="arm must be one of x, y, got 'z'"):

@@ -17,7 +17,6 @@ from raglab.decision.learned_cases import (
     with_tuned_cases,
 )
 from raglab.lab.baseline import baseline_of, compare_baselines
-from raglab.lab.carried_labels import label_validity
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_policy
 from raglab.lab.trace_comparison import pair_cases
@@ -98,40 +97,12 @@ def test_a_case_is_known_however_it_is_written(
 
 @every_way
 def test_pairs_are_of_the_same_questions(trace: Trace, way: Callable[[str], str]) -> None:
-    """In baselines, between traces, in labels that are carried, and in tables of scores."""
+    """In baselines, between traces, and in tables of scores."""
     again = rewritten(trace, way)
     pairs = compare_baselines(baseline_of(trace, POLICY), baseline_of(again, POLICY))
     assert (pairs.cases, sum(pairs.unpaired.values())) == (120, 0)
     renamed = [case._replace(id=f"new {case.id}") for case in again.cases]
     assert pair_cases(trace.cases, renamed).new == list(range(120))
-
-
-@every_way
-def test_an_option_stays_valid_with_the_same_hits(trace: Trace, way: Callable[[str], str]) -> None:
-    """By the id of the case, else by its question."""
-    asked = replace(
-        trace,
-        cases=tuple(
-            case._replace(expect_status="ambiguous", expect_option=1, expect_sources=())
-            for case in trace.cases
-        ),
-    )
-    named = rewritten(asked, way)
-    named = replace(named, cases=tuple(case._replace(id=f"new {case.id}") for case in named.cases))
-    table = label_validity(asked, named).frame().set_index("kind")
-    assert table.loc["option", ["valid", "uncertain"]].tolist() == [120, 0]
-
-
-def test_two_cases_of_one_question_keep_their_own_hits(trace: Trace) -> None:
-    """The id tells them apart."""
-    cases = tuple(
-        case._replace(
-            query="Who pays?", expect_status="ambiguous", expect_option=1, expect_sources=()
-        )
-        for case in trace.cases
-    )
-    asked = replace(trace, cases=cases)
-    assert label_validity(asked, asked).frame().set_index("kind").loc["option", "valid"] == 120
 
 
 def _first_codes(queries: list[str], monkeypatch: pytest.MonkeyPatch) -> str:

@@ -522,7 +522,7 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
     for text in (
         "requests, decided by policy",
         "were not drawn",
-        "state no tenant",
+        "without tenant",
         "decided_by.answered",
     ):
         assert text in section

@@ -1,8 +1,6 @@
 from raglab.decision.trace_view import Measured as Measured
 from raglab.extensions.learned_signals import signal_models as signal_models
 from raglab.extensions.learned_signals.learned_signal import LearnedSignal as LearnedSignal
-from raglab.extensions.monitoring.drift import signal_drift as signal_drift
-from raglab.extensions.monitoring.judge_certificates import certify_judged as certify_judged
 from raglab.extensions.monitoring.judge_intervals import judged_rates as judged_rates
 from raglab.extensions.monitoring.steps import is_drawn as is_drawn
 from raglab.lab.answer_basis import with_basis as with_basis

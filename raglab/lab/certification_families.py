@@ -6,7 +6,7 @@ The grid is made of observed values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -48,45 +48,36 @@ def grid(
 
     Source: rules S6.4, S6.9.
     """
-    used = [*dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths)]
+    off = gates_off(trace)
+    used = list(dict.fromkeys(declared_family(policy, off) if paths is None else paths))
     _check_paths(used, policy)
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
-    values = _observed_values(trace, policy, arm, used)
+    parts = list(each_part(observed_values, trace, policy, arm, used, what="thresholds"))
     levels = [
-        _candidate_levels(known, policy.value(path), size)
-        for known, path in zip(values, used, strict=True)
+        _candidate_levels(np.unique(np.concatenate(of_path)), policy.value(path), size)
+        for path, of_path in zip(used, zip(*parts, strict=True), strict=True)
     ]
     # Rules of the resolver and costs have no switch.
-    sections = dict.fromkeys(
-        path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION))
-    )
-    switched = [item for name in sections for item in (f"{name}.enabled", True)]
-    base = policy.replace(*switched) if switched else policy
+    switches = {
+        f"{path.rpartition('.')[0]}.enabled": True
+        for path in used
+        if not path.startswith(("resolver.", DECISION))
+    }
+    base = policy.replace(*chain.from_iterable(switches.items())) if switches else policy
     # The two taus move together: their spread is what naming documents is worth, not what is
     # searched for.
+    default, explicit = "confidence.tau_default", "confidence.tau_explicit"
     spread = policy.confidence.tau_default - policy.confidence.tau_explicit
-    out = [policy]
+    offered = [policy]
     for combination in product(*levels):
-        if _crosses(policy, dict(zip(used, combination, strict=True))):
+        changes = dict(zip(used, combination, strict=True))
+        if _crosses(policy, changes):
             continue
-        changes: list[Any] = [item for pair in zip(used, combination, strict=True) for item in pair]
-        if "confidence.tau_default" in used and "confidence.tau_explicit" not in used:
-            tau = combination[used.index("confidence.tau_default")]
-            changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
-        out.append(base.replace(*changes))
-    return out
-
-
-def _observed_values(
-    trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
-) -> list[NDArray[np.float64]]:
-    """Values at which some case may change, by path, ascending and each once.
-
-    The same however the cases are cut.
-    """
-    parts = each_part(observed_values, trace, policy, arm, paths, what="thresholds")
-    return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
+        if default in used and explicit not in used:
+            changes[explicit] = float(np.clip(changes[default] - spread, 0.0, 100.0))
+        offered.append(base.replace(*chain.from_iterable(changes.items())))
+    return offered
 
 
 def observed_values(
@@ -124,13 +115,15 @@ def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...
         for end in ("min", "max")
         if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
     )
-    chain = (gate for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
-    on = [gate for gate in chain if gate.name not in off and policy.value(f"{gate.name}.enabled")]
-    if bounds and not on:
+    deciding = [
+        gate.name
+        for gate in GATES
+        if gate.switch and gate.thresholds and gate.firing != "warn" and gate.name not in off
+    ]
+    if bounds and not any(policy.value(f"{name}.enabled") for name in deciding):
         return bounds
-    idle = () if policy.fused_model is not None else ("fused.min_fused",)
-    active = (path for path in PATHS if path.partition(".")[0] not in off and path not in idle)
-    return tuple(active) or bounds
+    idle = {*off} | ({"fused"} if policy.fused_model is None else set())
+    return tuple(path for path in PATHS if path.partition(".")[0] not in idle) or bounds
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
 from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.replay import cases_by_shard
-from raglab.values import Case
 from raglab.words.characters import visible
 
 
@@ -44,45 +43,33 @@ def held_groups(
         groups.
     """
     cases = list(chain.from_iterable(cases_by_shard(fitted)))
-    names, of = (
-        _attribute(cases, groups) if isinstance(groups, str) else _values(trace, fitted, groups)
-    )
-    lacking = [place for place, name in enumerate(names) if name == UNKNOWN]
-    if lacking:
-        rule = f"groups must name a group for each case that {what} is fitted on"
-        counts = (
-            f"{of} without a value for {len(lacking)} of {len(cases)}, the first "
-            f"{cases[lacking[0]].id!r}"
+    if isinstance(groups, str):
+        names, of = list(group_values(cases, groups)), f"the attribute {groups!r}"
+    else:
+        splits = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
+        values, of = list(groups), "a sequence"
+        if len(values) != len(splits):
+            sizes = f"{len(values)} for {len(splits)} cases"
+            msg = f"groups must have one value a case of the trace, got {sizes}."
+            raise ValueError(msg)
+        is_read = [fitted is trace or split == "tune" for split in splits]
+        names = [_name(value) for value in compress(values, is_read)]
+    if UNKNOWN in names:
+        counts = f"{names.count(UNKNOWN)} of {len(cases)}"
+        first = cases[names.index(UNKNOWN)].id
+        msg = (
+            f"groups must name a group for each case that {what} is fitted on, got {of} without a "
+            f"value for {counts}, the first {first!r}; state it, or give each a value of its own."
         )
-        msg = f"{rule}, got {counts}; state it, or give each such case a value of its own."
         raise ValueError(visible(msg))
     known, number = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
     if len(known) < 2:
-        rule = f"groups must be at least 2, so that {what} can leave one out"
-        msg = f"{rule}, got {of} with {len(known)} for {len(cases)} cases; leave groups out."
+        msg = (
+            f"groups must be at least 2, so that {what} can leave one out, got {of} with "
+            f"{len(known)} for {len(cases)} cases; leave groups out."
+        )
         raise ValueError(visible(msg))
     return HeldGroups(number.astype(np.int64), tuple(known.tolist()))
-
-
-def _attribute(cases: Sequence[Case], attribute: str) -> tuple[Sequence[str], str]:
-    """Group of each case by an attribute, and its name for a message."""
-    return group_values(cases, attribute), f"the attribute {attribute!r}"
-
-
-def _values(
-    trace: TraceView, fitted: TraceView, groups: Sequence[object]
-) -> tuple[Sequence[str], str]:
-    """Group of each case fitted on, of one value a case of the trace, and a name for a message."""
-    splits = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
-    values = list(groups)
-    if len(values) != len(splits):
-        msg = (
-            f"groups must have one value a case of the trace, got {len(values)} for {len(splits)} "
-            "cases; give as many."
-        )
-        raise ValueError(msg)
-    is_read = [fitted is trace or split == "tune" for split in splits]
-    return [_name(value) for value, keep in zip(values, is_read, strict=True) if keep], "a sequence"
 
 
 def _name(value: object) -> str:
@@ -118,10 +105,7 @@ def grouped_folds(
     """
     n_groups = int(groups.max(initial=-1)) + 1
     if folds < 2 or n_groups < 2:
-        msg = (
-            f"cross-fitting must have 2 folds and 2 groups of cases or more, got {folds}, "
-            f"{n_groups}; see `groups`."
-        )
+        msg = f"cross-fitting must have 2 folds and 2 groups or more, got {folds} and {n_groups}."
         raise ValueError(msg)
     kind = kinds.astype(np.int64)
     counts = np.zeros((n_groups, int(kind.max()) + 1), dtype=np.int64)
@@ -159,16 +143,11 @@ def held_sentences(groups: HeldGroups, folds: int) -> Iterator[str]:
       folds: as stated.
     """
     counts = np.bincount(groups.number)
-    size, most = len(groups.number), int(counts.argmax())
+    most = int(counts.argmax())
     if len(counts) < folds:
-        yield (
-            f"{len(counts)} groups give {len(counts)} folds instead of {folds}; each leaves one "
-            "group out."
-        )
-    if 2 * counts[most] > size:
+        yield f"{len(counts)} groups give {len(counts)} folds instead of {folds}."
+    if 2 * counts[most] > counts.sum():
         yield visible(
-            f"The group {groups.names[most]!r} holds {counts[most]} of {size} cases: the fold "
-            "without it is fitted on "
-            f"the {size - counts[most]} others alone, and most held-out figures are of this one "
-            "group."
+            f"The group {groups.names[most]!r} holds {counts[most]} of {counts.sum()} cases: most "
+            "held-out figures are of it, by a fit on the few others."
         )

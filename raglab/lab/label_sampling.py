@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -98,11 +99,10 @@ def label_strata(
     nearest of each decision and gate, and those that tie with them; a request that no single
     threshold changes is far.
     """
+    import pandas as pd
+
     if not 0.0 < margin < 1.0:
-        msg = (
-            f"margin must be in (0, 1), got {margin}; 0.25 counts the nearest quarter of each "
-            "decision as near."
-        )
+        msg = f"margin must be in (0, 1), got {margin}; 0.25 counts the nearest quarter as near."
         raise ValueError(msg)
     parts = list(each_shard(shard_requests, trace, policy, arm, what="sample"))
     decided = [
@@ -110,17 +110,15 @@ def label_strata(
         for part in parts
         for code, gate in zip(part.status.tolist(), part.decided_by, strict=True)
     ]
-    names, rank = np.array(decided, dtype=object), flip_ranks(parts)
-    near = np.zeros(len(rank), dtype=bool)
     # Within each decision and gate, so that a gate with few requests has near ones too.
-    for name in sorted(set(decided)):
-        rows = np.flatnonzero(names == name)
-        nearest = np.sort(rank[rows])[int(np.ceil(margin * len(rows))) - 1]
-        near[rows] = (rank[rows] <= nearest) & np.isfinite(rank[rows])
-    strata = [
-        f"{name}, {'near' if is_near else 'far'}"
-        for name, is_near in zip(decided, near.tolist(), strict=True)
-    ]
+    rank = flip_ranks(parts)
+    groups = pd.Series(rank).groupby(np.array(decided, dtype=object))
+    nearest = groups.transform(
+        lambda group: group.sort_values().iloc[ceil(margin * len(group)) - 1]
+    )
+    is_near = (rank <= nearest.to_numpy()) & np.isfinite(rank)
+    sides = np.where(is_near, "near", "far").tolist()
+    strata = [f"{name}, {side}" for name, side in zip(decided, sides, strict=True)]
     ids = [str(name) for part in parts for name in part.ids]
     return LabelStrata(ids, strata, dict(sorted(Counter(strata).items())))
 
@@ -130,15 +128,11 @@ def flip_ranks(parts: Sequence[SampledRequests]) -> NDArray[np.float64]:
 
     Infinite for requests that no single threshold changes.
     """
-    rank = np.full(sum(len(part.ids) for part in parts), np.inf)
-    for path in dict.fromkeys(path for part in parts for path in part.distances):
-        change = np.concatenate(
-            [part.distances.get(path, np.full(len(part.ids), np.inf)) for part in parts]
-        )
-        ordered = np.sort(change[np.isfinite(change)])
-        before = np.searchsorted(ordered, change, side="right").astype(np.float64)
-        rank = np.minimum(rank, np.where(np.isfinite(change), before, np.inf))
-    return rank
+    import pandas as pd
+
+    frames = [pd.DataFrame(part.distances, index=range(len(part.ids))) for part in parts]
+    changes = pd.concat(frames, ignore_index=True).astype(np.float64).replace(np.inf, np.nan)
+    return changes.rank(method="max").min(axis=1).fillna(np.inf).to_numpy(dtype=np.float64)
 
 
 @answered_traces("trace")
@@ -183,10 +177,7 @@ def sample_for_labels(
     import pandas as pd
 
     if n < 1 or not len(trace):
-        msg = (
-            f"n must be at least 1, of a trace with requests, got {n} of {len(trace)}; it is how "
-            "many are drawn."
-        )
+        msg = f"n must be at least 1, of a trace with requests, got {n} of {len(trace)}."
         raise ValueError(msg)
     strata = label_strata(trace, policy, arm, margin)
     # As from an audit log: even shares, and within a stratum every request as likely.
@@ -261,28 +252,24 @@ def with_sample_labels(
     # drawn ones alone.
     rows = list(sample_rows(labels))
     strata = label_strata(trace, policy, arm, _stated_margin(rows, source, policy))
-    place = {name: row for row, name in enumerate(strata.ids)}
-    drawn = _drawn_rows(rows, place, strata, source)
+    drawn = _drawn_rows(rows, strata, source)
     before = list(trace.cases)
-    extra: list[dict[str, Any]] = [{STRATUM: name} for name in strata.names]
-    for row, case in enumerate(before):
-        if PROBABILITY in case.extra:  # of an earlier sample, which this one takes the place of
-            extra[row] |= {PROBABILITY: None, SAMPLE_LABEL: None}
+    # of an earlier sample, which this one takes the place of
+    blank: dict[str, Any] = {PROBABILITY: None, SAMPLE_LABEL: None}
+    extra = [
+        {STRATUM: name} | (blank if PROBABILITY in case.extra else {})
+        for name, case in zip(strata.names, before, strict=True)
+    ]
     by_row: list[str | None] = [None] * len(before)
     counts = Counter(strata.names[row] for row in drawn)
-    for row, sample_row in drawn.items():
+    for row, label in drawn.items():
         name = strata.names[row]
-        extra[row] |= {
-            PROBABILITY: counts[name] / strata.sizes[name],
-            SAMPLE_LABEL: sample_row.label,
-        }
-        by_row[row] = sample_row.label or None
+        extra[row] |= {PROBABILITY: counts[name] / strata.sizes[name], SAMPLE_LABEL: label}
+        by_row[row] = label or None
     # Nothing is silent: what has no label, and what is written over.
-    empty = sum(by_row[row] is None for row in drawn)
-    changed = sum(
-        by_row[row] is not None and before[row].expect_status not in {None, by_row[row]}
-        for row in drawn
-    )
+    stated = [(before[row].expect_status, label) for row, label in drawn.items()]
+    empty = sum(not label for _, label in stated)
+    changed = sum(bool(label) and old not in {None, label} for old, label in stated)
     notes = [f"{empty:,} of {len(drawn):,} drawn requests have no label"] if empty else []
     notes += [f"{changed:,} labels take the place of another"] if changed else []
     if notes:
@@ -293,22 +280,15 @@ def with_sample_labels(
 def _stated_margin(rows: Sequence[SampleRow], source: str, policy: PolicyData) -> float:
     """Margin that all rows state, once they are of one sample and of this policy."""
     for column in ("sample", "policy_id", "margin"):
-        values = sorted({str(row.record.get(column)) for row in rows})
+        values = {str(row.record.get(column)) for row in rows}
         if len(values) != 1:
-            rule, remedy = (
-                "a labelled sample must have rows of one draw",
-                "keep rows and columns as they were written",
-            )
-            raise input_error(
-                Where(source), rule, remedy, f"{len(values)} values of {column} in {len(rows)} rows"
-            )
+            rule, remedy = "a labelled sample must be of one draw", "keep it as it was written"
+            value = f"{len(values)} values of {column} in {len(rows)} rows"
+            raise input_error(Where(source), rule, remedy, value)
     record = rows[0].record
     if record["policy_id"] != policy.policy_id:
-        remedy, value = (
-            "give the policy that it was drawn by",
-            f"{record['policy_id']}, not {policy.policy_id}",
-        )
-        raise input_error(Where(source), "a labelled sample must be of the policy", remedy, value)
+        rule, remedy = "a labelled sample must be of the policy", "give the one that drew it"
+        raise input_error(Where(source), rule, remedy, str(record["policy_id"]))
     return sheet_number(record, "margin", source)
 
 
@@ -321,54 +301,29 @@ def sheet_number(record: Mapping[str, Any], name: str, source: str) -> float:
         raise input_error(Where(source), rule, remedy, shown_value(record.get(name))) from None
 
 
-def _drawn_rows(
-    rows: Sequence[SampleRow], place: Mapping[str, int], strata: LabelStrata, source: str
-) -> dict[int, SampleRow]:
-    """Drawn rows by position in the trace, once they are just those that were drawn."""
-    ids = [drawn_id(row.request_id, place) for row in rows]
-    pairs = list(zip(ids, rows, strict=True))
-    counts = Counter(str(row.record.get(STRATUM)) for row in rows)
-    sizes = strata.sizes
+def _drawn_rows(rows: Sequence[SampleRow], strata: LabelStrata, source: str) -> dict[int, str]:
+    """Labels of drawn rows by position in the trace, once they are just those that were drawn."""
+    place = {name: row for row, name in enumerate(strata.ids)}
+    drawn = [place.get(str(drawn_id(row.request_id, place))) for row in rows]
+    counts = Counter(row.record.get(STRATUM) for row in rows)
     # Who deletes rows without a label would make those that stay look like all that were drawn.
-    stated = {
-        row.record[STRATUM]: round(
-            sheet_number(row.record, PROBABILITY, source) * sizes.get(row.record[STRATUM], 0)
-        )
-        for row in rows
-        if row.record.get(STRATUM)
-    }
-    drawn = even_shares(sizes, sum(stated.values()))
-    repeated = Counter(ids)
-    faults = (
-        (
-            [row.request_id for name, row in pairs if name is None],
-            "name requests of the trace",
-            "give its own trace",
-        ),
-        (
-            [name for name in repeated if name and repeated[name] > 1],
-            "name a request once",
-            "keep one of its rows",
-        ),
-        (
-            [
-                name
-                for name, row in pairs
-                if name and strata.names[place[name]] != row.record.get(STRATUM)
-            ],
-            "have the strata of trace, policy and arm",
-            "give those that it was drawn from, and keep column stratum",
-        ),
-        (
-            [name for name, share in drawn.items() if counts[name] != share],
-            "hold every drawn row of each stratum",
-            "put deleted rows back and leave their labels empty",
-        ),
+    n = sum(
+        round(sheet_number(record, PROBABILITY, source) * strata.sizes.get(name, 0))
+        for name, record in {row.record.get(STRATUM): row.record for row in rows}.items()
+        if name
     )
-    for names, rule, remedy in faults:
+    lacking = [name for name, n in even_shares(strata.sizes, n).items() if counts[name] != n]
+    times = Counter(drawn)
+    wrong = [
+        row.request_id
+        for row, at in zip(rows, drawn, strict=True)
+        if at is None or times[at] > 1 or strata.names[at] != row.record.get(STRATUM)
+    ]
+    for names, rule, remedy in (
+        (wrong, "name each drawn request once, with its stratum", "give its trace, policy and arm"),
+        (lacking, "hold every drawn row of each stratum", "put deleted rows back, without a label"),
+    ):
         if names:
-            value = (
-                f"{len(names)} that do not in {len(rows)} rows, the first {shown_value(names[0])}"
-            )
+            value = f"{len(names)} that do not in {len(rows)} rows, such as {shown_value(names[0])}"
             raise input_error(Where(source), f"a labelled sample must {rule}", remedy, value)
-    return {place[name]: row for name, row in pairs if name is not None}
+    return {at: row.label for at, row in zip(drawn, rows, strict=True) if at is not None}

@@ -66,40 +66,33 @@ def group_rates(
     """
     import pandas as pd
 
-    stated = dict(_certified_targets(policy) if targets is None else targets)
+    promises = (policy.certificate or {}).get("promises", ()) if targets is None else ()
+    stated = {row["name"]: float(row["alpha"]) for row in promises if row["name"] != COST}
+    stated |= targets or {}
     if not stated or any(name not in metrics.OBJECTIVES for name in stated):
-        rule = f"targets must be highest values of {', '.join(metrics.OBJECTIVES)}"
         got = ", ".join(stated) or "none, and the policy holds no certificate"
-        msg = f"{rule}, got {got}; write targets={{'hallucination_rate': 0.1}}."
+        msg = (
+            f"targets must be highest values of {', '.join(metrics.OBJECTIVES)}, got {got}; write "
+            "targets={'hallucination_rate': 0.1}."
+        )
         raise ValueError(msg)
     cells = CELL_OF_CODE[
         join_columns(each_shard(shard_codes, trace, [policy], arm, what="decide"))[0]
     ]
-    names = np.array(
-        [name for cases in cases_by_shard(trace) for name in group_values(cases, group)],
-        dtype=np.str_,
-    )
-    groups, place = np.unique(names, return_inverse=True)
+    names = [name for cases in cases_by_shard(trace) for name in group_values(cases, group)]
+    groups, place = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
     table = np.zeros((len(groups), metrics.N_CELLS), dtype=np.int64)
     np.add.at(table, (place, cells), 1)
-    columns = metrics.rate_columns(table)
+    columns, sizes = metrics.rate_columns(table), table.sum(axis=1).tolist()
     rows = []
     for number, name in enumerate(groups.tolist()):
         for rate, alpha in stated.items():
-            k, n = int(columns[f"{rate}_k"][number]), int(columns[f"{rate}_n"][number])
+            k, n = (int(columns[f"{rate}_{count}"][number]) for count in "kn")
             ends = [float(columns[f"{rate}{end}"][number]) for end in ("", "_low", "_high")]
-            sentence = need_line(rate, data_need(alpha, n, k, delta))
-            counts = (int(table[number].sum()), rate, alpha, k, n)
-            rows.append((name, *counts, *ends, cases_needed(alpha, delta), sentence))
+            need = need_line(rate, data_need(alpha, n, k, delta))
+            needed = cases_needed(alpha, delta)
+            rows.append((name, sizes[number], rate, alpha, k, n, *ends, needed, need))
     heads = ["group", "cases", "rate", "target", "k", "n", "value", "low", "high", "needed", "need"]
     frame = pd.DataFrame(rows, columns=heads)
     frame.attrs |= {"note": COMMON, "headline": headline_note(trace)}
     return frame
-
-
-def _certified_targets(policy: Policy) -> dict[str, float]:
-    """Targets of a policy's certificate that are rates."""
-    promises = (policy.certificate or {}).get("promises", ())
-    return {
-        promise["name"]: float(promise["alpha"]) for promise in promises if promise["name"] != COST
-    }

@@ -6,6 +6,7 @@ drew, such as feedback, for the labelled requests alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -78,20 +79,10 @@ RATE_COLUMNS = ("rate", "of", "basis", "estimate", "low", "high", "k", "n")
 def traffic_rates(columns: ReviewColumns) -> Iterator[tuple[Any, ...]]:
     """Rows of what all requests got, and of what decided them in the order of the chain."""
     n = len(columns.status)
-    deciders, counts = np.unique(columns.decided_by.astype(str), return_counts=True)
-    by_gate = dict(zip(deciders.tolist(), counts.tolist(), strict=True))
-    ordered = {
-        f"decided_by.{name}": by_gate[name]
-        for name in sorted(by_gate, key=lambda name: (chain_place(name), name))
-    }
-    by_status = dict(
-        zip(
-            (status.name for status in Status),
-            np.bincount(columns.status, minlength=N).tolist(),
-            strict=True,
-        )
-    )
-    for name, k in (by_status | ordered).items():
+    deciders = Counter(columns.decided_by.astype(str).tolist())
+    ordered = sorted(deciders, key=lambda name: (chain_place(name), name))
+    counts = {status.name: int((columns.status == status).sum()) for status in Status}
+    for name, k in (counts | {f"decided_by.{name}": deciders[name] for name in ordered}).items():
         yield name, "all", "traffic", k / n, NAN, NAN, k, n
 
 
@@ -109,10 +100,10 @@ def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...
             )
             of = rows & (counts if rate.labels else decided)
             k, n = int((rows & decided & counts).sum()), int(of.sum())
-            ends = (k / n if n else NAN, NAN, NAN)
+            estimate = (k / n if n else NAN, NAN, NAN)
             if basis == "sample":
-                ends = sample_estimate(columns, rate, counts, level)
-            yield rate.name, rate.of, basis, *ends, k, n
+                estimate = sample_estimate(columns, rate, counts, level)
+            yield rate.name, rate.of, basis, *estimate, k, n
 
 
 def sample_estimate(
@@ -126,39 +117,34 @@ def sample_estimate(
     Args:
       counts: whether a labelled request has what the rate counts, [Q].
     """
-    names, stratum = np.unique(columns.stratum.astype(str), return_inverse=True)
-    key = stratum * N + columns.status
+    import pandas as pd
+
     is_drawn = ~np.isnan(columns.probability)
-    _check_probabilities(columns, names, stratum)
-    rows = (
-        np.ones(len(key), dtype=bool),
-        is_drawn,
-        is_drawn & columns.is_known & counts,
-        is_drawn & ~columns.is_known,
+    rows = pd.DataFrame(
+        {
+            "size": 1,
+            "drawn": is_drawn,
+            "counted": is_drawn & columns.is_known & counts,
+            "unknown": is_drawn & ~columns.is_known,
+        }
     )
-    table = np.stack([np.bincount(key[some], minlength=len(names) * N) for some in rows], axis=1)
-    strata = [
-        (Status(place % N), Stratum(*map(int, row))) for place, row in enumerate(table) if row[0]
-    ]
+    by = columns.stratum.astype(str)
+    chances = pd.Series(columns.probability).groupby(by).agg(["min", "max"])
+    is_wrong = (chances["max"] > chances["min"]) | (chances["max"] > 1.0) | (chances["min"] <= 0.0)
+    for name, low, high in chances[is_wrong].itertuples():
+        msg = (
+            f"{PROBABILITY} must be in (0, 1] and the same within a stratum, got {low:.6g} to "
+            f"{high:.6g} in {name!r}; set labels by with_sample_labels."
+        )
+        raise ValueError(msg)
+    table = rows.groupby([by, columns.status]).sum()
+    strata = [(key[1], Stratum(*map(int, row))) for key, *row in table.itertuples()]
     top = [each for status, each in strata if status in rate.statuses]
     if rate.labels is None:
         estimate, interval = stratified_rate(top, level)
     else:
         rest = [each for status, each in strata if status not in rate.statuses]
         estimate, interval = stratified_share(top, rest, level)
-    ends = (float(interval.low), float(interval.high))
-    return (estimate, *ends) if not np.isnan(estimate) else (NAN, NAN, NAN)
-
-
-def _check_probabilities(
-    columns: ReviewColumns, names: NDArray[Any], stratum: NDArray[np.intp]
-) -> None:
-    """Stop where a stratum's draws had several probabilities, which stratum estimates ignore."""
-    low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    np.fmin.at(low, stratum, columns.probability)
-    np.fmax.at(high, stratum, columns.probability)
-    for wrong in np.flatnonzero((high > low) | (high > 1.0) | (low <= 0.0))[:1]:
-        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
-        value = f"{low[wrong]:.6g} to {high[wrong]:.6g} in {str(names[wrong])!r}"
-        msg = f"{rule}, got {value}; set labels by raglab.lab.label_sampling.with_sample_labels."
-        raise ValueError(msg)
+    if np.isnan(estimate):
+        return NAN, NAN, NAN
+    return estimate, float(interval.low), float(interval.high)

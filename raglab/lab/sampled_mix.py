@@ -70,50 +70,47 @@ def traffic_mix(
         (where, {name: "" if cell is None else str(cell).strip() for name, cell in row.items()})
         for where, row in placed_rows(sample, source)
     ]
-    is_finite = any(row.get(STRATUM) for _, row in rows)
+    records = [row for _, row in rows]
+    is_finite = any(row.get(STRATUM) for row in records)
     # a sheet that lost its strata or probabilities is no simple random sample
-    is_drawn = any(row.get(name) for name in _OF_A_DRAW for _, row in rows)
-    values: list[str] = []
-    drawn: list[tuple[str, str, float, str]] = []
+    is_drawn = any(row.get(name) for name in _OF_A_DRAW for row in records)
     for where, row in rows:
         label = row.get(QUESTION_LABEL)
         if label not in (*labels, ""):
             rule = f"column {QUESTION_LABEL} must be {', '.join(labels)} or empty"
+            remedy = "say there what the question should get; column label does not say it"
             value = shown_value(label)
             if label is None:
                 rule, value = f"a sheet must have a column {QUESTION_LABEL}", "none"
-            remedy = "say there what the question should get; column label does not say it"
             raise input_error(where, rule, remedy, value)
-        chance = sheet_number(row, PROBABILITY, source) if is_drawn else 1.0
-        name = row.get("sample", "") if is_finite else ""  # else one simple random sample
-        values.append(label)
-        drawn.append((name, row.get(STRATUM, ""), chance, row.get("sample_size", "")))
-    chances = {(name, stratum): chance for name, stratum, chance, _ in drawn}
-    _check_draws([row for _, row in rows], drawn, chances, source, is_finite=is_finite)
+    values = [row[QUESTION_LABEL] for row in records]
+    drawn = [
+        (
+            row.get("sample", "") if is_finite else "",  # else one simple random sample
+            row.get(STRATUM, ""),
+            sheet_number(row, PROBABILITY, source) if is_drawn else 1.0,
+            row.get("sample_size", ""),
+        )
+        for row in records
+    ]
+    keys = [key[:2] for key in drawn]
+    chances = {key[:2]: key[2] for key in drawn}
+    _check_draws(records, drawn, chances, source, is_finite=is_finite)
     if not any(values):
         rule, remedy = f"a row must have a {QUESTION_LABEL}", "label some questions"
         raise input_error(Where(source), rule, remedy, f"none in {len(rows)} rows")
-    sizes = Counter(row[:2] for row in drawn)
+    sizes, counts = Counter(keys), Counter(zip(keys, values, strict=True))
     # draws are even: where each stratum has one, nobody may be drawn of others
     if len(drawn) == len(sizes) > 1:
         rule, remedy = "some stratum must have two drawn rows", "draw more than there are strata"
         raise input_error(Where(source), rule, remedy, f"one in each of {len(sizes)}")
-    counts = Counter(zip((row[:2] for row in drawn), values, strict=True))
-    strata = tuple(
-        tuple(
-            Stratum(
-                round(n / chances[key]) if is_finite else n, n, counts[key, label], counts[key, ""]
-            )
-            for label in LABELS
-        )
-        for key, n in sorted(sizes.items())
-    )
-    mix = estimated_mix(
-        strata,
-        SHOWN_DELTA if delta is None else delta,
-        is_finite=is_finite,
-        labels=tuple(labels),
-    )
+    strata = []
+    for key, n in sorted(sizes.items()):
+        size = round(n / chances[key]) if is_finite else n
+        rest = counts[key, ""]
+        strata.append(tuple(Stratum(size, n, counts[key, label], rest) for label in LABELS))
+    error = SHOWN_DELTA if delta is None else delta
+    mix = estimated_mix(tuple(strata), error, is_finite=is_finite, labels=tuple(labels))
     return replace(mix, is_fixed=delta is not None)
 
 

@@ -23,7 +23,6 @@ from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating.expected_cost import (
     CLASSES,
-    ActionCosts,
     action_costs,
     expected_costs,
     least_cost,
@@ -33,7 +32,6 @@ from raglab.lab.decision_fitting import (
     LEAST,
     STRENGTHS,
     DecisionCases,
-    FittedModel,
     decision_cases,
     direction_notes,
     fit_model,
@@ -50,7 +48,7 @@ from raglab.replay import each_shard
 from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Latency, Status, TraceData
-from raglab.words.characters import visible
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +120,7 @@ class LabelledSignals(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SignalAudit:
+class SignalAudit(Result):
     """Worth of each signal.
 
     Attributes:
@@ -131,10 +129,11 @@ class SignalAudit:
       cost: cross-validated cost of a case with all signals.
       cost_without_signals: of the better of always answering and always refusing; NaN without
         cross-validation.
-      split: split of the cases.
+      split: split of the cases, `all` where none is named tune.
       cases: number of cases.
       level: of the intervals.
       notes: for the reader, in sentences.
+      classes: cases by what answering them is: right, a miss, to be refused, ambiguous.
     """
 
     table: pd.DataFrame
@@ -145,15 +144,19 @@ class SignalAudit:
     cases: int
     level: float
     notes: tuple[str, ...]
+    classes: Mapping[str, int]
 
-    def frame(self) -> pd.DataFrame:
-        """What each signal is worth, a row a signal."""
-        return self.table.copy()
-
-    def __repr__(self) -> str:
-        notes = [visible(note, lines=True) for note in self.notes]
-        sizes = f"{len(self.table)} signals on {self.cases:,} cases"
-        return "\n".join([f"{type(self).__name__} of {sizes}; see .frame()", *notes])
+    def _summary(self) -> Summary:
+        missed = self.table.loc[self.table["worth_low"] > 0.0, "signal"]
+        measured = int((self.table["n"] > 0).sum())
+        facts = [("split", self.split), ("cases", f"{self.cases:,}")]
+        facts += [(name, f"{n:,}") for name, n in self.classes.items()]
+        facts.append(("signals measured", f"{measured} of {len(self.table)}"))
+        if not np.isnan(self.cost):
+            facts.append(("cost with all signals", f"{self.cost:.3f}"))
+            facts.append(("with none", f"{self.cost_without_signals:.3f}"))
+            facts.append(("missed beside all others", ", ".join(missed) or "none"))
+        return Summary(facts, {"signals": self.table}, self.notes)
 
 
 @answered_traces("trace")
@@ -216,6 +219,8 @@ def audit_signals(
 
     Source: rules S2.15, S2.17, S6.3, S6.7.
     """
+    import pandas as pd
+
     check_level(level)
     start = policy if policy is not None else Policy.load()
     here = tune_cases(trace)
@@ -223,46 +228,46 @@ def audit_signals(
     # Of each shard only its signals are kept, so that hits of a large trace never have to fit in
     # memory.
     joined = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
-    # In the order of the ids: folds must not depend on the order of the rows.
-    labelled = joined.sorted_cases()
+    labelled = joined.labelled
     _check_folds(labelled, folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
-    correlations = rank_correlations(labelled.cases.signals)
-    known = labelled.cases.known
-    nearest = _nearest(correlations, known.names)
-    rows = [
-        _signal_row(signal, labelled, level)
-        | nearest[signal.name]
-        | {"ms": _milliseconds(joined.latency, signal.name)}
-        for signal in known.rows
-    ]
+    known, signals = labelled.cases.known, labelled.cases.signals
+    correlations = rank_correlations(signals)
+    table = pd.DataFrame([_signal_row(signal, labelled, level) for signal in known.rows])
+    off_diagonal = np.where(np.eye(len(signals), dtype=bool), np.nan, correlations)
+    nearest = np.nan_to_num(np.abs(off_diagonal), nan=-1.0).argmax(axis=1)
+    table["nearest"] = np.array(known.names, dtype=object)[nearest]
+    table["rank_correlation"] = off_diagonal[np.arange(len(signals)), nearest]
+    table.loc[table["rank_correlation"].isna(), "nearest"] = ""
+    table["ms"] = [_milliseconds(joined.latency, name) for name in known.names]
     # Costs take hundreds of fits; without repeats the audit is the rest, at once.
-    signal_costs = _Costed(float("nan"), float("nan"), {})
+    cost, free, rows = np.nan, np.nan, dict[str, tuple[float, ...]]()
     if repeats:
         names = _varying(labelled.cases, known.names)
         parts = audit_folds(labelled, names, folds, repeats, seed)
+        same = _doubles(names, correlations, known)
         # hundreds of small fits, over which threads would only wait for each other
         with threadpool_limits(1):
-            signal_costs = _costed(
-                labelled, _doubles(names, correlations, known), matrix, parts, seed, level
-            )
-    frame = _sorted_frame(
-        [row | signal_costs.rows.get(row["signal"], _uncosted(row)) for row in rows]
-    )
-    split = "tune" if joined.tune else "all"
+            cost, free, rows = _costed(labelled, same, matrix, parts, seed, level)
+    costed = pd.DataFrame.from_dict(rows, orient="index", columns=list(COSTS), dtype=np.float64)
+    table = table.join(costed, on="signal")
+    # What never varies is worth nothing; of what no case has it is unknown.
+    table.loc[table["note"] == CONSTANT, list(WORTHS)] = 0.0
+    counts = np.bincount(labelled.cases.classes, minlength=len(CLASSES)).tolist()
+    gone = ", ".join(table.loc[table["note"] == EVERYWHERE, "signal"])
+    headline = [note for note in [headline_note(here)] if note]
+    # It may be an error of the measurement, so it is named.
+    headline += [f"Nothing measured in any case: {gone}."] if gone else []
     return SignalAudit(
-        table=frame,
-        correlations=_named(correlations, known.names),
-        cost=signal_costs.cost,
-        cost_without_signals=signal_costs.without_signals,
-        split=split,
+        table=_sorted_frame(table),
+        correlations=pd.DataFrame(correlations, index=list(known.names), columns=list(known.names)),
+        cost=cost,
+        cost_without_signals=free,
+        split="tune" if joined.tune else "all",
         cases=len(labelled.can_answer),
         level=level,
-        notes=(
-            *_audit_notes(split, labelled, signal_costs, frame, folds * bool(repeats), repeats),
-            *direction_notes(labelled.cases, level),
-            *filter(None, [headline_note(here)]),
-        ),
+        notes=(*direction_notes(labelled.cases, level), *headline),
+        classes=dict(zip(CLASSES, counts, strict=True)),
     )
 
 
@@ -273,13 +278,9 @@ class ShardSignals(NamedTuple):
     """
 
     labelled: LabelledSignals
-    ids: NDArray[np.object_]
+    ids: list[str]
     tune: bool
     latency: Latency | None
-
-    def sorted_cases(self) -> LabelledSignals:
-        """Signals and labels in the order of the ids, whatever the order of the rows."""
-        return self.labelled.rows(np.argsort(self.ids.tolist(), kind="stable"))
 
 
 def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSignals:
@@ -288,26 +289,30 @@ def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSig
     at, spent = trace.arm(arm or trace.arms[0]), trace.latency
     return ShardSignals(
         labelled=LabelledSignals(decision_cases(evidence), evidence.n_hits[0] >= 1),
-        ids=np.array([case.id for case in trace.cases], dtype=object),
+        ids=[case.id for case in trace.cases],
         tune=all(case.split == "tune" for case in trace.cases),
         latency=None if spent is None else spent._replace(ms=spent.ms[:, [at], :1]),
     )
 
 
 def _join_shards(parts: Sequence[ShardSignals]) -> ShardSignals:
-    """Cases of all shards, in order; without times where a shard has none, or of other stages."""
-    joined = join_decision_cases([part.labelled.cases for part in parts])
+    """Cases of all shards in the order of the ids: folds must not depend on the order of the rows.
+
+    Without times where a shard has none, or of other stages.
+    """
+    ids = [case_id for part in parts for case_id in part.ids]
     timed = [part.latency for part in parts if part.latency is not None]
-    alike = len(timed) == len(parts) and all(latency.stages == timed[0].stages for latency in timed)
+    alike = len(timed) == len(parts) and len({spent.stages for spent in timed}) == 1
+    every = LabelledSignals(
+        join_decision_cases([part.labelled.cases for part in parts]),
+        np.concatenate([part.labelled.can_answer for part in parts]),
+    )
+    ms = np.concatenate([spent.ms for spent in timed]) if alike else None
     return ShardSignals(
-        labelled=LabelledSignals(
-            joined, np.concatenate([part.labelled.can_answer for part in parts])
-        ),
-        ids=np.concatenate([part.ids for part in parts]),
+        labelled=every.rows(np.argsort(ids, kind="stable")),
+        ids=ids,
         tune=all(part.tune for part in parts),
-        latency=timed[0]._replace(ms=np.concatenate([latency.ms for latency in timed]))
-        if alike
-        else None,
+        latency=None if ms is None else timed[0]._replace(ms=ms),
     )
 
 
@@ -322,26 +327,23 @@ def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
       ... ).tolist()
       [[1.0, 1.0, nan], [1.0, 1.0, nan], [nan, nan, nan]]
     """
+    from scipy.stats import rankdata
+
     size = len(signals)
     table = np.full((size, size), np.nan)
     known = ~np.isnan(signals)
     for first in range(size):
         for second in range(first, size):
             both = known[first] & known[second]
-            a, b = (_ranks(signals[row, both]) for row in (first, second))
+            if not both.any():
+                continue
+            ranks = [rankdata(signals[row, both]) for row in (first, second)]
+            a, b = (rank - rank.mean() for rank in ranks)
             spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
             if spread > 0.0:
-                table[first, second] = table[second, first] = float(
-                    np.clip((a * b).sum() / spread, -1.0, 1.0)
-                )
+                share = np.clip((a * b).sum() / spread, -1.0, 1.0)
+                table[first, second] = table[second, first] = share
     return table
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks less their mean, ties at the mean of theirs, [Q]."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (count.cumsum() - (count + 1) / 2.0)[place]
-    return ranks - ranks.mean() if len(ranks) else ranks
 
 
 class AuditFold(NamedTuple):
@@ -399,32 +401,18 @@ def crossed_costs(
     paid, times = np.zeros(len(labelled.can_answer)), np.zeros(len(labelled.can_answer))
     for fold in folds:
         rest, held = labelled.rows(fold.fitted), labelled.rows(fold.judged)
-        varying = _varying(rest.cases, names)
-        if varying:
+        if varying := _varying(rest.cases, names):
             model = fit_model(rest.cases, names=varying, seed=seed, strengths=(fold.strength,))
-            paid[fold.judged] += held.case_costs(_decided(held, model, prices), matrix)
+            chances = model.probabilities(held.cases.signals)
+            actions = expected_costs(chances, model.asked_right, prices)
+            decided: Any = least_cost(*actions, held.cases.can_ask)
         else:
-            paid[fold.judged] += held.case_costs(_best_fixed_status(rest, matrix), matrix)
+            # ties to refuse
+            fixed = (Status.refuse, Status.ok)
+            decided = min(fixed, key=lambda status: float(rest.case_costs(status, matrix).mean()))
+        paid[fold.judged] += held.case_costs(decided, matrix)
         times[fold.judged] += 1
     return paid / times
-
-
-def _decided(
-    labelled: LabelledSignals, model: FittedModel, prices: ActionCosts
-) -> NDArray[np.integer[Any]]:
-    """Cheapest action of each case."""
-    answer, refuse, ask = expected_costs(
-        model.probabilities(labelled.cases.signals), model.asked_right, prices
-    )
-    return least_cost(answer, refuse, ask, labelled.cases.can_ask)
-
-
-def _best_fixed_status(labelled: LabelledSignals, matrix: NDArray[np.float64]) -> int:
-    """Better of always refusing and always answering; ties to refuse."""
-    return min(
-        (Status.refuse, Status.ok),
-        key=lambda status: float(labelled.case_costs(status, matrix).mean()),
-    )
 
 
 def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
@@ -433,15 +421,12 @@ def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
     return [name for name, row in rows if tells_apart(row)]
 
 
-class _Costed(NamedTuple):
-    """Cross-validated costs of a case.
-
-    With all signals, with none, and the columns of each signal.
-    """
-
-    cost: float
-    without_signals: float
-    rows: Mapping[str, dict[str, float]]
+WORTHS = tuple(
+    f"{name}{end}"
+    for name in ("worth", "worth_doubles", "worth_alone")
+    for end in ("", "_low", "_high")
+)
+COSTS = ("cost", "cost_without", *WORTHS[:6], "cost_alone", *WORTHS[6:])
 
 
 def _costed(
@@ -451,129 +436,68 @@ def _costed(
     folds: Sequence[AuditFold],
     seed: int,
     level: float,
-) -> _Costed:
-    """Costs of every signal.
+) -> tuple[float, float, dict[str, tuple[float, ...]]]:
+    """Cross-validated costs of a case with all signals and with none, and `COSTS` of each signal.
 
     Args:
       doubles: signals to be read -> themselves and those that repeat them.
     """
 
     @cache
-    def paid(left_out: frozenset[str]) -> NDArray[np.float64]:
-        return crossed_costs(
-            labelled,
-            [signal_name for signal_name in doubles if signal_name not in left_out],
-            matrix,
-            folds,
-            seed,
-        )
+    def paid(names: tuple[str, ...]) -> NDArray[np.float64]:
+        return crossed_costs(labelled, names, matrix, folds, seed)
 
-    every, none = paid(frozenset()), crossed_costs(labelled, (), matrix, folds, seed)
-    rows = {}
+    def paid_without(left_out: frozenset[str]) -> NDArray[np.float64]:
+        return paid(tuple(name for name in doubles if name not in left_out))
+
+    every, none = paid_without(frozenset()), paid(())
+    cost, rows = float(every.mean()), dict[str, tuple[float, ...]]()
     for name, same in progress(doubles.items(), "audit", "signal"):
-        without, alone = (
-            paid(frozenset({name})),
-            crossed_costs(labelled, [name], matrix, folds, seed),
-        )
-        row = {"cost": float(every.mean()), "cost_without": float(without.mean())}
-        row |= _difference("worth", without - every, level)
-        row |= _difference("worth_doubles", paid(same) - every, level)
-        row |= {"cost_alone": float(alone.mean())} | _difference("worth_alone", none - alone, level)
-        rows[name] = row
-    return _Costed(float(every.mean()), float(none.mean()), rows)
+        without, alone = paid_without(frozenset({name})), paid((name,))
+        differences = (without - every, paid_without(same) - every, none - alone)
+        worth, of_doubles, of_alone = (_mean_difference(paired, level) for paired in differences)
+        costs = (cost, float(without.mean()), *worth, *of_doubles)
+        rows[name] = (*costs, float(alone.mean()), *of_alone)
+    return cost, float(none.mean()), rows
 
 
-def _difference(name: str, paired: NDArray[np.float64], level: float) -> dict[str, float]:
+def _mean_difference(paired: NDArray[np.float64], level: float) -> tuple[float, float, float]:
     """Mean of paired differences with its t interval over cases.
 
     Without one where no case differs.
     """
     if not paired.any():  # that no decision changed does not show that none would
-        return {name: 0.0, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
+        return 0.0, np.nan, np.nan
     low, high = mean_interval(paired[:, None], level)
-    return {
-        name: float(paired.mean()),
-        f"{name}_low": float(low[0]),
-        f"{name}_high": float(high[0]),
-    }
-
-
-COSTS = (
-    "cost",
-    "cost_without",
-    "worth",
-    "worth_low",
-    "worth_high",
-    "worth_doubles",
-    "worth_doubles_low",
-    "worth_doubles_high",
-    "cost_alone",
-    "worth_alone",
-    "worth_alone_low",
-    "worth_alone_high",
-)
-
-
-def _uncosted(row: Mapping[str, Any]) -> dict[str, float]:
-    """Columns of costs of a signal that no model reads.
-
-    What never varies is worth nothing, the rest is unknown.
-    """
-    worthless = row["note"] == CONSTANT
-    return {name: 0.0 if worthless and name.startswith("worth") else float("nan") for name in COSTS}
-
-
-def _note(values: NDArray[np.float64]) -> str:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return EVERYWHERE
-    return "" if tells_apart(known) else CONSTANT
+    return float(paired.mean()), float(low[0]), float(high[0])
 
 
 def _signal_row(signal: Signal, labelled: LabelledSignals, level: float) -> dict[str, Any]:
     """Columns of a signal that need no fit."""
     values = labelled.cases.signals[labelled.cases.known.place(signal.name)]
     known = ~np.isnan(values)
+    varies = "" if tells_apart(values[known]) else CONSTANT
     row: dict[str, Any] = {
         "signal": signal.name,
         "unit": signal.unit.name,
         "direction": signal.direction,
         "stage": signal.stage,
+        "n": int(known.sum()),
+        "missing": float((~known).mean()),
+        "note": varies if known.any() else EVERYWHERE,
     }
-    row |= {"n": int(known.sum()), "missing": float((~known).mean()), "note": _note(values)}
-    answered = known & labelled.can_answer
-    surer = -values if signal.direction == "ask" else values
-    asks = -values if signal.direction == "surer" else values
-    row |= _area("auroc_right", labelled.right[answered], surer[answered], level)
-    return row | _area("auroc_ambiguous", labelled.ambiguous[known], asks[known], level)
-
-
-def _area(
-    name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], level: float
-) -> dict[str, float]:
-    """AUROC of a signal with its interval; NaN where no case has it or all are of one kind."""
-    if not len(truth):
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
-    low, high = metrics.auroc_interval(truth, values, level)
-    return {
-        name: metrics.auroc(truth, values),
-        f"{name}_low": float(low),
-        f"{name}_high": float(high),
-    }
-
-
-def _nearest(correlations: NDArray[np.float64], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Signal that each goes with most, and its correlation; '' and NaN where none is known."""
-    nearest = {}
-    off_diagonal = np.where(np.eye(len(correlations), dtype=bool), np.nan, correlations)
-    for name, row in zip(names, off_diagonal, strict=True):
-        known = ~np.isnan(row)
-        best = int(np.argmax(np.where(known, np.abs(row), -1.0)))
-        nearest[name] = {
-            "nearest": names[best] if known.any() else "",
-            "rank_correlation": float(row[best]) if known.any() else float("nan"),
-        }
-    return nearest
+    for name, truth, backwards, of in (
+        ("auroc_right", labelled.right, "ask", known & labelled.can_answer),
+        ("auroc_ambiguous", labelled.ambiguous, "surer", known),
+    ):
+        # NaN where no case has it
+        area, low, high = np.nan, np.nan, np.nan
+        if of.any():
+            score = (-values if signal.direction == backwards else values)[of]
+            area = metrics.auroc(truth[of], score)
+            low, high = map(float, metrics.auroc_interval(truth[of], score, level))
+        row |= {name: area, f"{name}_low": low, f"{name}_high": high}
+    return row
 
 
 def _doubles(
@@ -595,8 +519,10 @@ def _milliseconds(latency: Latency | None, name: str) -> float:
     stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
     if latency is None or not set(stages) <= set(latency.stages):
         return float("nan")
-    spent = latency.ms[:, 0, 0][:, [latency.stages.index(stage) for stage in stages]].sum(axis=1)
-    return float(np.median(spent[~np.isnan(spent)])) if (~np.isnan(spent)).any() else float("nan")
+    places = [latency.stages.index(stage) for stage in stages]
+    spent = latency.ms[:, 0, 0][:, places].sum(axis=1)
+    measured = spent[~np.isnan(spent)]
+    return float(np.median(measured)) if len(measured) else float("nan")
 
 
 def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
@@ -606,109 +532,43 @@ def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
     """
     cases = len(signals.can_answer)
     if not cases:
-        msg = "an audit of signals needs at least one case, got none; check the split."
+        msg = "an audit must have at least one case, got none; check the split."
         raise ValueError(msg)
     if repeats < 0:
         msg = f"repeats must be at least 0, got {repeats}; 0 leaves the costs out."
         raise ValueError(msg)
     if not repeats:
         return
-    right = int(signals.right.sum())
+    kinds = (n_right := int(signals.right.sum()), cases - n_right)
+    varies = folds >= 2 and _varying(signals.cases, signals.cases.known.names)
     # A fold holds at most so many of a kind; what it leaves is fitted on, where a signal differs at
     # all.
-    kinds = (right, cases - right)
-    left = [count - ceil(count / folds) for count in kinds] if folds >= 2 else kinds
-    if min(left) < LEAST and folds >= 2 and _varying(signals.cases, signals.cases.known.names):
-        need = next(
-            count for count in range(LEAST, 3 * LEAST) if count - ceil(count / folds) >= LEAST
-        )
+    counts = range(LEAST, 3 * LEAST)
+    need = next(n for n in counts if n - ceil(n / folds) >= LEAST) if varies else 0
+    if min(kinds) < need:
         msg = (
-            f"costs of an audit must be fitted without each of {folds} folds, so on at least "
-            f"{need} cases that would "
-            f"be answered right and {need} others, got {kinds[0]} and {kinds[1]}; label more, or "
-            "set repeats=0, which "
-            "leaves the costs out."
+            f"costs must be fitted without each of {folds} folds, so on at least {need} cases that "
+            f"would be answered right and {need} others, got {kinds[0]} and {kinds[1]}; label "
+            "more, or set repeats=0, which leaves the costs out."
         )
         raise ValueError(msg)
     if not 2 <= folds <= cases // 2:
-        remedy = f"lower folds to {cases // 2} or less" if cases >= 4 else "label more"
-        msg = (
-            f"folds must be from 2 to half the {cases} cases, got {folds}; {remedy}, or set "
-            "repeats=0."
-        )
+        msg = f"folds must be from 2 to half the {cases} cases, got {folds}; or set repeats=0."
         raise ValueError(msg)
 
 
-def _sorted_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _sorted_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows by worth with the doubles, then by worth, then by AUROC.
 
     Then constant signals, then those of no case.
     """
-    import pandas as pd
-
-    frame = pd.DataFrame(rows)
-    tells = (
-        (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0).to_numpy()
-    )
+    areas = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0)
     worth, of_doubles = (
-        frame[name].fillna(-np.inf).round(12).to_numpy() for name in ("worth", "worth_doubles")
+        frame[name].fillna(-np.inf).round(12) for name in ("worth", "worth_doubles")
     )
     # A worth of 0 is above that of a signal that costs, and of all where none is measured: no rank
     # for a constant.
-    last = frame["note"].map({"": 0, CONSTANT: 1, EVERYWHERE: 2}).to_numpy()
-    order = np.lexsort((np.arange(len(frame)), -tells, -worth, -of_doubles, last))
+    last = frame["note"].map({"": 0, CONSTANT: 1, EVERYWHERE: 2})
+    order = np.lexsort((-areas, -worth, -of_doubles, last))
     first = ["signal", "worth", "worth_low", "worth_high"]
-    ordered = frame.iloc[order].reset_index(drop=True)
-    return ordered[[*first, *(name for name in ordered.columns if name not in first)]]
-
-
-def _named(correlations: NDArray[np.float64], names: Sequence[str]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(correlations, index=list(names), columns=list(names))
-
-
-def _audit_notes(
-    split: str,
-    labelled: LabelledSignals,
-    signal_costs: _Costed,
-    frame: pd.DataFrame,
-    folds: int,
-    repeats: int,
-) -> tuple[str, ...]:
-    counts = np.bincount(labelled.cases.classes, minlength=len(CLASSES))
-    text = ", ".join(f"{n} {name}" for n, name in zip(counts, CLASSES, strict=True))
-    where = "split tune" if split == "tune" else "all cases, since no split is named tune"
-    lines = [f"Judged on {where}: {len(labelled.can_answer)} cases ({text})."]
-    # Costs come first, for they are what a signal is worth; without folds none was measured.
-    if folds:
-        often = "once" if repeats == 1 else f"{repeats} times"
-        lines.append(
-            f"With all signals a case costs {signal_costs.cost:.3f}, with none "
-            f"{signal_costs.without_signals:.3f}; "
-            f"cross-validated in {folds} folds, {often}. Worth: what a case costs more without "
-            "the signal, with no "
-            "interval where no decision changed."
-        )
-        missed = frame.loc[frame["worth_low"] > 0.0, "signal"].tolist()
-        text = (
-            f"{', '.join(missed)} (their intervals lie above 0)"
-            if missed
-            else "none, as far as these cases can tell"
-        )
-        lines.append(f"Missed beside all others: {text}.")
-        # Of two signals that repeat each other neither is missed alone; only taken away together
-        # they show their worth.
-        repeated = (frame["worth_doubles_low"] > 0.0) & (frame["rank_correlation"].abs() >= DOUBLE)
-        if repeated.any():
-            lines.append(
-                f"Missed where their doubles go too: {', '.join(frame.loc[repeated, 'signal'])}."
-            )
-    # What is never measured, or never varies, may be an error of its measurement, so it is named.
-    gone = frame.loc[frame["note"] == EVERYWHERE, "signal"].tolist()
-    if gone:
-        lines.append(f"Nothing measured in any case: {', '.join(gone)}.")
-    flat = frame.loc[frame["note"] == CONSTANT, "signal"].tolist()
-    if flat:
-        lines.append(f"The same in every case, so worth nothing here: {', '.join(flat)}.")
-    return tuple(lines)
+    return frame.iloc[order].reset_index(drop=True)[[*dict.fromkeys((*first, *frame))]]

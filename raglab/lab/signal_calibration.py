@@ -19,6 +19,8 @@ from raglab.live.signal_functions import SignalFunction
 from raglab.signals import own_signal
 from raglab.store.traces import Trace, with_column
 from raglab.words.canonical import canonical_json, digest
+from raglab.words.html_display import Cell
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +29,7 @@ _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SignalCalibration:
+class SignalCalibration(Result):
     """A signal made a probability.
 
     trace: with the probability as a further signal `name`: cross-fitted where a case is labelled,
@@ -79,22 +81,15 @@ class SignalCalibration:
         """
         if not isinstance(function, SignalFunction):
             kind = type(function).__name__
-            msg = (
-                f"function must be the signal function that measured {self.signal}, got {kind}; "
-                "see add_signals."
-            )
+            msg = f"function must be the signal function of {self.signal}, got {kind}."
             raise TypeError(msg)
         if function.name != self.signal:
-            msg = (
-                f"function must measure the signal {self.signal}, got one of {function.name}; "
-                "give the other."
-            )
+            msg = f"function must measure the signal {self.signal}, got one of {function.name}."
             raise ValueError(msg)
         if self.version and function.version != self.version:
-            rule = f"function must be of the version that was calibrated, {self.version!r}"
             msg = (
-                f"{rule}, got {function.version!r}; measure and calibrate {self.signal} with it "
-                "anew."
+                f"function must be of version {self.version!r}, which was calibrated, got "
+                f"{function.version!r}; calibrate {self.signal} anew."
             )
             raise ValueError(msg)
         map_of = [part if isinstance(part, str) else part.tolist() for part in self.calibrator]
@@ -114,35 +109,28 @@ class SignalCalibration:
         parts = {"before": self.before, "in sample": self.calibrated.in_sample}
         parts["cross-fitted"] = self.calibrated.cross_fitted
         rows = {
-            name: {
-                "n": part.n,
-                "ece": part.ece,
-                "smooth_ece": part.smooth_ece,
-                "brier": part.brier.score,
-            }
+            name: (part.n, part.ece, part.smooth_ece, part.brier.score)
             for name, part in parts.items()
             if part is not None
         }
-        return pd.DataFrame.from_dict(rows, orient="index")
+        columns = ["n", "ece", "smooth_ece", "brier"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
-    def __repr__(self) -> str:
-        first, after = self.before, self.calibrated.cross_fitted
-        area = f"AUROC {self.auroc:.3f} ({self.auroc_low:.3f} to {self.auroc_high:.3f})"
-        error = f"calibration error {after.ece:.3f} cross-fitted"
-        if first is None:
-            error += f", {self.signal} lies outside [0, 1]"
-        else:
-            error += f", {first.ece:.3f} of {self.signal}"
-            error += (
-                ""
-                if after.ece < first.ece
-                else ": it did not fall, so the calibration gains nothing here"
-            )
-        return (
-            f"{self.signal} of {after.n} labelled cases: {area} as measured; {self.name}, as "
-            "stored: AUROC "
-            f"{self.auroc_stored:.3f}, {error}"
+    def _summary(self) -> Summary:
+        ends = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
+        facts: list[tuple[str, Cell | str]] = [
+            ("signal", self.signal),
+            ("cases", f"{self.calibrated.in_sample.n:,}"),
+            ("AUROC", Cell(f"{self.auroc:.3f}", ends)),
+            (f"AUROC of {self.name}", f"{self.auroc_stored:.3f}"),
+        ]
+        judgements = self.frame().rename_axis("judgement").reset_index()
+        after, before = self.calibrated.cross_fitted, self.before
+        stays = before is not None and after.ece >= before.ece
+        notes = (
+            ["The calibration error does not fall: the map gains nothing here."] if stays else []
         )
+        return Summary(facts, {"judgements": judgements}, notes)
 
 
 class _CalibratedRows:
@@ -264,16 +252,10 @@ def _check_source(signal: str, name: str, source: str) -> None:
       ValueError: see above.
     """
     if name == signal:
-        msg = (
-            f"name must be another than the signal's, got {name!r}; the next run would calibrate "
-            "the probability."
-        )
+        msg = f"name must be another than the signal's, got {name!r}."
         raise ValueError(msg)
     if _SOURCE in source:
-        msg = (
-            f"a signal must not be made of the labels, got {signal} from {source}; calibrate the "
-            "signal behind it."
-        )
+        msg = f"a signal must not be made of the labels, got {signal} from {source}."
         raise ValueError(msg)
 
 
@@ -287,19 +269,14 @@ def _row_groups(
     """
     if groups is None:
         return None
+    import pandas as pd
+
     values = np.asarray(groups)
     if values.shape != (n,):
         msg = f"groups must have one value a case, got shape {values.shape} for {n} cases."
         raise ValueError(msg)
-    import pandas as pd
-
-    lacking = np.flatnonzero(pd.isna(values))
-    if len(lacking):
-        at = int(lacking[0])
-        msg = (
-            f"groups must have a value for each case, got {values[at]!r} at position {at}; give a "
-            "group of its own."
-        )
+    for at in np.flatnonzero(pd.isna(values))[:1]:
+        msg = f"groups must have a value for each case, got {values[at]!r} at position {at}."
         raise ValueError(msg)
     comparable = values.astype(str) if values.dtype == object else values
     return np.unique(comparable[rows], return_inverse=True)[1]

@@ -6,11 +6,11 @@ They are mapped on split tune and judged on report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import may_be_judged
 from raglab.decision.learned_cases import (
     HELD_BACK,
-    REPEATED,
+    Learned,
     hash_queries,
     learned_cases,
     trace_queries,
@@ -34,7 +34,7 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.gates import GATES, Threshold
 from raglab.lab.answer_basis import basis_conflict
-from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
+from raglab.lab.carried_labels import Validity, label_key, label_validity
 from raglab.lab.certificate_checks import (
     Retest,
     certificate_defect,
@@ -60,114 +60,97 @@ from raglab.signals import SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Case, Status, TraceData, label_codes
 from raglab.words.characters import plain_question
-from raglab.words.html_display import Cell, Fold, display
+from raglab.words.html_display import Cell
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Method = Literal["quantile", "isotonic", "refit"]
-METHODS = ("quantile", "isotonic", "refit")
+Method = Literal["quantile", "refit"]
 LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
-UNMEASURED = "not measured: the signal is missing or constant"
-CLIPPED = "clipped: the threshold lies outside the scores of the old trace"
-OUTSIDE = "outside the old scores: all or none pass, and it is kept so"
-UNCROSSED = "raised to the lower bound, above which it must not lie"
-REFITTED = "refit on the new cases"
-UNRECORDED = (
-    "Without looks= a look that failed is not known, nor whether these cases chose the policy "
-    "before."
-)
-COLUMNS = ["path", "from", "to", "passes_from", "passes_to", "note"]
+UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
+UNRECORDED = "Without looks= neither a failed look nor an earlier choice on these cases is known."
+COLUMNS = [
+    "path",
+    "from",
+    "to",
+    "passes_from",
+    "passes_to",
+    "missing_from",
+    "missing_to",
+    "note",
+]
 DELTA = 0.1  # error of the promise where nothing states another
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class RescaledThresholds:
+class RescaledThresholds(Result):
     """A policy for another encoder, reranker, chunking, index, model or arm, and its promises.
 
     Attributes:
       policy: with its certificate where it is certified, else without one.
-      table: a row a threshold: `path`, `from`, `to`, the shares `passes_from` and `passes_to` of
-        the questions that it was mapped on, `note`.
-      labels: which labels stay valid.
+      table: a row a threshold: `path`, `from`, `to`; of the questions that it was mapped on the
+        shares that pass, `passes_from` and `passes_to`, and that have no score, `missing_from` and
+        `missing_to`; `note`: `unmeasured` where the signal is missing or constant in a trace and
+        the threshold stays, `outside` where all or none of the old scores pass and so do the new
+        ones, `bounded` where it was raised to the lower bound of its signal, `refitted` where it
+        was chosen on the new cases, else empty.
+      labels: whether the labels of each case of the new trace mean the same there, codes of
+        `raglab.lab.carried_labels.Validity`, [Q]; an uncertain one is scored as it stands.
       certification: of the policy on split certify of the new trace; None where it was not tested.
       judged: its targets on split report of the new trace; None without that split or without
         targets.
       unmapped: the same of the policy with its old thresholds.
-      delta: error that this look may spend; NaN where nothing was tested.
-      look: number of this look at the certify questions, 0 where nothing was tested.
-      hypotheses: policies that the certify questions may have chosen; their number divides delta
-        for the test.
       missing: what a promise lacks, a sentence each.
       notes: what a reader must know, a sentence each.
     """
 
     policy: Policy
     table: pd.DataFrame
-    labels: LabelValidity | None = None
+    labels: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
     certification: Certification | None = None
     judged: Retest | None = None
     unmapped: Retest | None = None
-    delta: float = float("nan")
-    look: int = 0
-    hypotheses: int = 1
     missing: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+    @property
+    def look(self) -> int:
+        """Number of this look at the certify questions, 0 where nothing was tested."""
+        return self.certification.certificate.looks if self.certification else 0
+
+    @property
+    def delta(self) -> float:
+        """Error that this look may spend; NaN where nothing was tested."""
+        return self.certification.certificate.delta if self.certification else float("nan")
+
+    @property
+    def hypotheses(self) -> int:
+        """Policies that the certify questions may have chosen; they divide delta for the test."""
+        tested = self.certification
+        return look_divisor(tested.certificate.hypotheses, self.look) if tested else 1
 
     @property
     def certified(self) -> bool:
         """Whether the policy carries a new certificate."""
         return self.certification is not None and self.certification.policy is not None
 
-    def frame(self) -> pd.DataFrame:
-        """Thresholds before and after, a row a threshold.
-
-        `note` names the ones that were not measured and stay.
-        """
-        return self.table.copy()
-
-    def __repr__(self) -> str:
+    def _summary(self) -> Summary:
         moved = int((self.table["from"] != self.table["to"]).sum())
-        sizes = (
-            f"{moved} of {len(self.table)} thresholds moved, "
-            f"{'certified' if self.certified else 'not certified'}"
-        )
-        return f"{type(self).__name__}(policy {self.policy.policy_id}: {sizes})"
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: thresholds, promises, labels, and what is missing."""
-        mark: Any = "good" if self.certified else "bad"
-        spent = (
-            f"{self.delta:.3g}, look {self.look}, 1 of {self.hypotheses:,} policies"
-            if self.look
-            else "none"
-        )
         facts: list[tuple[Cell | str, ...]] = [
             ("policy", self.policy.policy_id),
-            ("certified", Cell("yes" if self.certified else "no", mark=mark)),
-            ("delta spent", spent),
-            ("on split report", "not judged" if self.judged is None else self.judged.verdict),
-            ("unmapped there", "not judged" if self.unmapped is None else self.unmapped.verdict),
+            ("moved", f"{moved} of {len(self.table)} thresholds"),
+            ("certified", Cell("yes", mark="good") if self.certified else Cell("no", mark="bad")),
         ]
-        rows = [
-            (path, f"{old:.4g}", f"{new:.4g}", f"{before:.3f}", f"{after:.3f}", note)
-            for path, old, new, before, after, note in self.table.itertuples(index=False)
-        ]
-        labels = (
-            []
-            if self.labels is None
-            else [tuple(map(str, row)) for row in self.labels.table.to_numpy().tolist()]
-        )
-        folds = [
-            Fold("thresholds", rows, len(rows), COLUMNS, open=True),
-            Fold("labels", labels, None, ("kind", "cases", "valid", "uncertain", "lost", "why")),
-            *(
-                Fold(title, [(f"{place + 1}", text) for place, text in enumerate(texts)], open=True)
-                for title, texts in (("missing", self.missing), ("notes", self.notes))
-                if texts
-            ),
-        ]
-        return display("Rescaled thresholds", facts, folds)
+        if self.look:
+            facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
+            facts.append(("hypotheses", f"{self.hypotheses:,}"))
+        for name, judged in (("on report", self.judged), ("unmapped", self.unmapped)):
+            facts += [(name, judged.verdict)] if judged is not None else []
+        for level in (Validity.uncertain, Validity.lost):
+            n = int((self.labels == level).sum())
+            facts += [(f"labels {level.name}", f"{n:,}")] if n else []
+        return Summary(facts, {"thresholds": self.table}, (*self.missing, *self.notes))
 
 
 class Promised(NamedTuple):
@@ -175,34 +158,24 @@ class Promised(NamedTuple):
 
     Targets, costs of `expected_cost`, the budget delta, and the old certificate where valid.
 
-    sentences: why the old certificate is not read, or nothing. mix: of the old certificate.
+    defect: why the old certificate is not read, or nothing. mix: of the old certificate.
     """
 
     targets: dict[str, float]
     costs: metrics.Costs | None
     delta: float
     stated: Mapping[str, Any] | None
-    sentences: tuple[str, ...]
-    mix: TrafficMix | None = None
+    defect: str
+    mix: TrafficMix | None
 
 
 class Mapped(NamedTuple):
     """A policy with its thresholds moved, the table of them, and what a reader must know."""
 
     policy: Policy
-    rows: list[tuple[str, float, float, float, float, str]]
-    notes: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-class LookResult(NamedTuple):
-    """Outcome on split certify: see `RescaledThresholds`."""
-
-    certification: Certification | None
+    table: pd.DataFrame
+    notes: tuple[str, ...]
     missing: tuple[str, ...]
-    delta: float = float("nan")
-    look: int = 0
-    hypotheses: int = 1
 
 
 @answered_traces("trace", "to")
@@ -246,10 +219,9 @@ def rescale_thresholds(
       policy: for the old hits.
       to: the same questions, labels and splits with the new hits; in memory, or of shards.
       method: `quantile`, the same share of the questions labelled ok passes (of all questions where
-        fewer than 20 are labelled ok); `isotonic`, the new score expected at the threshold, by
-        monotone regression on the same questions; `refit`, on the new cases alone the cheapest
-        policy of `raglab.lab.grid` whose p-value there is at most delta, else that of the lowest
-        p-value, with its fused gate or decision model fitted again.
+        fewer than 20 are labelled ok); `refit`, on the new cases alone the cheapest policy of
+        `raglab.lab.grid` whose p-value there is at most delta, else that of the lowest p-value,
+        with its fused gate or decision model fitted again.
       targets: rate -> highest value; those of the policy's certificate where not given.
       delta: error of a promise on fresh cases, and of all later looks at them together, in (0,
         0.5); that of the policy's certificate where not given, else 0.1.
@@ -264,57 +236,43 @@ def rescale_thresholds(
 
     Raises:
       ValueError: other questions, labels (of what decides correctness) or splits; a signal that is
-        declared with another direction or unit; no question with a score in both traces under
-        `isotonic`; a fused gate or a decision model under `quantile` or `isotonic`; `refit` without
-        targets; settings that `certify_policy` refuses; a policy that learned from the certify
-        cases; a signal of the user that `to` lacks; an arm of `to` that has to be guessed.
+        declared with another direction or unit; a fused gate or a decision model under `quantile`;
+        `refit` without targets; settings that `certify_policy` refuses; a policy that learned from
+        the certify cases; a signal of the user that `to` lacks; an arm of `to` that has to be
+        guessed.
 
     Source: rules S6.1, S6.3, S6.4, S6.10.
 
     Example:
       `raglab.rescale_thresholds(trace, certified.policy, to=new_trace, looks="looks.jsonl")`.
     """
-    import pandas as pd
-
     certified_arm = (policy.certificate or {}).get("arm")
-    arms = paired_arms(
-        trace,
-        to,
-        certified_arm if arm is None and certified_arm in trace.arms else arm,
-        to_arm,
-        "to_arm",
-    )
-    new_arm = arms[1]
+    old_arm = certified_arm if arm is None and certified_arm in trace.arms else arm
+    arms = paired_arms(trace, to, old_arm, to_arm, "to_arm")
     promised = _promised(policy, targets, delta)
     _check_method(policy, method, promised)
     _check_same_cases(trace, to)
     labels = label_validity(trace, to)
-    here, there = _mapping_cases(trace), _mapping_cases(to)
-    mapped = _mapped_thresholds(here, there, policy, method, arms)
+    there = _mapping_cases(to)
+    mapped = _mapped_thresholds(_mapping_cases(trace), there, policy, arms)
     if method == "refit":
-        mapped = _refitted(there, mapped, promised, new_arm)
-    mapped = mapped._replace(policy=_remembered(mapped.policy, policy, there))
-    if relabel := _relabelled(to, mapped.policy, labels, new_arm):
-        tested = LookResult(None, (relabel,))
-    else:
-        tested = _tested(
-            to, policy, mapped.policy, promised, new_arm, None if looks is None else Path(looks)
-        )
-    judged, unmapped, doubts = _judged(to, policy, mapped.policy, promised, new_arm)
-    certification = tested.certification
-    certified = None if certification is None else certification.policy
+        mapped = _refitted(there, mapped, promised, arms[1])
+    moved = with_scores_of(mapped.policy, there.meta)
+    # It remembers the cases its thresholds were mapped on beside others it remembers.
+    if moved.policy_id != policy.policy_id:
+        moved = with_further_cases(moved, [case.query for case in _all_cases(there)])
+    tested, lacking = _tested(to, policy, moved, promised, labels, arms[1], looks)
+    judged, unmapped, doubts = _judged(to, policy, moved, promised, arms[1])
+    unrecorded = [UNRECORDED] if tested and tested.certificate.looks and looks is None else []
     return RescaledThresholds(
-        policy=mapped.policy if certified is None else certified,
-        table=pd.DataFrame(mapped.rows, columns=COLUMNS),
+        policy=(tested and tested.policy) or moved,
+        table=mapped.table,
         labels=labels,
-        certification=certification,
+        certification=tested,
         judged=judged,
         unmapped=unmapped,
-        delta=tested.delta,
-        look=tested.look,
-        hypotheses=tested.hypotheses,
-        missing=(*mapped.missing, *tested.missing),
-        notes=(*mapped.notes, *_label_notes(to, labels), *_look_notes(tested, looks), *doubts),
+        missing=(*mapped.missing, *lacking),
+        notes=(*mapped.notes, *unrecorded, *doubts),
     )
 
 
@@ -323,54 +281,36 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     defect = certificate_defect(policy)
     stated = None if defect else policy.certificate
     rows = stated or {}
-    promises = {
-        str(promise["name"]): float(promise["alpha"]) for promise in rows.get("promises", ())
-    }
-    wanted = promises if targets is None else dict(targets)
+    promises = rows.get("promises", ()) if targets is None else ()
+    wanted = {str(promise["name"]): float(promise["alpha"]) for promise in promises}
+    wanted |= targets or {}
     budget = float(rows.get("budget", rows.get("delta", DELTA))) if delta is None else delta
     if wanted:
         checked_settings(wanted, rows.get("costs"), budget, None, again=True, looks=None)
     metrics.check_delta(budget)
     costs = rows.get("costs") if COST in wanted else None
-    sentences: tuple[str, ...] = (f"The old certificate is not read: {defect}",) if defect else ()
+    why = f"The old certificate is not read: {defect}" if defect else ""
     if "delta" in rows.get("mix", {}):
-        sentences = ("The mix of the old certificate is an estimate; certify anew with it.",)
-    return Promised(wanted, costs, budget, stated, sentences, stated_mix(rows))
+        why = "The mix of the old certificate is an estimate; certify anew with it."
+    return Promised(wanted, costs, budget, stated, why, stated_mix(rows))
 
 
 def _check_method(policy: Policy, method: str, promised: Promised) -> None:
-    if method not in METHODS:
-        msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
+    if method not in get_args(Method):
+        msg = f"method must be one of {', '.join(get_args(Method))}, got {method!r}."
         raise ValueError(msg)
-    if method == "refit" and not promised.targets:
+    if method == "refit":
+        if not promised.targets:
+            msg = "refit must have targets to choose by, got none; state targets=."
+            raise ValueError(msg)
+        return
+    if policy.fused.enabled or policy.decision.rule == EXPECTED_COST:
+        fitted = "a fused gate" if policy.fused.enabled else "a decision model"
         msg = (
-            "method refit must have targets to choose by, got none; state "
-            "targets={'hallucination_rate': 0.1}."
+            f"{fitted} can not be moved, got method {method!r}; its weights are of the old scores: "
+            "method='refit', or switch it off."
         )
         raise ValueError(msg)
-    fitted = "a fused gate" if policy.fused.enabled else "a decision model"
-    if method != "refit" and (policy.fused.enabled or policy.decision.rule == EXPECTED_COST):
-        remedy = "fit it on the new cases (method='refit'), or switch it off"
-        msg = (
-            f"{fitted} can not be moved, since its weights are of the old scores, got method "
-            f"{method!r}; {remedy}."
-        )
-        raise ValueError(msg)
-
-
-def _sort_key(case: Case) -> tuple[str, ...]:
-    """What tells a case from others in both traces, for a pairing that row order cannot change."""
-    named = "\n".join(sorted(case.selected_sources))
-    return (
-        f"{plain_question(case.query)}\n{named}",
-        case.split or "",
-        repr(label_key(case)),
-        case.id,
-    )
-
-
-def _sorted_rows(cases: Sequence[Case]) -> list[int]:
-    return sorted(range(len(cases)), key=lambda row: _sort_key(cases[row]))
 
 
 def _all_cases(trace: TraceView) -> list[Case]:
@@ -378,32 +318,32 @@ def _all_cases(trace: TraceView) -> list[Case]:
 
 
 def _check_same_cases(trace: TraceView, to: TraceView) -> None:
-    """Refuse traces of other questions, splits or labels."""
-    keys = [[_sort_key(case) for case in _all_cases(view)] for view in (trace, to)]
-    remedies = {
-        1: ("questions and documents that the user named", "retrieve the same cases both times"),
-        2: ("splits", "deal the splits before either trace is built"),
-        3: (
-            "labels",
+    """Refuse traces of other questions, splits or labels, whatever the order of their rows."""
+    keys = [
+        [
             (
-                "a question has one label, whatever is retrieved: correct it in both, its sources, "
-                "option and answers too"
-            ),
-        ),
-    }
-    for width, (what, remedy) in remedies.items():
+                "\n".join((plain_question(case.query), *sorted(case.selected_sources))),
+                case.split or "",
+                repr(label_key(case)),
+            )
+            for case in _all_cases(view)
+        ]
+        for view in (trace, to)
+    ]
+    checks = (
+        ("questions and documents that the user named", "retrieve the same cases twice"),
+        ("splits", "deal the splits before either trace is built"),
+        ("labels", "correct sources, option and answers in both"),
+    )
+    for width, (what, remedy) in enumerate(checks, 1):
         before, after = (Counter(key[:width] for key in of_trace) for of_trace in keys)
         differing = max((before - after).total(), (after - before).total())
         if differing:
-            rule, first = (
-                f"trace and to must hold the same {what}",
-                min((before - after) or (after - before)),
+            first = " ".join(min((before - after) or (after - before)))
+            msg = (
+                f"trace and to must hold the same {what}, got {differing:,} of {len(keys[0]):,} "
+                f"cases that differ, such as {first!r:.200}; {remedy}."
             )
-            value = (
-                f"{differing:,} of {len(keys[0]):,} cases that differ, such as "
-                f"{' '.join(first)!r:.200}"
-            )
-            msg = f"{rule}, got {value}; {remedy}."
             raise ValueError(msg)
 
 
@@ -414,22 +354,17 @@ def _mapping_cases(trace: TraceView) -> TraceView:
       ValueError: every case is held back.
     """
     view: Any = trace
-    names = {case.split for case in _all_cases(trace)}
-    if names <= {None} or names == {"tune"}:
-        return trace
-    if "tune" in names:
-        tune: TraceView = view.split("tune")
-        return tune
-    rows = [row for row, case in enumerate(_all_cases(trace)) if case.split not in HELD_BACK]
-    if not rows:
-        held = ", ".join(sorted(map(str, names)))
+    splits = [case.split for case in _all_cases(trace)]
+    wanted = {"tune"} if "tune" in splits else {*splits} - {*HELD_BACK}
+    rows = [row for row, split in enumerate(splits) if split in wanted]
+    if splits and not rows:
         msg = (
-            f"thresholds must be mapped on cases of split tune or of none, got {held} alone; give "
-            "the whole trace."
+            "thresholds must be mapped on cases of split tune or of none, got "
+            f"{', '.join(sorted(map(str, {*splits})))} alone; give the whole trace."
         )
         raise ValueError(msg)
-    rest: TraceView = view.subset(rows)
-    return rest
+    mapped_on: TraceView = trace if len(rows) == len(splits) else view.subset(rows)
+    return mapped_on
 
 
 class Scores(NamedTuple):
@@ -452,25 +387,14 @@ def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
     policy = policy.replace("decision.rule", "chain") if by_cost else policy
     thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
     # fitted, or of the answers: no embedder's scale
-    fixed_gates = {gate.name for gate in GATES if not gate.moved}
+    fixed = {gate.name for gate in GATES if not gate.moved} | {"decision"}
     by_path = {}
     for path, swept in swept_paths(evidence.known).items():
-        if path.startswith("decision."):  # costs are no scores of an embedder
-            continue
         is_acting = swept.section in acting or (swept.section == "resolver" and not by_cost)
-        if is_acting and not (
-            swept.whole or policy.value(path) is None or swept.section in fixed_gates
-        ):
-            by_path[path] = (
-                _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
-            )
+        if swept.section in fixed or not is_acting or swept.whole or policy.value(path) is None:
+            continue
+        by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
     return Scores(by_path, evidence.known)
-
-
-def _varies(scores: NDArray[np.float64]) -> bool:
-    """Whether the scores of a signal differ at all, among the cases that have one."""
-    known = scores[np.isfinite(scores)]
-    return len(known) > 0 and bool(known.min() < known.max())
 
 
 def _passes_above(swept: Threshold) -> float:
@@ -478,127 +402,93 @@ def _passes_above(swept: Threshold) -> float:
     return 1.0 if swept.side == "floor" else -1.0
 
 
-def _all_scores(trace: TraceView, policy: Policy, arm: str | None, order: Sequence[int]) -> Scores:
-    """Scores of all cases in an order."""
+def _all_scores(trace: TraceView, policy: Policy, arm: str) -> Scores:
+    """Scores of all cases."""
     parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
     by_path = {
-        path: np.concatenate([part.by_path[path] for part in parts])[order]
-        for path in parts[0].by_path
+        path: np.concatenate([part.by_path[path] for part in parts]) for path in parts[0].by_path
     }
     return Scores(by_path, parts[0].known)
 
 
 def _mapped_thresholds(
-    here: TraceView, there: TraceView, policy: Policy, method: Method, arms: tuple[str, str]
+    here: TraceView, there: TraceView, policy: Policy, arms: tuple[str, str]
 ) -> Mapped:
     """Policy whose thresholds are moved to the scores of the new cases."""
-    pairs = [(view, _all_cases(view)) for view in (here, there)]
-    orders = [_sorted_rows(cases) for _, cases in pairs]
-    before, after = (
-        _all_scores(view, policy, arm, order)
-        for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
-    )
-    is_ok, notes = _mapped_questions(pairs[0][1], orders[0])
-    labels = label_codes(pairs[0][1])[orders[0]]
-    rows, changes, missing, thresholds = [], dict[str, float](), [], swept_paths(before.known)
+    import pandas as pd
+
+    views = (here, there)
+    before, after = (_all_scores(view, policy, arm) for view, arm in zip(views, arms, strict=True))
+    labels = [label_codes(_all_cases(view)) for view in views]
+    # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
+    is_ok = [label == Status.ok for label in labels]
+    notes, missing, changes, rows = [], list[str](), dict[str, float](), list[tuple[Any, ...]]()
+    if (n_ok := int(is_ok[0].sum())) < LEAST_OK:
+        notes.append(f"Mapped on all {len(is_ok[0]):,} questions: {n_ok} labelled ok are too few.")
+        is_ok = [np.ones_like(rows_ok) for rows_ok in is_ok]
+    thresholds = swept_paths(before.known)
     _check_declared(before, after)
-    for path, of_all in before.by_path.items():
-        swept, value, scores = (
-            thresholds[path],
-            float(policy.value(path)),
-            (of_all, after.by_path[path]),
-        )
-        old, new = (of[is_ok] for of in scores)
-        if unmapped := [side for side, of in (("old", old), ("new", new)) if not _varies(of)]:
-            rows.append((path, value, value, np.nan, np.nan, UNMEASURED))
-            if not np.array_equal(np.sort(old), np.sort(new), equal_nan=True):
-                where = " and ".join(unmapped)
+    for path, every_old in before.by_path.items():
+        swept, value = thresholds[path], float(policy.value(path))
+        scores = (every_old, after.by_path[path])
+        old, new = (of[rows_ok] for of, rows_ok in zip(scores, is_ok, strict=True))
+        blank = [1.0 - np.isfinite(of).mean() for of in (old, new)]
+        pair = (("old", old), ("new", new))
+        unmapped = [side for side, of in pair if len(np.unique(of[np.isfinite(of)])) < 2]
+        if unmapped:
+            rows.append((path, value, value, np.nan, np.nan, *blank, UNMEASURED))
+            if not _is_same(old, new):
                 missing.append(
-                    f"{path} is not mapped: its signal is missing or constant in the {where} trace."
+                    f"{path} is not mapped: its signal is missing or constant in the "
+                    f"{' and '.join(unmapped)} trace."
                 )
             continue
-        _warn_of_turned(path, scores, labels)
-        bounded, note = _moved_value(swept, value, scores, is_ok, method)
-        low = (
-            changes.get(f"{swept.section}.min", -np.inf)
-            if swept.signal and swept.key == "max"
-            else -np.inf
-        )
-        if low > bounded:
-            bounded, note = low, UNCROSSED
-        changes |= {path: bounded}
+        ranked = [ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True)]
+        _warn_of_turned(path, *ranked)
+        moved, note = _moved_value(swept, value, scores, old, new)
+        low = changes.get(f"{swept.section}.min", -np.inf)
+        if swept.signal and swept.key == "max" and low > moved:
+            moved, note = low, BOUNDED
+        changes[path] = moved
         sign = _passes_above(swept)
-        shares = [float((of >= sign * at).mean()) for of, at in ((old, value), (new, bounded))]
-        rows.append((path, value, bounded, shares[0], shares[1], note))
-        blank = [1.0 - np.isfinite(of).mean() for of in (old, new)]
-        if abs(blank[0] - blank[1]) > REPEATED:
-            lead = (
-                f"{path}: {blank[0]:.0%} of the questions have no score in the old trace, "
-                f"{blank[1]:.0%} in the new one"
-            )
-            notes.append(f"{lead}; the share that passes is of all of them.")
-    is_cosine = policy.confidence.fallback == "cosine" and policy.confidence.calibration is not None
-    if is_cosine and "confidence" in acting_gates(policy):
-        notes.append(
-            "The calibrated cosine is not mapped: fit it on the new trace "
-            "(raglab.lab.calibrate_cosine)."
-        )
+        shares = [float((of >= sign * at).mean()) for of, at in ((old, value), (new, moved))]
+        rows.append((path, value, moved, *shares, *blank, note))
+    calibrated = policy.confidence.fallback == "cosine" and policy.confidence.calibration
+    if calibrated and "confidence" in acting_gates(policy):
+        notes.append("The calibrated cosine is not mapped: fit it by raglab.lab.calibrate_cosine.")
     if own := policy_thresholds([policy]).own:
-        notes.append(f"Thresholds of own gates are not mapped: {', '.join(own)}.")
-    moved = (
-        item
-        for path, value in changes.items()
-        if value != policy.value(path)
-        for item in (path, value)
-    )
-    return Mapped(policy.replace(*moved, "certificate", None), rows, tuple(notes), tuple(missing))
+        notes.append(f"Own gates are not mapped: {', '.join(own)}.")
+    moves = ((path, value) for path, value in changes.items() if value != policy.value(path))
+    changed = policy.replace(*chain.from_iterable(moves), "certificate", None)
+    return Mapped(changed, pd.DataFrame(rows, columns=COLUMNS), tuple(notes), tuple(missing))
 
 
-def _warn_of_turned(
-    path: str, scores: tuple[NDArray[np.float64], NDArray[np.float64]], label: NDArray[np.int8]
-) -> None:
+def _warn_of_turned(path: str, old: ScoredCases, new: ScoredCases) -> None:
     """Warn where what passes a gate ranks ok above refuse in the old trace, and below in the new.
 
     Args:
       path: of the threshold.
-      scores: old and new, [Q], more passes.
-      label: of each case, its code, [Q].
     """
-    before, after = (ScoredCases.of_labels(of, label) for of in scores)
-    text = after.contradiction(f"the new score of {path}")
-    if text and before.ranking().low > 0.5:
-        warn_user(text)
+    turned = new.contradiction(f"the new score of {path}")
+    if turned and old.ranking().low > 0.5:
+        warn_user(turned)
 
 
-def _mapped_questions(
-    cases: Sequence[Case], order: Sequence[int]
-) -> tuple[NDArray[np.bool_], list[str]]:
-    """Whether each question, in an order, is one that thresholds are mapped on, and notes."""
-    # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
-    is_ok = np.array([cases[row].expect_status == Status.ok.name for row in order], dtype=bool)
-    notes = []
-    if is_ok.sum() < LEAST_OK:
-        notes.append(
-            f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all "
-            f"{len(is_ok):,}."
-        )
-        is_ok[:] = True
-    return is_ok, notes
+def _is_same(old: NDArray[np.float64], new: NDArray[np.float64]) -> bool:
+    """Whether the scores are the same, in any order."""
+    return np.array_equal(np.sort(old), np.sort(new), equal_nan=True)
 
 
 def _check_declared(before: Scores, after: Scores) -> None:
     """Refuse a signal of which more means something else in the new trace, or of another unit."""
     thresholds = swept_paths(before.known)
-    for name in dict.fromkeys(
-        thresholds[path].signal for path in before.by_path if thresholds[path].signal
-    ):
+    for name in {thresholds[path].signal for path in before.by_path} - {""}:
         rows = [known.signal(name) for known in (before.known, after.known)]
         old, new = (f"higher {row.direction!r} and unit {row.unit.name!r}" for row in rows)
         if old != new:
-            rule = f"signal {name} must have the same direction and unit in both traces"
             msg = (
-                f"{rule}, got {old} in trace, {new} in to; declare it alike, or give it another "
-                "name."
+                f"signal {name} must have the same direction and unit in both traces, got {old} "
+                f"in trace, {new} in to; declare it alike, or name it apart."
             )
             raise ValueError(msg)
 
@@ -607,45 +497,26 @@ def _moved_value(
     swept: Threshold,
     value: float,
     scores: tuple[NDArray[np.float64], NDArray[np.float64]],
-    is_ok: NDArray[np.bool_],
-    method: Method,
+    old_ok: NDArray[np.float64],
+    new_ok: NDArray[np.float64],
 ) -> tuple[float, str]:
     """Threshold on the new scores within its range, and a note.
 
-    One that judges nothing in the old ones stays so.
+    One that judges nothing in the old ones stays so, and it stays where the scores are the same.
+
+    Args:
+      scores: old and new, of all questions.
+      old_ok, new_ok: of those that it is mapped on.
     """
     sign = _passes_above(swept)
-    threshold, bounds = sign * value, sorted((sign * swept.low, sign * swept.high))
+    threshold, (loosest, strictest) = sign * value, (swept.low, swept.high)[:: int(sign)]
     old, new = (of[np.isfinite(of)] for of in scores)
     if threshold <= old.min():
-        return value if threshold <= new.min() else sign * bounds[0], OUTSIDE
+        return value if threshold <= new.min() else loosest, OUTSIDE
     if threshold > old.max():
-        return value if threshold > new.max() else sign * bounds[1], OUTSIDE
-    try:
-        moved, note = _moved(threshold, scores[0][is_ok], scores[1][is_ok], method)
-    except ValueError as error:
-        msg = f"{swept.path} can not be mapped from trace to to: {error}"
-        raise ValueError(msg) from error
-    return value if moved == threshold else float(
-        np.clip(sign * moved, swept.low, swept.high)
-    ), note
-
-
-def _moved(
-    threshold: float, old: NDArray[np.float64], new: NDArray[np.float64], method: Method
-) -> tuple[float, str]:
-    """Threshold on the new scores, more passes, and a note.
-
-    The same where the scores are the same.
-    """
-    if method == "isotonic":
-        if np.array_equal(old, new, equal_nan=True):
-            return threshold, ""
-        moved, is_clipped = isotonic_map(threshold, old, new)
-        return moved, CLIPPED if is_clipped else ""
-    if np.array_equal(np.sort(old), np.sort(new), equal_nan=True):
-        return threshold, ""
-    return quantile_map(threshold, old, new), ""
+        return value if threshold > new.max() else strictest, OUTSIDE
+    moved = threshold if _is_same(old_ok, new_ok) else quantile_map(threshold, old_ok, new_ok)
+    return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), ""
 
 
 def quantile_map(
@@ -676,144 +547,61 @@ def quantile_map(
     """
     levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
     if not len(levels):
-        msg = (
-            "target must hold at least one score, got none; score the queries with the target's "
-            "embedder."
-        )
+        msg = "target must hold a score, got none; score the queries with its embedder."
         raise ValueError(msg)
     wanted = int((np.asarray(source) >= threshold).sum())
     at_or_above = np.append(np.cumsum(sizes[::-1])[::-1], 0)
     candidates = np.append(levels, np.nextafter(levels[-1], np.inf))
-    away = np.abs(at_or_above - wanted)
-    return float(candidates[len(away) - 1 - int(np.argmin(away[::-1]))])
+    return float(candidates[::-1][np.abs(at_or_above - wanted)[::-1].argmin()])
 
 
-def isotonic_map(
-    threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
-) -> tuple[float, bool]:
-    """New score expected at a threshold on the old score, and whether it lies outside all old ones.
-
-    Monotone least squares of the target on the source over the same questions; outside the range it
-    is clipped. A higher threshold never maps to a lower one. Where the scores are weakly related
-    the line is flat, so that the share that passes is not kept.
-
-    Args:
-      threshold: for the source.
-      source, target: scores of the same questions, [Q]; NaN or infinite ones are left out.
-
-    Source: Barlow and others 1972 (pool adjacent violators).
-
-    Example:
-      >>> isotonic_map(0.5, np.array([0.0, 1.0]), np.array([10.0, 30.0]))
-      (20.0, False)
-    """
-    from sklearn.isotonic import IsotonicRegression
-
-    is_paired = np.isfinite(source) & np.isfinite(target)
-    x, y = source[is_paired], target[is_paired]
-    if not len(x):
-        msg = (
-            "source and target must both have scores for some question, got none; score the same "
-            "questions twice."
-        )
-        raise ValueError(msg)
-    order = np.lexsort((y, x))  # not that of the rows: sums must not depend on it
-    regression = IsotonicRegression(out_of_bounds="clip").fit(x[order], y[order])
-    is_clipped = not x.min() <= threshold <= x.max()
-    return float(
-        regression.predict(np.array([np.clip(threshold, x.min(), x.max())]))[0]
-    ), is_clipped
-
-
-def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | None) -> Mapped:
+def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str) -> Mapped:
     """Policy chosen on the new cases alone.
 
-    The cheapest whose p-value is at most delta, else the least p-value.
+    The cheapest whose p-value is at most delta, else the least p-value. The table has the
+    thresholds that the mapping moved, and those that the grid chose.
     """
-    start, cases, notes = mapped.policy, there, list(mapped.notes)
+    import pandas as pd
+
+    start, notes = mapped.policy, list(mapped.notes)
     if start.decision.rule == EXPECTED_COST and start.decision.model is not None:
         model = start.decision.model
         group = None if model.groups is None else model.groups.attribute
-        start = fit_decision(cases, start, signals=tuple(model.parts), group=group, arm=arm)
+        start = fit_decision(there, start, signals=tuple(model.parts), group=group, arm=arm)
         notes.append("The decision model is fitted again, with seed 0.")
     if start.fused.enabled:
-        start = fit_fused_gate(cases, start, arm=arm).policy
-        notes.append(
-            "The fused gate is fitted again by method logistic, seed 0: a policy does not state "
-            "how."
-        )
-    view: Any = held_trace(cases)
+        start = fit_fused_gate(there, start, arm=arm).policy
+        notes.append("The fused gate is fitted again, by method logistic and seed 0.")
+    view: Any = held_trace(there)
     with pilot_trace(view, start, arm) as pilot:
         offered = grid(pilot, start, arm)
-        counts = pilot_counts(
-            pilot,
-            offered,
-            list(promised.targets),
-            promised.costs,
-            arm,
-            promised.mix,
-            promised.delta,
-        )
-    p = counts.losses.p(np.array(list(promised.targets.values()))).max(axis=1)
-    passing = np.flatnonzero(p <= promised.delta)
-    cost = counts.losses.cost
-    place = (
-        min(passing.tolist(), key=lambda at: (cost[at], p[at]))
-        if len(passing)
-        else min(range(len(offered)), key=lambda at: (p[at], cost[at]))
-    )
-    lead = (
-        f"Refit on {len(there):,} new cases among {len(offered):,} policies: p-value "
-        f"{p[place]:.3g} there"
-    )
+        names, levels = [*promised.targets], np.array([*promised.targets.values()])
+        terms = (promised.costs, arm, promised.mix, promised.delta)
+        counts = pilot_counts(pilot, offered, names, *terms)
+    p, cost = counts.losses.p(levels).max(axis=1), counts.losses.cost
+    is_passing = p <= promised.delta
+    # of those that pass the cheapest, else the one nearest to passing
+    place = int(np.lexsort((p, cost, ~is_passing) if is_passing.any() else (cost, p))[0])
+    chosen = offered[place]
+    best = "" if is_passing.any() else f", the lowest, above {promised.delta:g}"
     notes.append(
-        f"{lead}{'' if len(passing) else f', above {promised.delta:g}, the lowest there is'}."
+        f"Refit on {len(there):,} new cases among {len(offered):,} policies: p-value "
+        f"{p[place]:.3g}{best}."
     )
-    return Mapped(
-        offered[place],
-        _refitted_rows(mapped.rows, start, offered[place]),
-        (*notes, *counts.notes),
-        mapped.missing,
-    )
-
-
-def _refitted_rows(
-    rows: Sequence[tuple[str, float, float, float, float, str]], start: Policy, chosen: Policy
-) -> list[tuple[str, float, float, float, float, str]]:
-    """Table of the thresholds after a refit.
-
-    Those that the mapping moved, and those that the grid chose.
-    """
-    refitted = []
-    for path, old, mapped, before, after, note in rows:
-        value = float(chosen.value(path))
-        is_same = value == mapped
-        refitted.append(
-            (path, old, value, before, after if is_same else np.nan, note if is_same else REFITTED)
-        )
-    known = {row[0] for row in rows}
+    rows = mapped.table.to_dict("records")
+    for row in rows:
+        value = float(chosen.value(row["path"]))
+        if value != row["to"]:
+            row |= {"to": value, "passes_to": np.nan, "note": REFITTED}
+    known = {row["path"] for row in rows}
     learned = ("decision.ratio", *(path for path, swept in SWEPT.items() if not swept.signal))
-    refitted += [
-        (
-            path,
-            np.nan if start.value(path) is None else float(start.value(path)),
-            value,
-            np.nan,
-            np.nan,
-            REFITTED,
-        )
-        for path in dict.fromkeys(learned)
-        if path not in known and (value := chosen.value(path)) != start.value(path)
-    ]
-    return refitted
-
-
-def _remembered(policy: Policy, old: Policy, there: TraceView) -> Policy:
-    """Policy that keeps the cases its moved thresholds were mapped on beside others it keeps."""
-    policy = with_scores_of(policy, there.meta)
-    if policy.policy_id == old.policy_id:
-        return policy
-    return with_further_cases(policy, [case.query for case in _all_cases(there)])
+    for path in dict.fromkeys(learned):
+        before, value = start.value(path), chosen.value(path)
+        if path not in known and value != before:
+            old = np.nan if before is None else float(before)
+            rows.append({"path": path, "from": old, "to": value, "note": REFITTED})
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    return Mapped(chosen, table, (*notes, *counts.notes), mapped.missing)
 
 
 def _tested(
@@ -821,47 +609,49 @@ def _tested(
     old: Policy,
     policy: Policy,
     promised: Promised,
-    arm: str | None,
-    looks: Path | None,
-) -> LookResult:
-    """Certification on split certify of the new trace, a further look if certified on before."""
+    labels: NDArray[np.int8],
+    arm: str,
+    looks: str | Path | None,
+) -> tuple[Certification | None, tuple[str, ...]]:
+    """Certification on split certify of the new trace, and what a promise lacks.
+
+    A further look where these cases were certified on before.
+    """
     view: Any = to
     by_split = trace_queries(to)
-    if "certify" not in by_split:
-        return LookResult(
-            None, ("No case of the new trace is of split certify: nothing can be promised of it.",)
-        )
-    if promised.sentences:
-        return LookResult(None, promised.sentences)
-    if not promised.targets:
-        return LookResult(
-            None,
-            ("No targets are stated, and the policy carries no certificate: nothing is promised.",),
-        )
-    cases = view.split("certify")
-    if promised.stated is not None and basis_conflict(promised.stated["basis"], trace_basis(cases)):
-        value = f"those of the old certificate by {promised.stated['basis']}"
-        return LookResult(
-            None,
-            (f"The new certify cases are judged by {trace_basis(cases)}, {value} (rule S6.3).",),
-        )
-    reuse = _reuse(old, by_split, promised)
-    reuse = _unknown_choices(looks, by_split["certify"], promised.stated) or reuse
+    lacking = _relabelled(to, policy, labels, arm)
+    if not lacking and "certify" not in by_split:
+        lacking = "The new trace has no split certify: nothing is promised."
+    lacking = lacking or promised.defect
+    if not lacking and not promised.targets:
+        lacking = "No targets and no certificate: nothing is promised."
+    if lacking:
+        return None, (lacking,)
+    cases, stated = view.split("certify"), promised.stated
+    path = None if looks is None else Path(looks)
+    basis = trace_basis(cases)
+    if stated is not None and basis_conflict(stated["basis"], basis):
+        text = f"The new certify cases are judged by {basis}, the old by {stated['basis']}."
+        return None, (text,)
+    reuse = _unknown_choices(path, by_split["certify"], stated) or _reuse(old, by_split, stated)
     if isinstance(reuse, str):
-        return LookResult(None, (reuse,))
-    again = reuse.looks > 0
+        return None, (reuse,)
     terms = CertificationSettings(
-        promised.targets, promised.costs, promised.delta, arm, again, looks, reuse, mix=promised.mix
+        promised.targets,
+        promised.costs,
+        promised.delta,
+        arm,
+        reuse.looks > 0,
+        path,
+        reuse,
+        mix=promised.mix,
     )
     certification = certify_alone(view, policy, terms)
-    certificate = certification.certificate
-    missing = _unkept(certification) if certification.policy is None else ()
-    divisor = look_divisor(certificate.hypotheses, certificate.looks)
-    return LookResult(certification, missing, certificate.delta, certificate.looks, divisor)
+    return certification, _broken_promises(certification) if certification.policy is None else ()
 
 
 def _unknown_choices(
-    looks: Path | None, queries: Sequence[str], stated: Mapping[str, Any] | None
+    looks: Path | None, queries: list[str], stated: Mapping[str, Any] | None
 ) -> str:
     """Why the looks that a file remembers allow no further one; empty where they do."""
     before = {} if looks is None else recorded_looks(looks, hash_queries(queries), queries)
@@ -870,52 +660,42 @@ def _unknown_choices(
     if not unknown:
         return ""
     return (
-        f"{looks} holds {unknown:,} looks of an older raglab at the certify cases, which do not "
-        "state among how many "
+        f"{looks} holds {unknown:,} looks of an older raglab, which do not state among how many "
         "candidates they chose: take new cases."
     )
 
 
 def _reuse(
-    old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: Promised
+    old: Policy, by_split: Mapping[str | None, list[str]], stated: Mapping[str, Any] | None
 ) -> Reuse | str:
     """What the old policy knows of the certify cases, or why nothing valid can be said on them."""
-    stated = promised.stated
-    learned_on = {hashed for hashed in (old.tuned_on, old.fused.fitted_on) if hashed is not None}
-    if old.decision.model is not None and old.decision.model.fitted_on is not None:
-        learned_on.add(old.decision.model.fitted_on)
+
+    def overlap(hashed: str) -> Learned | None:
+        """Which certify cases are of a set; None for none."""
+        policy = old.model_copy(update={"tuned_on": hashed})
+        (learned,) = learned_cases([policy], by_split, ("certify",))
+        return learned if "policy" in learned.parts else None
+
     pilot = None if stated is None else stated["pilot_hash"]
-    (of_pilot,) = learned_cases(
-        [old.model_copy(update={"tuned_on": pilot})], by_split, ("certify",)
-    )
-    if pilot is not None and "policy" in of_pilot.parts:
-        return (
-            "The certify cases are the pilot of the old certificate, on which the policy was "
-            "chosen: take others, or "
-            "the splits of that certificate."
-        )
-    certified_on = {
-        *old.learned_cases,
-        *(() if stated is None else (str(stated["cases_hash"]),)),
-    } - learned_on
-    for hashed in sorted(certified_on):
-        (overlap,) = learned_cases(
-            [old.model_copy(update={"tuned_on": hashed})], by_split, ("certify",)
-        )
-        if "policy" not in overlap.parts:
+    if pilot is not None and overlap(pilot):
+        return "The certify cases are the pilot of the old certificate: take others."
+    model = old.decision.model
+    learned_on = {old.tuned_on, old.fused.fitted_on, model and model.fitted_on}
+    certified_on = {*old.learned_cases, *(() if stated is None else [str(stated["cases_hash"])])}
+    for hashed in sorted(certified_on - learned_on):
+        if not (shared := overlap(hashed)):
             continue
         if stated is None or hashed != stated["cases_hash"]:
             return (
-                f"The policy was certified before on {overlap.k:,} of the {overlap.n:,} certify "
-                "cases, and does not "
-                "state among how many candidates: take new cases, or the policy with that "
-                "certificate."
+                f"The policy was certified on {shared.k:,} of the {shared.n:,} certify cases, and "
+                "does not state among how many candidates: take new cases, or the policy with "
+                "that certificate."
             )
         return Reuse(int(stated["looks"]), float(stated["spent"]), chosen_among(stated))
     return Reuse()
 
 
-def _unkept(certification: Certification) -> tuple[str, ...]:
+def _broken_promises(certification: Certification) -> tuple[str, ...]:
     """What a certification that failed lacks, a sentence each."""
     certificate = certification.certificate
     sentences = [f"{certificate.reason[0].upper()}{certificate.reason[1:]}."]
@@ -925,88 +705,46 @@ def _unkept(certification: Certification) -> tuple[str, ...]:
         if promise.name in certification.needs:
             sentences.append(need_line(promise.name, certification.needs[promise.name]))
         else:
-            bound = (
-                f"an upper bound of {promise.bound:.4g} on {promise.n:,} cases"
-                if promise.n
-                else "no case"
-            )
-            sentences.append(
-                f"{promise.name} ≤ {promise.alpha:g} has {bound}: these certify "
-                f"{promise.bound:.4g}."
-            )
+            best = f"{promise.n:,} cases: these certify {promise.bound:.4g}"
+            sentences.append(f"{promise.name} ≤ {promise.alpha:g} has {best}.")
     return tuple(sentences)
 
 
 def _judged(
-    to: TraceView, old: Policy, policy: Policy, promised: Promised, arm: str | None
-) -> tuple[Retest | None, Retest | None, tuple[str, ...]]:
+    to: TraceView, old: Policy, policy: Policy, promised: Promised, arm: str
+) -> tuple[Retest | None, Retest | None, list[str]]:
     """Verdict of split report on the mapped and on the old thresholds, and why there is none."""
     view: Any = to
-    if not promised.targets or "report" not in {case.split for case in _all_cases(to)}:
-        return None, None, ()
-    cases, doubts = view.split("report"), list[str]()
-    results: list[Retest | None] = []
-    for name, judged in (("mapped", policy), ("old", old)):
+    results: list[Retest | None] = [None, None]
+    doubts = list[str]()
+    if not promised.targets or "report" not in trace_queries(to):
+        return None, None, doubts
+    cases, corners = view.split("report"), stated_corners(promised.stated or {})
+    terms: Any = {"delta": promised.delta, "arm": arm, "costs": promised.costs, "corners": corners}
+    for place, (name, judged) in enumerate((("mapped", policy), ("old", old))):
         try:
-            results.append(
-                retest(
-                    judged,
-                    cases,
-                    promised.targets,
-                    delta=promised.delta,
-                    arm=arm,
-                    costs=promised.costs,
-                    corners=stated_corners(promised.stated or {}),
-                )
-            )
+            results[place] = retest(judged, cases, promised.targets, **terms)
         except ValueError as error:  # too many answers missing, or a model of other hits
-            results.append(None)
             doubts.append(f"The {name} policy is not judged on split report: {error}")
-    return results[0], results[1], tuple(doubts)
+    return results[0], results[1], doubts
 
 
-def _relabelled(to: TraceView, policy: Policy, labels: LabelValidity, arm: str | None) -> str:
+def _relabelled(to: TraceView, policy: Policy, labels: NDArray[np.int8], arm: str) -> str:
     """How many certify cases must be labelled again before anything is promised of them.
 
-    Empty where none must.
+    A name that now means another text would count as correct. Empty where none must.
     """
     cases = _all_cases(to)
-    lost = labels.lost & np.array([case.split == "certify" for case in cases], dtype=bool)
+    is_certify = np.array([case.split == "certify" for case in cases], dtype=bool)
+    lost = is_certify & (labels == Validity.lost)
     if to.has_answers:  # what is judged by text is not judged by sources
         lost &= ~may_be_judged(cases)
     if lost.any():
         lost &= decide_policies(to, [policy], arm)[0].status == Status.ok
     if not lost.any():
         return ""
-    case_id = cases[int(np.argmax(lost))].id
-    rule = "a name that now means another text would count as correct"
+    first = cases[int(np.argmax(lost))].id
     return (
         f"{int(lost.sum()):,} certify cases that the policy answers must be labelled again, such "
-        f"as {case_id}: {rule}."
+        f"as {first}."
     )
-
-
-def _label_notes(to: TraceView, labels: LabelValidity) -> tuple[str, ...]:
-    """How many cases to certify on have labels that may not hold."""
-    is_certify = np.array([case.split == "certify" for case in _all_cases(to)], dtype=bool)
-    doubtful, lost = (int(mask[is_certify].sum()) for mask in (labels.doubtful, labels.lost))
-    if not doubtful:
-        return ()
-    count = (
-        f"{doubtful:,} of {int(is_certify.sum()):,} certify cases have a label that is uncertain "
-        f"or lost ({lost:,})"
-    )
-    return (f"{count}; an uncertain one is scored as it stands, which may count either way.",)
-
-
-def _look_notes(tested: LookResult, looks: str | Path | None) -> tuple[str, ...]:
-    """How often the certify cases were used."""
-    unknown = () if looks is not None or not tested.look else (UNRECORDED,)
-    if tested.look < 2:
-        return unknown
-    level = (
-        f"{tested.delta / tested.hypotheses:.3g}, as one of {tested.hypotheses:,} that these "
-        "cases may have chosen"
-    )
-    lead = f"The certify cases were used before: look {tested.look} may spend {tested.delta:.3g}"
-    return (f"{lead}, and the policy is tested at {level}.", *unknown)

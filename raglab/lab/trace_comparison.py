@@ -5,7 +5,6 @@ Such a part is an encoder, reranker, chunking, index or model.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,26 +19,25 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.scoring import headline_note
-from raglab.decision.signal_values import OVERLAP_AT, arm_order
+from raglab.decision.signal_values import OVERLAP_AT
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, answered_traces
-from raglab.displays.tables import number_text
 from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.paired_differences import LEVEL, difference_text, learned_text, paired_table
+from raglab.lab.paired_differences import LEVEL, learned_text, paired_table
 from raglab.lab.search_space import always_answer
-from raglab.lab.slice_rates import FINAL, ranked_cases
+from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
 from raglab.metrics.intervals import mean_interval
 from raglab.policy_parts.acting import acting_gates
 from raglab.replay import decide_policies
 from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import UNLABELLED, Case, Status, TraceData, counted, label_codes
-from raglab.words.characters import plain_question, visible
-from raglab.words.html_display import Fold, display
-from raglab.words.results import frame_fold
+from raglab.values import UNLABELLED, Case, Status, TraceData, label_codes
+from raglab.words.characters import plain_question
+from raglab.words.html_display import Cell
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +50,7 @@ NO_SETTING = frozenset({"fingerprint", "cases_hash", "command"})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TraceComparison:
+class TraceComparison(Result):
     """What changes from one trace to another of the same questions; differences are new less old.
 
     Attributes:
@@ -100,46 +98,19 @@ class TraceComparison:
     basis: str
     in_sample: str
 
-    def frame(self) -> pd.DataFrame:
-        """Rates and expected cost on both traces, a row a measure."""
-        return self.table.copy()
-
-    def __repr__(self) -> str:
-        cost_text = (
-            f"cost {difference_text(*self.table.loc[0, ['difference', 'low', 'high']])}"
-            if self.judged
-            else "no case is judged"
-        )
-        sizes = (
-            f"{len(self.changed):,} of {self.cases:,} cases changed, {self.judged:,} judged by "
-            f"{self.basis}"
-        )
-        return visible(
-            f"TraceComparison({self.old} to {self.new}: {cost_text}; {sizes}; {self._left_out()})"
-        )
-
-    def _left_out(self) -> str:
-        return counted({name: n for name, n in self.left_out.items() if n}) or "none left out"
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook.
-
-        The differences with their intervals, decisions, hits, signals, settings, cases.
-        """
-        facts = [
-            ("old", self.old),
-            ("new", self.new),
-            ("cases", f"{self.cases:,}, {self.judged:,} judged"),
-        ]
-        facts += [("not compared", self._left_out()), ("basis", self.basis)]
-        facts += [("judged", self.in_sample)] if self.in_sample else []
-        facts += [("note", note) for note in self.notes]
-        folds = [frame_fold("new less old", self.table, is_open=True)]
-        for name in ("decisions", "hits", "signals", "settings", "changed"):
-            table = getattr(self, name)
-            values = (tuple(map(number_text, row)) for row in table.itertuples(index=False))
-            folds.append(Fold(name, values, len(table), tuple(table)))
-        return display("Two traces of the same questions", facts, folds)
+    def _summary(self) -> Summary:
+        facts: list[tuple[str, Cell | str]] = [("old", self.old), ("new", self.new)]
+        facts.append(("cases", f"{self.cases:,}"))
+        facts += [("changed", f"{len(self.changed):,}"), ("judged", f"{self.judged:,}")]
+        if self.judged:
+            cost = self.table.iloc[0]
+            ends = f"[{cost['low']:+.3f}, {cost['high']:+.3f}]"
+            difference = Cell(f"{cost['difference']:+.3f}", self.in_sample or ends)
+            facts += [("basis", self.basis), ("cost of new less old", difference)]
+        facts += [(name, f"{n:,}") for name, n in self.left_out.items() if n]
+        names = ("decisions", "hits", "signals", "settings", "changed")
+        tables = {"new less old": self.table} | {name: getattr(self, name) for name in names}
+        return Summary(facts, tables, self.notes, "Two traces of the same questions")
 
 
 class CasePairs(NamedTuple):
@@ -166,23 +137,26 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
       >>> pair_cases(before, after)[:2]
       ([0, 1], [1, 0])
     """
+    import pandas as pd
 
-    def question(case: Case) -> tuple[str, tuple[str, ...]]:
-        return plain_question(case.query), tuple(sorted(case.selected_sources))
-
-    by_id = {(question(case), case.id): row for row, case in enumerate(new)}
-    rows = {row: by_id.pop((question(case), case.id), None) for row, case in enumerate(old)}
-    repeats: dict[Any, deque[int]] = defaultdict(deque)
-    for row in sorted(set(range(len(new))).difference(rows.values())):
-        repeats[question(new[row])].append(row)
-    for row, case in enumerate(old):
-        if rows[row] is None and repeats[question(case)]:
-            rows[row] = repeats[question(case)].popleft()
-    pairs = [(row, partner) for row, partner in rows.items() if partner is not None]
-    same = np.array(
-        [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs], dtype=bool
-    )
-    return CasePairs([row for row, _ in pairs], [partner for _, partner in pairs], same)
+    frames = []
+    for cases in (old, new):
+        named = (sorted(case.selected_sources) for case in cases)
+        questions = [
+            (plain_question(case.query), *of) for case, of in zip(cases, named, strict=True)
+        ]
+        ids = [case.id for case in cases]
+        frames.append(pd.DataFrame({"question": questions, "id": ids, "row": range(len(ids))}))
+    same = frames[0].merge(frames[1], on=["question", "id"])
+    remaining = []
+    for frame, rows in zip(frames, (same["row_x"], same["row_y"]), strict=True):
+        unpaired = frame[~frame["row"].isin(rows)]
+        remaining.append(unpaired.assign(id=unpaired.groupby("question").cumcount()))
+    repeats = remaining[0].merge(remaining[1], on=["question", "id"])
+    pairs = pd.concat([same, repeats]).sort_values("row_x")[["row_x", "row_y"]].to_numpy(dtype=int)
+    labels = [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs.tolist()]
+    rows_old, rows_new = pairs.T.tolist()
+    return CasePairs(rows_old, rows_new, np.array(labels, dtype=bool))
 
 
 @answered_traces("old", "new")
@@ -228,15 +202,11 @@ def compare_traces(
     Example: `compare_traces(trace, raglab.build_trace(corpus, cases, rerank_k=0), policy=policy)`.
     """
     if after is not None and policy is None:
-        msg = (
-            "after must stand beside a policy, got after alone; give the policy of the old trace "
-            "too."
-        )
+        msg = "after must stand beside a policy, got after alone; give both."
         raise ValueError(msg)
     pairs = pair_cases(old.cases, new.cases)
     if not pairs.old:
-        rule = f"traces must share questions, got none of {len(old):,} and {len(new):,}"
-        msg = f"{rule}; retrieve the same cases with both systems."
+        msg = f"traces must share questions, got none of {len(old):,} and {len(new):,}."
         raise ValueError(msg)
     arms = paired_arms(old, new, arm, new_arm)
     free = always_answer(Policy.load())
@@ -250,22 +220,19 @@ def compare_traces(
     # judged by text in one, by sources in the other
     if (traces[0].answers is None) != (traces[1].answers is None):
         traces = [replace(part, answers=None) for part in traces]
-        notes.append(
-            "Answers are recorded in one trace alone: they are not read, and both are judged by "
-            "sources."
-        )
-    first, second = (
-        decide_policies(*of)[0]
-        for of in zip(traces, [[each] for each in policies], arms, strict=True)
-    )
+        notes.append("Answers are recorded in one trace alone: both are judged by sources.")
+    first, second = _decided(traces, policies, arms)
     labelled = pairs.same_label & (label_codes(traces[0].cases) != UNLABELLED)
     judged = [part.subset(np.flatnonzero(labelled)) for part in traces]
     table, basis, in_sample, more = _rates(judged, policies, arms, costs)
     shown = (policy or Policy.load(), after or policy or Policy.load())
     signals, scores, unread = _signals(traces, shown, arms, labelled)
     if unread:
-        kinds = "of counts, of costs, of your own gates or of one trace alone"
-        notes.append(f"Thresholds {kinds} have no row in signals: {', '.join(unread)}.")
+        notes.append(f"Thresholds without a row in signals: {', '.join(unread)}.")
+    for side, part, each in zip(SIDES, (old, new), policies, strict=True):
+        if idle := [name for name in acting_gates(each) if name in gates_off(part)]:
+            names = ", ".join(idle)
+            notes.append(f"Gates of {each.policy_id} off in the {side} trace: {names}.")
     old_name, new_name = (
         f"{part.meta.get('fingerprint', 'no fingerprint')} {at} {of.policy_id}"
         for part, at, of in zip((old, new), arms, policies, strict=True)
@@ -288,7 +255,7 @@ def compare_traces(
             "with other labels": int((~pairs.same_label).sum()),
             "without a label": int((pairs.same_label & ~labelled).sum()),
         },
-        notes=(*notes, *_off_notes((old, new), policies), *more),
+        notes=(*notes, *more),
         basis=basis,
         in_sample=in_sample,
     )
@@ -307,22 +274,19 @@ def paired_arms(
     first = old.arms[0] if arm is None else arm
     if new_arm is None and first not in new.arms and len(new.arms) > 1:
         msg = (
-            f"{name} must be given where the new trace has no arm {first!r}, got None; one of "
-            f"{', '.join(new.arms)}."
+            f"{name} must be one of {', '.join(new.arms)}, got None: the new trace has no arm "
+            f"{first!r}."
         )
         raise ValueError(msg)
     return first, new_arm or (first if first in new.arms else new.arms[0])
 
 
-def _off_notes(traces: tuple[StudyTrace, StudyTrace], policies: tuple[Policy, Policy]) -> list[str]:
-    """Which gates of a policy judge nothing in a trace that declares them off."""
-    notes = []
-    for side, trace, policy in zip(SIDES, traces, policies, strict=True):
-        if idle := [name for name in acting_gates(policy) if name in gates_off(trace)]:
-            notes.append(
-                f"Gates of {policy.policy_id} judge nothing in the {side} trace: {', '.join(idle)}."
-            )
-    return notes
+def _decided(
+    traces: Sequence[Trace], policies: Sequence[Policy], arms: Sequence[str]
+) -> list[Decisions]:
+    """Decisions of each policy on its trace."""
+    rows = zip(traces, policies, arms, strict=True)
+    return [decide_policies(trace, [policy], arm)[0] for trace, policy, arm in rows]
 
 
 def _rates(
@@ -335,29 +299,19 @@ def _rates(
     import pandas as pd
 
     if not len(judged[0]):
-        return (
-            pd.DataFrame(columns=["measure", *SIDES, "difference", "low", "high", "p"]),
-            "none",
-            "",
-            [],
-        )
-    first, second = (
-        decide_policies(*of)[0]
-        for of in zip(judged, [[each] for each in policies], arms, strict=True)
-    )
-    names = [
-        f"Policy {each.policy_id} on the {side} trace"
-        for each, side in zip(policies, SIDES, strict=True)
-    ]
+        columns = ["measure", *SIDES, "difference", "low", "high", "p"]
+        return pd.DataFrame(columns=columns), "none", "", []
+    first, second = _decided(judged, policies, arms)
+    sides = zip(policies, SIDES, strict=True)
+    names = [f"Policy {each.policy_id} on the {side} trace" for each, side in sides]
     if first.basis.kind != second.basis.kind:
         bases = f"{first.basis} and {second.basis}"
         msg = f"two traces must be judged on one basis (rule S6.3), got {bases}; see with_basis."
         raise ValueError(msg)
     missing = dict(zip(names, (first.missing_answers, second.missing_answers), strict=True))
     check_compared(missing)
-    in_sample = learned_text(
-        names, SIDES, [trace_learned([each], judged[0])[0] for each in policies]
-    )
+    learned = [trace_learned([each], judged[0])[0] for each in policies]
+    in_sample = learned_text(names, SIDES, learned)
     notes = [f"{name}: {shortfall}." for name, shortfall in missing.items() if shortfall.k]
     notes += filter(None, [headline_note(first.trace, first.status_only)])
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
@@ -378,13 +332,13 @@ def _turns(
 def _flow(first: Decisions, second: Decisions, labelled: NDArray[np.bool_]) -> pd.DataFrame:
     import pandas as pd
 
-    turns, rows = {"judged": labelled} | _turns(first, second, labelled), []
-    for before in Status:
-        for after in Status:
-            here = (first.status == before) & (second.status == after)
-            counts = {name: int((here & mask).sum()) for name, mask in turns.items()}
-            rows.append({"before": before.name, "after": after.name, "n": int(here.sum())} | counts)
-    return pd.DataFrame(rows)
+    columns = {"n": np.ones(len(labelled), dtype=bool), "judged": labelled}
+    cases = pd.DataFrame(columns | _turns(first, second, labelled)).astype(np.int64)
+    counts = cases.groupby([first.status, second.status]).sum()
+    every = pd.MultiIndex.from_product([list(Status)] * 2, names=["before", "after"])
+    flow = counts.reindex(every, fill_value=0).reset_index()
+    names = STATUS_NAMES.astype(object)
+    return flow.assign(before=names[flow["before"]], after=names[flow["after"]])
 
 
 def _changed(
@@ -393,45 +347,34 @@ def _changed(
     import pandas as pd
 
     turned = np.logical_or.reduce(list(_turns(first, second, labelled).values()))
-    rows = np.flatnonzero(
-        (first.status != second.status) | (first.decided_by != second.decided_by) | turned
-    )
+    moved = (first.status != second.status) | (first.decided_by != second.decided_by)
+    rows = np.flatnonzero(moved | turned)
     cases = first.cases_at(rows)
     columns: dict[str, Any] = {
         "case_id": [case.id for case in cases],
         "query": [case.query for case in cases],
+        "label": _where([case.expect_status for case in cases], labelled[rows]),
     }
-    columns["label"] = [
-        case.expect_status if labelled[row] else None for row, case in zip(rows, cases, strict=True)
-    ]
     for side, decisions, arm in zip(("before", "after"), (first, second), arms, strict=True):
-        chunk, trace = (
-            _ranked_chunks(decisions.trace, arm)[rows, :1].ravel().tolist(),
-            decisions.trace,
-        )
+        chunks = decisions.trace.chunks
+        best = ordered_hits(decisions.trace)[arm, FINAL][rows, 0].tolist()
         columns[f"status_{side}"] = STATUS_NAMES[decisions.status[rows]]
         columns[f"decided_by_{side}"] = decisions.decided_by[rows]
-        columns[f"correct_{side}"] = [
-            bool(decisions.passes[row]) if labelled[row] else None for row in rows
-        ]
-        columns[f"source_{side}"] = [
-            trace.chunks[number].shown if number >= 0 else None for number in chunk
-        ]
+        columns[f"correct_{side}"] = _where(decisions.passes[rows].tolist(), labelled[rows])
+        columns[f"source_{side}"] = [chunks[at].shown if at >= 0 else None for at in best]
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
 
 
-def _ranked_chunks(trace: TraceData, arm: str) -> NDArray[np.int64]:
-    """Chunks of the first search in the arm's final order, [Q, K], -1 at the end."""
-    chunk = trace.hits.chunk[:, trace.arm(arm), 0].astype(np.int64)
-    return np.take_along_axis(
-        chunk, arm_order(trace.hits.rank[:, trace.arm(arm), 0], chunk), axis=1
-    )
+def _where(values: Sequence[Any], is_shown: NDArray[np.bool_]) -> list[Any]:
+    """Values where they are shown, else None."""
+    rows = zip(values, is_shown.tolist(), strict=True)
+    return [value if shown else None for value, shown in rows]
 
 
 def _first_documents(trace: TraceData, arm: str) -> list[list[str]]:
     """First five documents of each question, each at the place of its best chunk."""
     names = [chunk.document for chunk in trace.chunks]
-    ranked = _ranked_chunks(trace, arm).tolist()
+    ranked = ordered_hits(trace)[arm, FINAL].tolist()
     return [
         list(dict.fromkeys(names[chunk] for chunk in row if chunk >= 0))[:OVERLAP_AT]
         for row in ranked
@@ -442,56 +385,27 @@ def _hits(traces: Sequence[Trace], judged: Sequence[Trace], arms: tuple[str, str
     """Rows of `TraceComparison.hits`."""
     import pandas as pd
 
-    lists = zip(
-        *(_first_documents(trace, arm) for trace, arm in zip(traces, arms, strict=True)),
-        strict=True,
-    )
-    both = [pair for pair in lists if any(pair)]
+    lists = [_first_documents(*of) for of in zip(traces, arms, strict=True)]
+    both = [pair for pair in zip(*lists, strict=True) if any(pair)]
     same = sum(old[:1] == new[:1] for old, new in both)
     overlap = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in both])
     n, (low, high) = len(both), metrics.clopper_pearson(same, len(both), LEVEL)
     # Where nothing varies there is no t interval, and one of no width would be read as a certainty.
-    ends = (
-        np.clip(mean_interval(overlap, LEVEL), 0.0, 1.0)
-        if n and np.ptp(overlap)
-        else (np.nan, np.nan)
-    )
+    varies = n and np.ptp(overlap)
+    ends = np.clip(mean_interval(overlap, LEVEL), 0.0, 1.0) if varies else (np.nan, np.nan)
+    shares = (same / n, overlap.mean()) if n else (np.nan, np.nan)
+    blank = (np.nan, np.nan)
     rows: list[tuple[Any, ...]] = [
-        (
-            "same_first_document",
-            np.nan,
-            np.nan,
-            same / n if n else np.nan,
-            float(low),
-            float(high),
-            n,
-        ),
-        (
-            "overlap_of_first_5",
-            np.nan,
-            np.nan,
-            overlap.mean() if n else np.nan,
-            *map(float, ends),
-            n,
-        ),
+        ("same_first_document", *blank, shares[0], float(low), float(high), n),
+        ("overlap_of_first_5", *blank, shares[1], *map(float, ends), n),
     ]
-    before, after = (_hit_ranks(trace, arm) for trace, arm in zip(judged, arms, strict=True))
+    ranks = [_hit_ranks(trace, arm) for trace, arm in zip(judged, arms, strict=True)]
+    place, size = metrics.RATES.index("pass_rate"), len(ranks[0])
     for k in (1, OVERLAP_AT):
-        paired = metrics.paired_rates(
-            np.where(before < k, HIT, MISS), np.where(after < k, HIT, MISS), LEVEL
-        )
-        place, n = metrics.RATES.index("pass_rate"), len(before)
-        shares = paired.k[:, place] / (n or np.nan)
-        rows.append(
-            (
-                f"hit@{k}",
-                *shares,
-                paired.difference[place],
-                paired.low[place],
-                paired.high[place],
-                n,
-            )
-        )
+        before, after = (np.where(rank < k, HIT, MISS) for rank in ranks)
+        paired = metrics.paired_rates(before, after, LEVEL)
+        difference = (paired.difference[place], paired.low[place], paired.high[place])
+        rows.append((f"hit@{k}", *paired.k[:, place] / (size or np.nan), *difference, size))
     return pd.DataFrame(rows, columns=["measure", *SIDES, "value", "low", "high", "n"])
 
 
@@ -499,10 +413,8 @@ def _hit_ranks(trace: Trace, arm: str) -> NDArray[np.int64]:
     """Place from 0 of first expected sources among documents or pages, of cases with one, [q]."""
     if not len(trace):
         return np.zeros(0, dtype=np.int64)
-    ranked = ranked_cases(trace, (FINAL,))
-    hits = ranked.gains(next(order for order in ranked.orders if order.arm == arm))[0] > 0.0
-    ranks: NDArray[np.int64] = np.where(hits.any(axis=1), hits.argmax(axis=1), len(trace.chunks))
-    return ranks
+    first = ranked_cases(trace, (FINAL,)).measures[arm, FINAL][0]
+    return np.where(np.isinf(first), len(trace.chunks), first).astype(np.int64)
 
 
 def _threshold_scores(
@@ -537,38 +449,28 @@ def _signals(
     (old, known, unread), (new, _, not_new) = (
         _threshold_scores(*of) for of in zip(traces, policies, arms, strict=True)
     )
-    cases, rows, frames = traces[0].cases, [], []
-    labels = [
-        case.expect_status if is_judged else None
-        for case, is_judged in zip(cases, labelled, strict=True)
-    ]
+    cases, rows = traces[0].cases, []
+    frames = [pd.DataFrame(columns=["path", "case_id", "label", *SIDES])]
+    labels = _where([case.expect_status for case in cases], labelled)
+    ids = [case.id for case in cases]
     for path in (path for path in old if path in new):
         threshold, pair = known[path], np.stack([old[path], new[path]])
         row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
         for side, values, policy in zip(SIDES, pair, policies, strict=True):
             measured, at = values[np.isfinite(values)], float(policy.value(path))
             passes = measured >= at if threshold.side == "floor" else measured <= at
-            row |= {
-                f"threshold_{side}": at,
-                f"passes_{side}": passes.mean() if len(measured) else np.nan,
-            }
-            ends = (
-                np.percentile(measured, SHARES) if len(measured) else np.full(len(SHARES), np.nan)
-            )
+            some = len(measured) > 0
+            row[f"threshold_{side}"] = at
+            row[f"passes_{side}"] = passes.mean() if some else np.nan
+            ends = np.percentile(measured, SHARES) if some else np.full(len(SHARES), np.nan)
             row |= {f"q{share}_{side}": end for share, end in zip(SHARES, ends, strict=True)}
             row[f"missing_{side}"] = len(values) - len(measured)
         rows.append(row | {"rank_correlation": _rank_correlation(*pair)})
-        ids = [case.id for case in cases]
-        frames.append(
-            pd.DataFrame(
-                {"path": path, "case_id": ids, "label": labels, "old": pair[0], "new": pair[1]}
-            )
-        )
-    scores = (
-        pd.concat(frames) if frames else pd.DataFrame(columns=["path", "case_id", "label", *SIDES])
-    )
+        columns = {"path": path, "case_id": ids, "label": labels, "old": pair[0], "new": pair[1]}
+        frames.append(pd.DataFrame(columns))
+    scores = pd.concat(frames[1:] or frames, ignore_index=True)
     alone = old.keys() ^ new.keys()
-    return pd.DataFrame(rows), scores.reset_index(drop=True), sorted({*unread, *not_new, *alone})
+    return pd.DataFrame(rows), scores, sorted({*unread, *not_new, *alone})
 
 
 def _rank_correlation(old: NDArray[np.float64], new: NDArray[np.float64]) -> float:
@@ -593,16 +495,11 @@ def _settings(
     facts = []
     for trace, arm, policy in zip(traces, arms, policies, strict=True):
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
-        facts.append(
-            {"arm": arm, "policy": policy.policy_id}
-            | dict(_flat(meta.pop("parameters", {})))
-            | dict(_flat(meta))
-        )
-    names = dict.fromkeys(name for stated in facts for name in stated)
-    rows = [(name, *(stated.get(name) for stated in facts)) for name in names]
-    return pd.DataFrame(
-        [row for row in rows if row[1] != row[2]], columns=["setting", *SIDES], dtype=object
-    )
+        own = {"arm": arm, "policy": policy.policy_id}
+        facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
+    pairs = {name: [stated.get(name) for stated in facts] for name in facts[0] | facts[1]}
+    rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
+    return pd.DataFrame(rows, columns=["setting", *SIDES], dtype=object)
 
 
 def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,10 +7,10 @@ Labels that nobody drew, such as feedback, speak for the labelled requests alone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +41,14 @@ from raglab.replaying.breakpoints import (
 )
 from raglab.replaying.step_functions import cell_moves, piece_status
 from raglab.values import Case, Status, TraceData
-from raglab.words.html_display import MOST_ROWS, Fold, display
+from raglab.words.html_display import Cell, Fold
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NO_DAY, NO_STRATUM = "", ""
+STATUSES = [status.name for status in Status]
 
 
 class PathMoves(NamedTuple):
@@ -99,17 +101,13 @@ def shard_review(
         decisions.passes,
         np.array(is_known, dtype=bool),
         np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64),
-        _objects(str(case.extra.get(STRATUM) or NO_STRATUM) for case in cases),
-        _objects(map(request_day, cases)),
+        np.array([str(case.extra.get(STRATUM) or NO_STRATUM) for case in cases], dtype=object),
+        np.array([request_day(case) for case in cases], dtype=object),
         np.array([group_values(cases, name) for name in by], dtype=object).reshape(
             len(by), len(cases)
         ),
     )
     return ShardReview(columns, moves, evidence.off)
-
-
-def _objects(values: Iterable[str]) -> NDArray[np.object_]:
-    return np.array(list(values), dtype=object)
 
 
 def missing_values(evidence: Evidence, policy: PolicyData, path: str) -> float:
@@ -164,9 +162,8 @@ class TrafficCurve(NamedTuple):
     @property
     def changed(self) -> NDArray[np.int64]:
         """Requests that each step decides otherwise than the policy, [N]."""
-        changed: NDArray[np.int64] = self.pairs.sum(axis=(1, 2)) - np.trace(
-            self.pairs, axis1=1, axis2=2
-        )
+        same = np.trace(self.pairs, axis1=1, axis2=2)
+        changed: NDArray[np.int64] = self.pairs.sum(axis=(1, 2)) - same
         return changed
 
     def nearest(self, aside: int) -> tuple[float, float]:
@@ -189,35 +186,40 @@ def threshold_curve(
 ) -> TrafficCurve:
     """Curve of a threshold from the moves of all parts; value: the policy's own."""
     low, high, cells = sum_moves(moves, threshold)
-    above = threshold.side == "ceiling"
-    place = (
-        np.searchsorted(low, value, side="right") - 1
-        if above
-        else np.searchsorted(high, value, side="left")
-    )
+    place = np.searchsorted(high, value, side="left")
+    if threshold.side == "ceiling":
+        place = np.searchsorted(low, value, side="right") - 1
     current = int(np.clip(place, 0, len(low) - 1))
     pairs = np.ascontiguousarray(cells[:, : N * N]).reshape(-1, N, N)
     return TrafficCurve(threshold, *read_only((low, high, pairs)), current, missing)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Review:
+class Review(Result):
     """What a policy does to the requests of a trace; made by `review`.
 
     Attributes:
       policy: that was reviewed.
       n: requests.
       level: of the intervals.
-      rates: see `frame`.
+      rates: a row a rate: `rate`, `of` (the requests it is a share of), `basis`, `estimate`, `low`,
+        `high`, `k`, `n`. Basis `traffic` is a count of all requests; `sample` an estimate for all
+        of them from k of n drawn and labelled ones, with an interval of the design; `labelled
+        requests` speaks for those alone, and has no interval.
       curves: exact curve of each threshold that acts, by path.
       changes: a row a pair of decisions, `before` of the policy and `after` of the second one, with
         `n`.
       days: a row a day: `day`, `n`, `ok`, `refuse`, `ambiguous`, `labelled`, and `changed` by the
         second policy.
       groups: a row a group, the largest first: `by`, `group`, and the columns of a day.
-      off: gates that judge nothing here, and why.
+      off: gates that judge nothing here, and by what: `policy` or, without measurements, `trace`.
+      counts: requests that were `drawn`, have a label (`labelled`, of the drawn ones and of others
+        alone), or state no stratum, day or group; those without a stratum are represented by no
+        drawn one.
       notes: what a reader must know.
     """
+
+    TABLE: ClassVar[str] = "rates"
 
     policy: PolicyData
     n: int
@@ -228,17 +230,8 @@ class Review:
     days: pd.DataFrame
     groups: pd.DataFrame
     off: Mapping[str, str]
+    counts: Mapping[str, int]
     notes: tuple[str, ...]
-
-    def frame(self) -> pd.DataFrame:
-        """Rates, a row each.
-
-        Columns: `rate`, `of` (the requests it is a share of), `basis`, `estimate`, `low`, `high`,
-        `k`, `n`. Basis `traffic` is a count of all requests; `sample` an estimate for all of them
-        from k of n drawn and labelled ones, with an interval of the design; `labelled requests`
-        speaks for those alone, and has no interval.
-        """
-        return self.rates.copy()
 
     @property
     def gates(self) -> pd.DataFrame:
@@ -251,33 +244,13 @@ class Review:
         """
         import pandas as pd
 
-        names = [
-            "path",
-            "low",
-            "high",
-            *(status.name for status in Status),
-            "changed",
-            "is_current",
-        ]
-        frames = [
-            pd.DataFrame(
-                dict(
-                    zip(
-                        names,
-                        (
-                            path,
-                            curve.low,
-                            curve.high,
-                            *curve.counts.T,
-                            curve.changed,
-                            is_current(curve),
-                        ),
-                        strict=True,
-                    )
-                )
-            )
-            for path, curve in self.curves.items()
-        ]
+        frames = []
+        for path, curve in self.curves.items():
+            counts = dict(zip(STATUSES, curve.counts.T, strict=True))
+            ends = {"path": path, "low": curve.low, "high": curve.high}
+            moved = {"changed": curve.changed, "is_current": is_current(curve)}
+            frames.append(pd.DataFrame(ends | counts | moved))
+        names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
 
     @property
@@ -292,101 +265,39 @@ class Review:
         """
         import pandas as pd
 
-        names = [
-            "path",
-            "current",
-            "missing",
-            "steps",
-            "lower",
-            "lower_changed",
-            "higher",
-            "higher_changed",
-        ]
-        rows = [
-            (
-                path,
-                float(self.policy.value(path)),
-                curve.missing,
-                len(curve.low),
-                *curve.nearest(-1),
-                *curve.nearest(1),
-            )
-            for path, curve in self.curves.items()
-        ]
-        return pd.DataFrame(rows, columns=names)
+        rows = []
+        for path, curve in self.curves.items():
+            row = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
+            rows.append((*row, *curve.nearest(-1), *curve.nearest(1)))
+        sides = [f"{side}{end}" for side in ("lower", "higher") for end in ("", "_changed")]
+        return pd.DataFrame(rows, columns=["path", "current", "missing", "steps", *sides])
 
-    def __repr__(self) -> str:
-        traffic = [row for row in self.rates.itertuples() if row.basis == "traffic"][:N]
-        decided = ", ".join(f"{row.k:,} {row.rate} ({row.estimate:.1%})" for row in traffic)
-        weighed = [row for row in self._labelled if row.basis == "sample"][:2]
-        labels = "".join(f"; {row.rate} {_estimate_text(row)}" for row in weighed)
-        return f"Review({self.n:,} requests: {decided}{labels}; policy {self.policy.policy_id})"
-
-    @property
-    def _labelled(self) -> list[Any]:
-        return [row for row in self.rates.itertuples() if row.basis != "traffic" and row.n]
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook.
-
-        Decisions, rates from labels, the next change of each threshold, days and groups.
-        """
-        facts = [("policy", self.policy.policy_id), *(("note", note) for note in self.notes)]
-        decided = [
-            (str(row.rate), f"{row.k:,}", f"{row.estimate:.1%}")
-            for row in self.rates.itertuples()
-            if row.basis == "traffic"
+    def _summary(self) -> Summary:
+        decided = self.rates.head(N)[["rate", "k", "estimate"]].itertuples(index=False)
+        facts: list[tuple[str, Cell | str]] = [
+            ("policy", self.policy.policy_id),
+            *((str(name), Cell(f"{k:,}", f"({share:.1%})")) for name, k, share in decided),
+            *((name, f"{n:,}") for name, n in self.counts.items() if n),
         ]
-        labelled = [
-            (row.rate, row.of, _estimate_text(row), f"{row.k:,} of {row.n:,}", row.basis)
-            for row in self._labelled
-        ]
-        heads = {
-            "rates from labels": (
-                "rate",
-                "of",
-                f"estimate, {self.level:.0%} interval",
-                "labels",
-                "basis",
-            ),
-            "decisions": ("decision", "requests", "share"),
+        for row in self.rates[self.rates["basis"] == "sample"].head(1).itertuples():
+            ends = f"[{row.low:.1%}, {row.high:.1%}]"
+            facts.append((str(row.rate), Cell(f"{row.estimate:.1%}", ends)))
+        tables = {
+            "rates": self.rates[self.rates["n"] > 0],
+            "next change of each threshold": self.thresholds,
+            "decisions of the second policy": self.changes,
+            "days": self.days,
+            "groups": self.groups,
         }
-        folds = [
-            Fold("decisions", decided, None, heads["decisions"], open=True),
-            Fold("rates from labels", labelled, None, heads["rates from labels"]),
-            *(
-                Fold(title, _texts(frame), len(frame), tuple(map(str, frame.columns)))
-                for title, frame in (
-                    ("next change of each threshold", self.thresholds),
-                    ("decisions of the second policy", self.changes),
-                    ("days", self.days),
-                    ("groups", self.groups),
-                )
-            ),
-            Fold("gates that judge nothing here", list(self.off.items()), None, ("gate", "why")),
-        ]
-        return display(
-            f"Review of {self.n:,} requests",
-            facts,
-            [fold for fold in folds if fold.total or fold.rows],
-        )
+        shown = {title: table for title, table in tables.items() if len(table)}
+        off = Fold("gates that judge nothing here", list(self.off.items()), None, ("gate", "by"))
+        title = f"Review of {self.n:,} requests"
+        return Summary(facts, {**shown, off.title: off}, self.notes, title)
 
 
 def is_current(curve: TrafficCurve) -> NDArray[np.bool_]:
     """Whether each step of a curve holds the policy's own value, [N]."""
     return np.arange(len(curve.low)) == curve.current
-
-
-def _texts(frame: pd.DataFrame) -> list[list[str]]:
-    return [
-        [f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row]
-        for row in frame.head(MOST_ROWS).itertuples(index=False)
-    ]
-
-
-def _estimate_text(row: Any) -> str:  # noqa: ANN401 - a row of `Review.rates`
-    interval = "" if np.isnan(row.low) else f" [{row.low:.1%}, {row.high:.1%}]"
-    return "unknown" + interval if np.isnan(row.estimate) else f"{row.estimate:.1%}{interval}"
 
 
 @answered_traces("trace", measured=True)
@@ -430,35 +341,36 @@ def review(
     curves = {}
     for path in dict.fromkeys(path for part in parts for path in part.moves):
         paths = [part.moves[path] for part in parts if path in part.moves]
-        missing = sum(path_moves.missing for path_moves in paths)
-        moves = [path_moves.moves for path_moves in paths]
-        curves[path] = threshold_curve(
-            paths[0].threshold, moves, float(policy.value(path)), missing
-        )
+        moves, missing = [of.moves for of in paths], sum(of.missing for of in paths)
+        value = float(policy.value(path))
+        curves[path] = threshold_curve(paths[0].threshold, moves, value, missing)
     has_after = after is not None
     days = request_counts(columns, columns.day, "day", has_after=has_after)
     groups = [
-        request_counts(columns, values, "group", has_after=has_after).assign(by=name)
+        request_counts(columns, values, "group", has_after=has_after)
+        .assign(by=name)
+        .sort_values("n", ascending=False, kind="stable")
         for name, values in zip(names, columns.groups, strict=True)
     ]
-    ordered = [frame.sort_values("n", ascending=False, kind="stable") for frame in groups]
-    columns_of_groups = ["by", "group", *days.columns[1:]]
+    group_columns = ["by", "group", *days.columns[1:]]
     pairs = np.bincount(columns.status.astype(np.int64) * N + columns.after, minlength=N * N)
-    statuses = [status.name for status in Status]
-    changes = pd.DataFrame({"before": np.repeat(statuses, N), "after": statuses * N, "n": pairs})
+    changes = pd.DataFrame({"before": np.repeat(STATUSES, N), "after": STATUSES * N, "n": pairs})
+    rows = [*traffic_rates(columns), *label_rates(columns, level)]
+    acting, unmeasured = acting_gates(policy), parts[0].off
+    switched = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
+    off = {name: "policy" for name in switched if name not in acting}
     return Review(
-        policy,
-        len(columns.status),
-        level,
-        pd.DataFrame(
-            [*traffic_rates(columns), *label_rates(columns, level)], columns=list(RATE_COLUMNS)
-        ),
-        curves,
-        changes if has_after else changes[:0],
-        days if (columns.day != NO_DAY).any() else days[:0],
-        pd.concat([days[:0], *ordered], ignore_index=True).reindex(columns=columns_of_groups),
-        gates_off(policy, parts[0].off),
-        (*review_notes(columns, names), *_policy_notes(trace, policy, columns)),
+        policy=policy,
+        n=len(columns.status),
+        level=level,
+        rates=pd.DataFrame(rows, columns=list(RATE_COLUMNS)),
+        curves=curves,
+        changes=changes if has_after else changes[:0],
+        days=days if (columns.day != NO_DAY).any() else days[:0],
+        groups=pd.concat([days[:0], *groups], ignore_index=True).reindex(columns=group_columns),
+        off=off | {name: "trace" for name in switched if name in unmeasured},
+        counts=_counts(columns, names),
+        notes=tuple(_review_notes(trace, policy, columns)),
     )
 
 
@@ -471,57 +383,34 @@ def request_counts(
     """
     import pandas as pd
 
-    kinds, place = np.unique(values.astype(str), return_inverse=True)
-
-    def count(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(place[rows], minlength=len(kinds))
-
-    counts = {"n": count(np.ones(len(place), dtype=bool))}
-    counts |= {status.name: count(columns.status == status) for status in Status}
-    counts |= {"labelled": count(columns.is_known)}
-    counts |= {"changed": count(columns.status != columns.after)} if has_after else {}
-    return pd.DataFrame({name: kinds.astype(object), **counts})
+    rows = {name: values.astype(str).astype(object), "n": 1}
+    rows |= {status.name: columns.status == status for status in Status}
+    rows |= {"labelled": columns.is_known}
+    rows |= {"changed": columns.status != columns.after} if has_after else {}
+    return pd.DataFrame(rows).groupby(name, as_index=False).sum()
 
 
-def gates_off(policy: PolicyData, off: frozenset[str]) -> dict[str, str]:
-    """Gates that refuse or ask nothing on this traffic, and why."""
-    acting = acting_gates(policy)
-    switched = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
-    reasons = {name: "off in the policy" for name in switched if name not in acting}
-    return reasons | {name: "the trace measured nothing for it" for name in switched if name in off}
+def _counts(columns: ReviewColumns, by: Sequence[str]) -> dict[str, int]:
+    """See `Review.counts`."""
+    is_drawn = ~np.isnan(columns.probability)
+    masks = {
+        "drawn": is_drawn,
+        "labelled": is_drawn & columns.is_known,
+        "labelled, not drawn": columns.is_known & ~is_drawn,
+        "without stratum": is_drawn.any() & (columns.stratum == NO_STRATUM),
+        "without day": columns.day == NO_DAY,
+    }
+    groups = zip(by, columns.groups, strict=True)
+    masks |= {f"without {name}": values == UNKNOWN for name, values in groups}
+    return {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}
 
 
-def review_notes(columns: ReviewColumns, by: Sequence[str]) -> Iterator[str]:
-    """What a reader must know of labels, days and groups, with counts."""
-    n, is_drawn = len(columns.status), ~np.isnan(columns.probability)
-    drawn, known, aside = (
-        int(rows.sum())
-        for rows in (is_drawn, is_drawn & columns.is_known, columns.is_known & ~is_drawn)
-    )
-    if not known and not aside:
-        yield (
-            "No request has a label that counts: nothing here says whether a decision is right; "
-            "draw some to label."
-        )
-    if drawn:
-        yield (
-            f"{known:,} of {drawn:,} drawn requests are labelled; rates of basis `sample` are "
-            "estimates for all."
-        )
-        if uncovered := int((columns.stratum == NO_STRATUM).sum()):
-            yield f"{uncovered:,} requests state no stratum: no drawn request stands for them."
-    if aside:
-        verb = f"{aside:,} labelled requests were not drawn (labels such as feedback)"
-        yield f"{verb}: their rates hold for them alone, they are not a sample of the traffic."
-    if undated := int((columns.day == NO_DAY).sum()):
-        yield f"{undated:,} of {n:,} requests state no time (`at`), so they are of no day."
-    for name, values in zip(by, columns.groups, strict=True):
-        if ungrouped := int((values == UNKNOWN).sum()):
-            yield f"{ungrouped:,} of {n:,} requests state no {name}."
-
-
-def _policy_notes(trace: TraceView, policy: PolicyData, columns: ReviewColumns) -> Iterator[str]:
-    """What a trace lacks to judge a policy, and if the policy learned from labels that judge it."""
+def _review_notes(trace: TraceView, policy: PolicyData, columns: ReviewColumns) -> Iterator[str]:
+    """What labels do not say, what a trace lacks, and if the policy learned from what judges it."""
+    if not columns.is_known.any():
+        yield "No request has a label that counts: nothing here says whether a decision is right."
+    if (columns.is_known & np.isnan(columns.probability)).any():
+        yield "Labels of requests that were not drawn are no sample: they speak for those alone."
     yield from filter(None, [failed_note(trace)])
     yield from unmeasured_note(trace, policy)
     note = in_sample_note(trace_learned([policy], trace)[0]) if columns.is_known.any() else ""

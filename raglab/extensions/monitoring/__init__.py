@@ -6,7 +6,5 @@ Rates from a judge and a few people.
 POINTS: dict[str, str] = {
     "monitor": "raglab.extensions.monitoring.monitoring:monitor",
     "is_drawn": "raglab.extensions.monitoring.steps:is_drawn",
-    "signal_drift": "raglab.extensions.monitoring.drift:signal_drift",
     "judged_rates": "raglab.extensions.monitoring.judge_intervals:judged_rates",
-    "certify_judged": "raglab.extensions.monitoring.judge_certificates:certify_judged",
 }

@@ -10,65 +10,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LABELS = ("promise", "policy")
-GAUGES = (
-    (
-        "raglab_promise_alarm",
-        "gauge",
-        "is_alarm",
-        1.0,
-        "Whether the promise had an alarm; it stays 1",
-    ),
-    (
-        "raglab_promise_held",
-        "gauge",
-        "is_held",
-        1.0,
-        "Whether the promise is held on average since the start",
-    ),
-    (
-        "raglab_promise_log_wealth_alarm",
-        "gauge",
-        "log_wealth_alarm",
-        1.0,
-        "Log wealth since the start, of a broken promise",
-    ),
-    (
-        "raglab_promise_bar_alarm",
-        "gauge",
-        "bar_alarm",
-        1.0,
-        "Bar of the alarm since the start; each restart has its own",
-    ),
-    (
-        "raglab_promise_log_wealth_held",
-        "gauge",
-        "log_wealth_held",
-        1.0,
-        "Log wealth since the start, of a held promise",
-    ),
-    (
-        "raglab_promise_bar_held",
-        "gauge",
-        "bar_held",
-        1.0,
-        "Log wealth at which the promise is held",
-    ),
-    (
-        "raglab_promise_alarm_rate",
-        "gauge",
-        "alarm_rate",
-        1.0,
-        "Rate of the rows that the alarm is about, weighted",
-    ),
-    (
-        "raglab_promise_rate",
-        "gauge",
-        "estimate",
-        1.0,
-        "Rate since the start, weighted, without an interval",
-    ),
-    ("raglab_promise_alpha", "gauge", "alpha", 1.0, "Rate that is promised at most"),
-    ("raglab_promise_labelled", "gauge", "labelled", 1.0, "Labelled rows since the start"),
+GAUGES = tuple(
+    (f"raglab_promise_{name}", "gauge", column, 1.0, text)
+    for name, column, text in (
+        ("alarm", "is_alarm", "1 from the first alarm on"),
+        ("held", "is_held", "Held on average since the start"),
+        ("log_wealth_alarm", "log_wealth_alarm", "Against the promise, since the start"),
+        ("bar_alarm", "bar_alarm", "Of the alarm since the start"),
+        ("log_wealth_held", "log_wealth_held", "For the promise, since the start"),
+        ("bar_held", "bar_held", "Of held"),
+        ("alarm_rate", "alarm_rate", "Of the rows of the alarm"),
+        ("rate", "estimate", "Since the start, weighted, without an interval"),
+        ("alpha", "alpha", "Highest rate promised"),
+        ("labelled", "labelled", "Rows since the start"),
+    )
 )
 
 

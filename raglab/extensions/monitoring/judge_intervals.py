@@ -177,7 +177,7 @@ def judged_rates(
     import pandas as pd
 
     if not isinstance(level, Real):
-        msg = f"level must be a number in (0, 1), got {level!r}; 0.95 is usual."
+        msg = f"level must be a number in (0, 1), got {level!r}."
         raise TypeError(msg)
     check_level(float(level))
     names, requests = checked_rates(rates), judged_requests(frame)
@@ -192,10 +192,7 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
     judge_n = float(parts.judge_n.sum())
     row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
     if row["estimate"] < human_low - 1e-9 or row["estimate"] > human_high + 1e-9:
-        doubt = (
-            "the estimate lies outside people's own interval: check that the judge does not know "
-            "who is drawn"
-        )
+        doubt = "the estimate lies outside people's own interval: does the judge know who is drawn?"
         row["reason"] = f"{row['reason']}; {doubt}" if row["reason"] else doubt
     return {
         "judge_only": float(parts.judge_k.sum()) / judge_n if judge_n else float("nan"),

@@ -111,7 +111,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         raise input_error(
             Where("frame"),
             "every request must have a decision",
-            "state ok, refuse or ambiguous",
+            "complete the column",
             count,
         )
     judge_label, judge_right = _outcomes(frame, "judge", "judge_correct")
@@ -129,25 +129,21 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     if (stray := int(((label >= 0) & ~drawn).sum())) > 0:
         rule, remedy = (
             "a request with a label must be a drawn one",
-            "a label that nobody drew stands for nobody else",
+            "it stands for nobody else",
         )
         raise input_error(Where("frame"), rule, remedy, f"{stray} that are not")
     probability = _probabilities(frame)
     if drawn.all() and (probability < 1.0).any():
         rule, remedy = (
             "a frame must hold the requests not drawn too",
-            "the judge's labels of them are half of the data",
+            "add them with the judge's labels",
         )
         raise input_error(Where("frame"), rule, remedy, f"{len(status)} drawn ones alone")
     silent, blank = int((judge < 0).sum()), int((drawn & (human < 0)).sum())
     notes = (
         [f"{int(failed.sum()):,} more are left out, since the model failed"] if failed.any() else []
     )
-    notes += (
-        [f"the judge says nothing of {silent:,}, which count as if it agreed with the decision"]
-        if silent
-        else []
-    )
+    notes += [f"the judge says nothing of {silent:,}, which count as agreed"] if silent else []
     notes += [f"{blank:,} drawn ones have no full label and may be anything"] if blank else []
     if notes:
         warn_user(f"Of {len(status):,} requests {'; '.join(notes)}.")
@@ -160,7 +156,7 @@ def _check_ids(frame: pd.DataFrame) -> None:
     ids = frame["request_id"].dropna().astype(str).str.strip()
     twice = ids[(ids != "") & ids.duplicated()].unique()
     if len(twice):
-        value = f"{len(twice):,} that are there more than once, the first {shown_value(twice[0])}"
+        value = f"{len(twice):,} that are there twice, such as {shown_value(twice[0])}"
         raise input_error(
             Where("frame"),
             "column request_id must name a request once",
@@ -206,7 +202,7 @@ def _probabilities(frame: pd.DataFrame) -> NDArray[np.float64]:
     if ((numbers <= 0.0) | (numbers > 1.0)).any():
         rule, remedy = (
             "inclusion_probability must be in (0, 1]",
-            "state the one that the request was drawn with",
+            "state the true one",
         )
         raise input_error(Where("frame"), rule, remedy, shown_value(float(np.nanmin(numbers))))
     return numbers
@@ -249,7 +245,7 @@ def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
       TypeError: a single text.
     """
     if isinstance(rates, str):
-        msg = f"rates must be several names, got the text {rates!r}; write [{rates!r}]."
+        msg = f"rates must be several names, got the text {rates!r}; give a list."
         raise TypeError(msg)
     rates = list(rates)
     if not rates or (unknown := [str(name) for name in rates if name not in OBJECTIVES]):
@@ -306,10 +302,7 @@ def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> st
 
     silent = requests.judge < 0
     if not requests.drawn.all() and silent[~requests.drawn].all() and not silent.all():
-        return (
-            "the judge says nothing of all that were not drawn; it must label requests without "
-            "knowing who is drawn"
-        )
+        return "the judge says nothing of any that was not drawn; it must not know who is drawn"
     labels = requests.status * (_CELLS + 1) + requests.judge + 1
     kinds = len(Status) * (_CELLS + 1)
     keys = np.concatenate([labels, (requests.stratum + 1) * kinds + labels])
@@ -329,8 +322,6 @@ def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> st
     where = "in a stratum, " if place >= kinds else ""
     return (
         f"{where}of {total[place]:.0f} requests decided {Status(decision).name} of which the "
-        f"judge says {label}, "
-        f"{drawn[place]:.0f} were drawn and {mean[place]:.1f} expected, beyond chance: it must "
-        "label requests without "
-        "knowing who is drawn, and these must be drawn at random"
+        f"judge says {label}, {drawn[place]:.0f} were drawn and {mean[place]:.1f} expected: it "
+        "must not know who is drawn, and the draw must be random"
     )

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ from raglab.lab.certification import Certification
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.words.canonical import digest
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +57,7 @@ ALARM, HELD, OPEN = "alarm", "held", "cannot say yet"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Monitor:
+class Monitor(Result):
     """What labelled traffic says of a certificate, after all rows that were read.
 
     Attributes:
@@ -72,25 +73,21 @@ class Monitor:
         `alarm_rate` (weighted).
       notes: what a reader must know.
       state: to go on from, `monitor(certificate, more_rows, after=state)`.
-      steps: see `frame`.
+      steps: rows of this call, one a step and promise, as `frame` returns them. Columns:
+        `step` from 1 since the start; `at`; `promise`; `alpha`; `labelled` rows so far;
+        `rate` (weighted); `log_wealth_alarm` since the start and `log_wealth_held`, and the
+        bars that they must reach; `margin_alarm`, of the process that is nearest to its own
+        bar (`leader`), 0 and above is an alarm; `alarm_by`, the process that raised the
+        alarm, '' before; `is_held` since the start; `verdict` at that step.
     """
+
+    TABLE: ClassVar[str] = "steps"
 
     verdict: MonitorVerdict
     table: pd.DataFrame
     notes: tuple[str, ...]
     state: MonitorState
     steps: pd.DataFrame
-
-    def frame(self) -> pd.DataFrame:
-        """Rows of this call, one a step and promise.
-
-        Columns: `step` from 1 since the start; `at`; `promise`; `alpha`; `labelled` rows so far;
-        `rate` (weighted); `log_wealth_alarm` since the start and `log_wealth_held`, and the bars
-        that they must reach; `margin_alarm`, of the process that is nearest to its own bar
-        (`leader`), 0 and above is an alarm; `alarm_by`, the process that raised the alarm, ''
-        before; `is_held` since the start; `verdict` at that step.
-        """
-        return self.steps.copy()
 
     def metrics_text(self) -> str:
         """Gauges of the promises in Prometheus text format, with labels promise and policy.
@@ -100,9 +97,11 @@ class Monitor:
         """
         return gauges_text(self.table, self.state.policy_id)
 
-    def __repr__(self) -> str:
-        names = ", ".join(f"{row.promise} {row.verdict}" for row in self.table.itertuples())
-        return f"Monitor({self.verdict}: {names}; {self.state.labelled:,} labelled rows)"
+    def _summary(self) -> Summary:
+        promises = self.table[["promise", "verdict"]].itertuples(index=False)
+        labelled = ("labelled rows", f"{self.state.labelled:,}")
+        facts = [("verdict", self.verdict), *promises, labelled]
+        return Summary(facts, {"promises": self.table}, self.notes)
 
 
 def monitor(
@@ -183,9 +182,12 @@ def monitor(
     _check_rows(rows, state)
     state, steps = _advance(promises, rows, state)
     table = _table(promises, state)
-    of_mix = f"The promise is for traffic of {promises.mix}; the stream is watched as it comes."
     notes = (
-        *([of_mix] if promises.mix else ()),
+        *(
+            [f"Promised for traffic of {promises.mix}; watched as it comes."]
+            if promises.mix
+            else ()
+        ),
         *rows.notes,
         *_unnamed_notes(rows, before),
         *_state_notes(state),
@@ -216,7 +218,7 @@ def _opening_state(
     if window is not None and (
         isinstance(window, bool) or not isinstance(window, int) or window < 0
     ):
-        msg = f"window must be a whole number of labelled rows, 0 for no restarts, got {window!r}."
+        msg = f"window must be a whole number of rows, 0 for none, got {window!r}."
         raise ValueError(msg)
     # no row has stated the design yet
     if before is not None and not before.steps and before.min_probability == 1.0:
@@ -287,19 +289,14 @@ def _least_probability(probability: NDArray[np.float64], stated: float | None) -
     values = np.unique(probability)
     if stated is None:
         if len(values) > 1:
-            why = "the bets are bounded by it, and must be fixed before any label is seen"
             msg = (
-                "min_probability must be stated where rows have several probabilities, got "
-                f"{len(values):,}; {why}."
+                f"min_probability must be stated where rows have several, got {len(values):,}; "
+                "it bounds the bets before any label is seen."
             )
             raise ValueError(msg)
         return float(values[0]) if len(values) else 1.0
     if not 0.0 < stated <= 1.0:
-        rule, remedy = (
-            "min_probability must be in (0, 1]",
-            "it is the least that a request is drawn with",
-        )
-        msg = f"{rule}, got {stated}; {remedy}."
+        msg = f"min_probability must be in (0, 1], got {stated}; it is the least of the design."
         raise ValueError(msg)
     return float(stated)
 
@@ -309,13 +306,8 @@ def _unnamed_notes(rows: StreamSteps, before: MonitorState | None) -> list[str]:
     unnamed = sum(not name for name in rows.ids)
     if before is None or not unnamed or any(rows.times) or any(rows.samples):
         return []
-    many = f"{unnamed:,} of {len(rows.ids):,} rows have no request_id, and no row has an `at`"
-    return [
-        (
-            f"{many}: rows that were read before would be counted again. Give only rows that came "
-            "after, or name them."
-        )
-    ]
+    sizes = f"{unnamed:,} of {len(rows.ids):,} rows have no request_id and no `at`"
+    return [f"{sizes}: where they were read before, they count twice."]
 
 
 def _row_digests(rows: StreamSteps) -> list[str]:
@@ -338,7 +330,7 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
         (
             sum(name in known for name in _row_digests(rows)),
             "rows must not have been read before",
-            "a sample must come whole, and a request once; give the rows that came after",
+            "give a sample whole, and only rows that came after",
         ),
         (
             sum(moment < state.at for moment in rows.times),
@@ -350,17 +342,16 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
                 bool(at) and at == state.at and not name
                 for at, name in zip(rows.times, rows.samples, strict=True)
             ),
-            "rows of one time must come together, for they are one step",
-            f"the last step was at {state.at}; cut files between times, or state times more finely",
+            "rows of one time must come together",
+            f"the last step was at {state.at}; cut files between times",
         ),
         (
             int((rows.probability < state.min_probability).sum()),
             (
                 f"inclusion_probability must be at least {state.min_probability:g}, the least of "
-                "the "
-                "design"
+                "the design"
             ),
-            "begin without a state, with a min_probability that is stated before any label is seen",
+            "begin without a state and with another min_probability",
         ),
     )
     for count, rule, what in faults:
@@ -537,10 +528,9 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
 def _state_notes(state: MonitorState) -> list[str]:
     """What a reader must know of all rows that were read."""
     notes = [
-        f"{name}: the alarm is about the {alarm.labelled:,} labelled rows from step "
-        f"{alarm.from_step:,} to step "
-        f"{alarm.step:,}, not about the average since the start, which "
-        f"{'is held' if since is not None else 'is not said to be held'}."
+        f"{name}: the alarm is of the {alarm.labelled:,} labelled rows of steps "
+        f"{alarm.from_step:,} to {alarm.step:,}; the average since the start "
+        f"{'is held' if since is not None else 'is not shown to be held'}."
         for (name, _), alarm, since in zip(
             state.promises, state.alarms, state.held_since, strict=True
         )
@@ -548,16 +538,11 @@ def _state_notes(state: MonitorState) -> list[str]:
     ]
     if state.unlabelled:
         notes.append(
-            f"{state.unlabelled:,} drawn requests have no label: for `held` each counts as the "
-            "label that speaks most "
-            "against it, for an alarm likewise. Where nobody labels some, state the "
-            "inclusion_probability of the drawn."
+            f"{state.unlabelled:,} drawn requests have no label: each counts as what speaks most "
+            "against either verdict. Where nobody labels some, state inclusion_probability."
         )
     if state.errors:
-        notes.append(
-            f"{state.errors:,} requests whose model failed are left out: they count in no rate "
-            "(rule S0.1)."
-        )
+        notes.append(f"{state.errors:,} requests whose model failed are left out (rule S0.1).")
     if not state.labelled:
         notes.append("No row has a label yet.")
     return notes

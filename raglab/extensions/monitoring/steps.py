@@ -113,33 +113,27 @@ def is_drawn(
       [True, True, False, True]
     """
     if isinstance(request_ids, str | bytes):
-        msg = (
-            f"request_ids must be several ids, got the text {request_ids!r:.80}; write "
-            f"[{request_ids!r:.80}]."
-        )
+        msg = f"request_ids must be several ids, got the text {request_ids!r:.80}; give a list."
         raise TypeError(msg)
     if not isinstance(seed, int | np.integer):
-        msg = f"seed must be an integer, got {seed!r}; state the one that the draw began with."
+        msg = f"seed must be an integer, got {seed!r}."
         raise TypeError(msg)
     names = ["" if is_missing(each) else _id_text(each) for each in request_ids]
     if blank := names.count(""):
         msg = (
-            f"request_ids must all be there, got {blank:,} of {len(names):,} without one; they "
-            "would all draw alike."
+            f"request_ids must not be missing, got {blank:,} of {len(names):,}; they would all "
+            "draw alike."
         )
         raise ValueError(msg)
     chances = np.asarray(probability, dtype=np.float64)
     if chances.shape not in {(), (len(names),)}:
         msg = (
-            f"probability must be one, or one of each of {len(names):,} requests, got "
-            f"{chances.size:,}; match them."
+            f"probability must be one number, or {len(names):,} as request_ids, got "
+            f"{chances.size:,}."
         )
         raise ValueError(msg)
     if not ((chances > 0.0) & (chances <= 1.0)).all():
-        msg = (
-            f"probability must be in (0, 1], got {probability!r}; a request that is never drawn "
-            "cannot be spoken for."
-        )
+        msg = f"probability must be in (0, 1], got {probability!r}."
         raise ValueError(msg)
     places = [int(digest(canonical_json([int(seed), name]), 13), 16) / 16.0**13 for name in names]
     return np.array(places) < chances
@@ -186,10 +180,7 @@ def stream_steps(
         )
         raise TypeError(msg)
     if policy is None:
-        msg = (
-            "a trace must be replayed by the certified policy, got a Certificate by itself; give "
-            "the policy."
-        )
+        msg = "a trace must be replayed by its policy, got a Certificate; give the policy."
         raise ValueError(msg)
     return _trace_steps(stream, policy, arm)
 
@@ -203,7 +194,7 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
         wrong = [cell for cell in cells if cell not in known]
         if wrong:
             value = (
-                f"{len(wrong):,} of {len(cells):,} that are not, the first {shown_value(wrong[0])}"
+                f"{len(wrong):,} of {len(cells):,} that are not, such as {shown_value(wrong[0])}"
             )
             raise input_error(Where(source), f"column {name} must be {what}", remedy, value)
         return cells
@@ -225,7 +216,7 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
             "policy_id",
             (policy_id, ""),
             policy_id,
-            "give the rows that the certified policy decided",
+            "give rows of the certified policy",
         )
     is_right = np.array([TRUTHS[cell] for cell in corrects], dtype=bool)
     codes = np.array([DECISIONS.index(name) for name in decisions], dtype=np.int8)
@@ -236,14 +227,11 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     is_ungraded &= (codes == Status.ok) & (label == Status.ok)
     label = np.where(is_ungraded, -1, label).astype(np.int8)
     notes = (
-        []
-        if PROBABILITY in names
-        else [f"No column {PROBABILITY}: every request counts as labelled, by weight 1."]
+        [] if PROBABILITY in names else [f"No column {PROBABILITY}: every request has weight 1."]
     )
     if is_ungraded.any():
         notes.append(
-            f"{int(is_ungraded.sum()):,} answers have no value in column correct: they count as "
-            "not labelled."
+            f"{int(is_ungraded.sum()):,} answers without a value of correct count as not labelled."
         )
     columns = StreamColumns(
         decision=codes,
@@ -286,15 +274,11 @@ def _checked_records(
     drawn = [name for name in (STRATUM, "sample_size") if any(row.get(name) for row in records)]
     if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names) + drawn):
         rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
-        raise input_error(
-            Where(source), rule, "rename it, or give it another name where it is none", near[0]
-        )
+        raise input_error(Where(source), rule, "rename it", near[0])
     for name in ("decision", "label"):
         if name not in names:
             rule = f"labelled rows must have the column {name}"
-            raise input_error(
-                Where(source), rule, "keep the columns that the sample was written with", "none"
-            )
+            raise input_error(Where(source), rule, "keep the columns of the sample", "none")
     return records, names
 
 
@@ -385,11 +369,7 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
         dtype=np.int64,
     )
     moved = sum(later < earlier for earlier, later in pairwise(moments))
-    sorting = (
-        [f"{moved:,} rows were earlier than the one before them; the rows were sorted by time."]
-        if moved
-        else []
-    )
+    sorting = [f"{moved:,} rows were earlier than the one before: sorted by time."] if moved else []
     # A request whose model failed counts in no rate; its row is counted and left out.
     failed = columns.decision == DECISIONS.index(ERROR)
     order = order[~failed[order]]
@@ -403,9 +383,7 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
     steps = [sorted(rows, key=columns.ids.__getitem__) for rows in groups.values()]
     rows = np.array([row for step in steps for row in step], dtype=np.int64)
     if len(groups) > 1 and not any(moments):
-        sorting.append(
-            "No `at` is stated: rows are taken in the order given, which must be that of time."
-        )
+        sorting.append("No `at` is stated: the order of rows must be that of time.")
     names = [key if isinstance(key, str) else "" for key in groups]
     return StreamSteps(
         decision=columns.decision[rows],
@@ -423,9 +401,7 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
 def _check_ids(ids: Sequence[str], source: str) -> None:
     repeated = [name for name, count in Counter(filter(None, ids)).items() if count > 1]
     if repeated:
-        value = (
-            f"{len(repeated):,} that are there more than once, the first {shown_value(repeated[0])}"
-        )
+        value = f"{len(repeated):,} that are there twice, such as {shown_value(repeated[0])}"
         rule = "column request_id must name a request once"
         raise input_error(Where(source), rule, "keep one of its rows", value)
 
@@ -441,9 +417,9 @@ def _moments(stated: Sequence[str], source: str) -> list[str]:
         except ValueError:
             wrong.append(text)
     if wrong:
-        value = f"{len(wrong):,} of {len(stated):,} that are not, the first {shown_value(wrong[0])}"
+        value = f"{len(wrong):,} of {len(stated):,} that are not, such as {shown_value(wrong[0])}"
         rule, remedy = (
-            "column at must be a time of ISO 8601 in every row or in none",
+            "column at must be ISO 8601 in every row or in none",
             "complete it, or leave it out",
         )
         raise input_error(Where(source), rule, remedy, value)
@@ -461,12 +437,9 @@ def _check_strata(columns: StreamColumns, source: str) -> None:
             chances.setdefault((sample, stratum), set()).add(chance)
     if uneven := [name for name, values in chances.items() if len(values) > 1]:
         value = (
-            f"{len(uneven):,} of {len(chances):,} strata with several, the first "
+            f"{len(uneven):,} of {len(chances):,} strata with several, such as "
             f"{shown_value(' '.join(uneven[0]))}"
         )
         rule = f"{PROBABILITY} must be the same within a stratum of a sample"
-        remedy = (
-            "keep column stratum; leave sample and stratum out where each request was drawn by "
-            "itself"
-        )
+        remedy = "keep column stratum, or leave it and sample out where each was drawn by itself"
         raise input_error(Where(source), rule, remedy, value)

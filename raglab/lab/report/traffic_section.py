@@ -16,6 +16,7 @@ from raglab.lab.report.sections import ReportData
 from raglab.lab.search_space import Goal
 from raglab.metrics.crossings import cost_table, crossing
 from raglab.replay import trace_codes
+from raglab.values import counted
 
 MOST_ROWS = 20  # of days and of groups
 
@@ -66,7 +67,8 @@ def traffic_section(judged: ReportData) -> list[Block]:
         return []
     # The review has cases of its own: nothing here is of the cases that the page judges.
     lead = f"{review.n:,} requests, decided by policy {review.policy.policy_id}."
-    blocks: list[Block] = [Text(cut_text(text)) for text in (lead, *review.notes)]
+    counts = counted({name: n for name, n in review.counts.items() if n})
+    blocks: list[Block] = [Text(cut_text(text)) for text in (lead, counts, *review.notes) if text]
     moving = any(len(curve.low) > 1 for curve in review.curves.values())
     if moving or len(review.days):
         caption = "Shares of decisions over each threshold, the policy's marked, and by day."

@@ -248,7 +248,7 @@ class TestRefusal:
             warnings.simplefilter("ignore")
             (row,) = judged_rates(rows, rates=[HALLUCINATION]).itertuples()
         assert np.isnan(row.estimate)
-        assert "without knowing who is drawn" in row.reason
+        assert "must not know who is drawn" in row.reason
         assert row.human_low < wrong.mean() < row.human_high
 
     def test_an_estimate_outside_of_peoples_interval(self) -> None:

@@ -31,5 +31,4 @@ def test_the_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert second.table["estimate"].tolist() == [0.625]
     assert second.state == monitor(names["policy"], names["both"]).state
     assert first.state.window == 72
-    assert not names["hints"].frame()["hint"].any()
     assert len(text.splitlines()) <= 200
