@@ -281,7 +281,7 @@ def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) ->
     assert unseen.k[few].sum() / unseen.n[few].sum() > seen.k[few].sum() / seen.n[few].sum()
     assert unseen.cost[few].mean() > seen.cost[few].mean()
     assert np.array_equal(held_out_cells(pilot, family).sum(axis=1), np.full(len(family), 150))
-    with pytest.raises(ValueError, match=r"decide by one model, got .* different"):
+    with pytest.raises(ValueError, match="one model"):
         held_out_cells(pilot, [fitted, BY_COST])
 
 

@@ -333,7 +333,7 @@ def test_no_certificate_on_cases_that_were_drawn_unevenly() -> None:
     rows = [row for row, case in enumerate(drawn.cases) if case.extra.get(PROBABILITY) is not None]
     with pytest.raises(
         ValueError,
-        match=r"must be drawn with one probability, got inclusion probabilities from 0\.\d+ to",
+        match=r"one inclusion probability, got 7",
     ):
         certify_policy(drawn.subset(rows), POLICY, targets={"hallucination_rate": 0.9})
     alike = drawn.with_labels(
