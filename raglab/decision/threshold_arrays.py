@@ -75,7 +75,7 @@ class Thresholds(NamedTuple):
             name, _, bound = key.partition(".")
             # as if the policy gated it
             gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
-            moved = gate._replace(**{bound: values})
+            moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
             return self._replace(signals={**self.signals, name: moved})
         if section == OWN:
             name, _, own = key.partition(".")

@@ -120,14 +120,14 @@ def certificate_promises(
 
 def _certificate_rows(certificate: Policy | Certification | Certificate) -> Mapping[str, Any]:
     """Certificate as a policy file holds it."""
+    if isinstance(certificate, Policy):
+        return stated_certificate(certificate)
     if isinstance(certificate, Certification):
         if certificate.policy is None:
             reason = certificate.certificate.reason
             msg = f"a certification must have certified a policy to be watched, got none: {reason}"
             raise ValueError(msg)
         return stated_certificate(certificate.policy)
-    if isinstance(certificate, Policy):
-        return stated_certificate(certificate)
     if isinstance(certificate, Certificate):
         if certificate.chosen is None:
             msg = (

@@ -164,7 +164,7 @@ def test_a_missing_column(name: str) -> None:
 def test_rates_that_are_none() -> None:
     """Coverage is no error; no rate at all is none."""
     assert checked_rates(OBJECTIVES) == OBJECTIVES
-    with pytest.raises(TypeError, match="rates must be several names, .*'over_ask_rate'"):
+    with pytest.raises(TypeError, match=r"rates must be several names, .*'over_ask_rate'"):
         checked_rates("over_ask_rate")
     for names in (["coverage"], []):
         with pytest.raises(ValueError, match="rates must be some of"):

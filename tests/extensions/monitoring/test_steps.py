@@ -50,7 +50,7 @@ def test_the_door(rows: pd.DataFrame, message: str) -> None:
 def test_the_least_probability_is_stated_before() -> None:
     """Where there are several; one alone, or none, is known."""
     rows = ROWS.assign(inclusion_probability=[0.5, 1.0, 1.0])
-    with pytest.raises(ValueError, match="min_probability must be stated .* got 2;"):
+    with pytest.raises(ValueError, match=r"min_probability must be stated .* got 2;"):
         monitor(certificate(), rows)
     with pytest.raises(ValueError, match=r"at least 0\.6, the least of the design, got 1"):
         monitor(certificate(), rows, min_probability=0.6)
