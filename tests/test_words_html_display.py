@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -198,6 +199,8 @@ def test_a_study_shows_itself() -> None:
     page = result._repr_html_()
     assert len(page.encode()) <= 20_000
     assert "<script" not in page
+    by_status = dataclasses.replace(result, counts={**result.counts, "judged_status_only": 7})
+    assert "judged_status_only 7" in repr(by_status)
     assert result.comparison.columns.tolist() == [
         "policy",
         "judged_by",
