@@ -349,8 +349,9 @@ class TestComparisons:
             batch_size=10,
             goal=Goal(targets={}),
         )
-        note = next(note for note in result.notes if "not compared" in note)
-        assert "always-answer 6 of 60" in note
+        assert result.findings is not None
+        answers = result.findings.set_index("key").loc["answers", "text"]
+        assert "always-answer (6 of 60 missing)" in answers
         assert not result.costs.loc["always-answer", "compared"]
         assert result.costs.loc["always-refuse", "compared"]
         assert result.basis == "text"
@@ -380,7 +381,6 @@ class TestComparisons:
         ).read_text(encoding="utf-8")
         assert "tuned is not compared" in page
         assert "Record the missing answers of tuned" in page
-        assert "Signals are not judged" in page
         assert "text; no answer is recorded for 12 of 60" in page
 
     def test_a_certificate_is_not_given(self) -> None:

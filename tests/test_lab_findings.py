@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from labelled import labelled
@@ -17,7 +15,6 @@ from raglab.lab.findings import (
     ADVICE,
     Advice,
     Standing,
-    _failures_text,
     _missing_text,
     findings_frame,
     notes_of,
@@ -160,27 +157,6 @@ def test_gates_that_are_off_are_named_with_what_it_means_live(
     assert '"support.enabled", True' in text
     assert result.policy.signals
     assert str(next(iter(result.policy.signals))) in result.notes[0]
-
-
-@pytest.mark.parametrize(("n", "room"), [(40, "7.2 %"), (100, "3.0 %")])
-def test_no_failure_leaves_room_for_some(n: int, room: str) -> None:
-    """By Clopper and Pearson 1 - 0.05 ** (1 / n), about 3 / n; a failure is in the cost."""
-    texts = [
-        _failures_text(
-            SimpleNamespace(
-                selected="x",
-                unseen=False,
-                counts={"refitted_on": n},
-                costs=pd.DataFrame({"cross_validated": [cost]}, index=["x"]),
-            )
-        )
-        for cost in (0.0, 1.0 / n)
-    ]
-    assert 1.0 - 0.05 ** (1.0 / n) == pytest.approx(
-        float(room.split(maxsplit=1)[0]) / 100.0, abs=5e-4
-    )
-    assert room in texts[0]
-    assert texts[1] == ""
 
 
 @pytest.mark.parametrize("asked", [0, 1])

@@ -5,8 +5,6 @@ The smallest difference that cases tell, the cases that a difference takes, and 
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 from raglab.metrics.intervals import t_quantile
 from raglab.metrics.paired_power import (
     cases_needed,
-    paired_size_note,
     paired_sizes,
     smallest_difference,
 )
@@ -150,27 +147,6 @@ def test_more_cases_tell_smaller_differences(up: int, down: int, same: int, time
         assert many.needed[size].estimate == few.needed[size].estimate
         assert many.needed[size].low >= few.needed[size].low
         assert many.needed[size].high <= few.needed[size].high
-
-
-def test_the_sentence() -> None:
-    """It names cases, difference, both ranges and conditions, and never that nothing is to tune."""
-    note = paired_size_note(gains(10, 4, 78))
-    assert note == (
-        "These 92 cases cannot tell differences of expected cost under about 0.11; N = 262 to 753 "
-        "cases for .05, "
-        "71 to 183 for .10 (paired, 80 % power, at the observed share of discordant cases)."
-    )
-    assert paired_size_note(np.zeros(40), "the judged").startswith(
-        "The judged 40 cases cannot tell"
-    )
-    assert "no case is discordant" in paired_size_note(np.zeros(40))
-    assert "under about 0.0013; N = 150 cases for .05, 71 for .10" in paired_size_note(
-        np.zeros(6_078)
-    )
-    dear = paired_size_note(gains(10, 4, 78, 10.0))
-    assert "under about 1.1;" in dear
-    assert "nothing to tune" not in note + dear
-    assert not re.search(r"\de[+-]?\d|nan|inf", note + dear)
 
 
 @pytest.mark.parametrize("values", [np.zeros(0), np.zeros((2, 2)), np.array([1.0, np.nan])])

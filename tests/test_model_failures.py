@@ -964,18 +964,14 @@ class TestCalibration:
     """`calibrate_answers` says why it can fit nothing."""
 
     def test_no_confidence_is_finite(self, server: LlamaServer) -> None:
-        """With counts, generator and remedy."""
+        """With count and remedy."""
         server.logprobs = False
         chosen = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
         made = record_answers(world(), chosen, generator(server), Weighed())
-        with pytest.raises(
-            ValueError, match=r"got 0 of 6 recorded answers with one: tiny@.*generation\.enabled"
-        ):
-            raglab.lab.calibrate_answers(made, chosen)
-        with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: fixed"):
-            raglab.lab.calibrate_answers(
-                record_answers(world(), chosen, Fixed(confidence=float("nan")), Weighed()), chosen
-            )
+        unscored = Fixed(confidence=float("nan"))
+        for each in (made, record_answers(world(), chosen, unscored, Weighed())):
+            with pytest.raises(ValueError, match=r"confidence, got 0 of 6; .*generation\.enabled"):
+                raglab.lab.calibrate_answers(each, chosen)
 
     def test_all_answers_are_missing(self, server: LlamaServer) -> None:
         """There are none to fit on."""

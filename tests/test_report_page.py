@@ -23,7 +23,7 @@ from raglab import metrics, replay
 from raglab.certify import Certificate, label_noise_bound
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
-from raglab.lab.answer_signals import AnswerSignals, nearest_thresholds
+from raglab.lab.answer_signals import AnswerSignals
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, certify_policy
 from raglab.lab.comparison import StudyOutcome
@@ -43,7 +43,6 @@ from raglab.lab.report.case_counts import (
 )
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import always_answer, always_refuse
-from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.targets import BOUGHT, UNREACHABLE, reachable, verdicts
@@ -200,56 +199,6 @@ def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status])
     return AnswerSignals(
         {"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False
     )
-
-
-def test_nearest_reachable_by_head() -> None:
-    """Scores 4 … 1 of ok, ok, refuse, ok.
-
-    Refusing nothing costs 1 error in 4, making none costs 1 refusal in 3.
-    """
-    ok, refuse = Status.ok, Status.refuse
-    first, second = nearest_thresholds(
-        seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s", TARGETS
-    )
-    assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (
-        0,
-        3,
-        1,
-        4,
-        1.0,
-    )
-    assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (
-        1,
-        3,
-        0,
-        2,
-        3.0,
-    )
-
-
-def test_nearest_equals_trying_every_threshold() -> None:
-    """Both nearest rates are what trying every threshold gives, with ties and missing scores."""
-    rng = np.random.default_rng(5)
-    for _ in range(30):
-        score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
-        label = rng.integers(0, 3, 25).astype(np.int8)
-        right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
-        first, second = nearest_thresholds(
-            AnswerSignals({"s": score}, right, label, explicit=False), "s", TARGETS
-        )
-        tried = []
-        for at in np.unique(score[~np.isnan(score)]):
-            said = score >= at
-            tried.append(
-                (
-                    ((label == Status.ok) & ~said).sum() / (label == Status.ok).sum(),
-                    (said & ~right).sum() / said.sum(),
-                )
-            )
-        lows = [wrong for refused, wrong in tried if refused <= 0.10]
-        highs = [refused for refused, wrong in tried if wrong <= 0.01]
-        assert first.hallucination == (min(lows) if lows else pytest.approx(np.nan, nan_ok=True))
-        assert second.false_refusal == (min(highs) if highs else pytest.approx(np.nan, nan_ok=True))
 
 
 def test_a_rate_over_nothing_meets_nothing() -> None:
@@ -566,24 +515,12 @@ def test_sections_stand_in_order(page: str) -> None:
     titles = re.findall(r"<h3>([^<]+)</h3>", page)
     assert set(report_page.PARTS) < set(report_page.SECTIONS)
     assert titles == [title for title in report_page.SECTIONS if title in titles]
-    assert len(titles) == 16
-    assert page.count("<details ") == 17  # with that of the other policies, on the first screen
+    assert len(titles) == 15
+    assert page.count("<details ") == 16  # with that of the other policies, on the first screen
     assert page.count(" open>") == 6
     links = re.findall(r'<a href="#([a-z-]+)">', page.partition("<nav")[2].partition("</nav>")[0])
     assert links == [rendering.anchor(title) for title in titles]
     assert all(f'<details id="{link}"' in page for link in links)
-
-
-def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
-    """A row a measured signal with AUROC, unmeasured ones in the caption, no cost and no clock."""
-    section = page.partition("What each signal is worth</h3>")[2].partition("</details>")[0]
-    assert "<td>confidence" in section
-    assert "Measured in no case: " in section
-    assert "<th" in section
-    assert " ms" not in section
-    constant = [CONSTANT in row for row in section.split("<tr>")[2:]]  # behind the head
-    assert constant == sorted(constant), "what is the same in every case comes last"
-    assert 0 < sum(constant) < len(constant)
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -876,7 +813,6 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
         "meets no",
         "meets every",
         ">met<",
-        "Nearest reachable",
         "dashed",
         "Dashed",
         "meets_targets",
@@ -889,7 +825,6 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
     assert wanted.partition("<h3>")[2].startswith("Targets<")
     assert "over_ask_rate ≤ 20\u00a0%" in wanted
     assert "hallucination_rate ≤ 1\u00a0%" not in wanted
-    assert "Nearest reachable" not in wanted  # that is of false refusals against hallucinations
     assert "meets_<wbr>targets" in wanted
     with pytest.raises(ValueError, match="a target must be one of"):
         written(tmp_path, trace, these, targets={"x": 0.1})

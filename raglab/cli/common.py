@@ -521,6 +521,7 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
     import pandas as pd
 
     from raglab.decision.learned_cases import IN_SAMPLE
+    from raglab.decision.scoring import headline_note
 
     say_notes(result.notes)
     table = result.comparison[result.comparison["policy"] != result.selected].copy()
@@ -531,7 +532,7 @@ def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None
         table.loc[in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
         table["judged_by"] = table["judged_by"].str.partition(",")[0]
     say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
-    say_notes(filter(None, [result.headline]))
+    say_notes(filter(None, [headline_note(result.judged_on)]))
     say(table_text(short_heads(table)))
     if against:
         heads = {

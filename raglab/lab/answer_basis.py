@@ -59,13 +59,6 @@ def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
         raise ValueError(missing_text(f"policy {name}", answers))
 
 
-def missing_if_answered(trace: TraceView, policy: Policy, arm: str | None) -> MissingAnswers:
-    """Recorded answers a trace lacks for hits that a policy answers from if nothing refuses."""
-    if not trace_basis(trace).text:
-        return MissingAnswers(0, 0)
-    return tally(trace, [always_answer(policy)], arm).missing_answers[0]
-
-
 def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str) -> None:
     """Refuse a fit if too many cases lack the recorded answer that says whether they are right.
 
@@ -76,7 +69,9 @@ def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str)
     Raises:
       ValueError: more than 5 % of the answers are missing.
     """
-    missing = missing_if_answered(trace, policy, arm)
+    if not trace_basis(trace).text:
+        return
+    missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
     if not missing.is_compared:
         msg = f"{what} must be fitted on recorded answers: {missing}; {REMEDY}."
         raise ValueError(msg)

@@ -134,31 +134,6 @@ def threshold_rates(signals: AnswerSignals, signal: str) -> ThresholdRates:
     )
 
 
-def nearest_thresholds(
-    signals: AnswerSignals, signal: str, targets: Mapping[str, float]
-) -> tuple[ThresholdRates, ThresholdRates]:
-    """Lowest hallucination rate and lowest false-refusal rate, each at the other's target.
-
-    Args:
-      targets: of both rates.
-    """
-    every = threshold_rates(signals, signal)
-    refusal, wrong = every.false_refusal, every.hallucination
-
-    def lowest(
-        is_met: NDArray[np.bool_], first: NDArray[np.float64], tie_break: NDArray[np.float64]
-    ) -> ThresholdRates:
-        places = np.flatnonzero(is_met)
-        if not len(places):
-            return NO_THRESHOLD._replace(signal=signal)
-        return every.at(int(places[np.lexsort((tie_break[places], first[places]))[0]]))
-
-    return (
-        lowest(refusal <= targets["false_refusal_rate"], wrong, refusal),
-        lowest(wrong <= targets["hallucination_rate"], refusal, wrong),
-    )
-
-
 def curves(signals: AnswerSignals) -> dict[str, Curve]:
     """Risk–coverage steps of every signal."""
     return {

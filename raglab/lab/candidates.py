@@ -467,7 +467,7 @@ class CostCrossFit(NamedTuple):
 
 def can_fit(cases: Cases) -> bool:
     """Whether outside every fold enough cases of both kinds, and a signal, remain for a model."""
-    if min(least_training_counts(cases)[1]) < LEAST:
+    if min(least_training_counts(cases)) < LEAST:
         return False
     signals = cases.decided.signals[
         [row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]
@@ -476,17 +476,16 @@ def can_fit(cases: Cases) -> bool:
     return all(any(tells_apart(values[rows]) for values in signals) for rows in rest)
 
 
-def least_training_counts(cases: Cases) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Cases right if answered, and others: of all cases, and the fewest in any training part."""
+def least_training_counts(cases: Cases) -> list[int]:
+    """Cases right if answered, and others: the fewest in any training part."""
     right = cases.decided.classes == 0
     kinds = np.stack([right, ~right])
     left_out = [
         [np.bincount(fold[kind], minlength=1).max() for kind in kinds]
         for fold in cases.fold_numbers
     ]
-    every = kinds.sum(axis=1)
-    outside = every - np.max(left_out, axis=0)
-    return (int(every[0]), int(every[1])), (int(outside[0]), int(outside[1]))
+    least: list[int] = (kinds.sum(axis=1) - np.max(left_out, axis=0)).tolist()
+    return least
 
 
 def cross_fit(cases: Cases) -> CostCrossFit:

@@ -130,10 +130,10 @@ def competition(
     # competes (rule S6.8).
     own = COST if fits and not rare else THRESHOLD
     if not fits and COST in named:
-        _, outside = least_training_counts(cases)
+        n_right, n_rest = least_training_counts(cases)
         msg = (
             f"candidate {COST!r} needs a signal that differs, and outside of each fold {LEAST} "
-            f"cases answered right and {LEAST} others, got {outside[0]} and {outside[1]}; label "
+            f"cases answered right and {LEAST} others, got {n_right} and {n_rest}; label "
             "more, or leave it out."
         )
         raise ValueError(msg)

@@ -21,7 +21,6 @@ from raglab.lab.targets import target_met
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import FEW_UNITS, Mix
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.words.canonical import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +69,6 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
 }
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
-ROOM = 0.05  # error of the bound that is stated where a selection has no failure
 TUNED = "tuned"  # the subject in tables
 FIRST, FURTHER = 3, 2  # use, shown and missing, and how many notes follow them
 NEGLIGIBLE = 0.05  # share of the cases up to which those that are no full cases are only counted
@@ -255,7 +253,6 @@ def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFram
         "directions": texts.get("directions", ""),
         "candidates": texts.get("candidates", ""),
         "groups": _groups_text(result),
-        "failures": _failures_text(result),
         "start": texts.get("start", ""),
     }
     return findings_frame(rows)
@@ -375,21 +372,6 @@ def _groups_text(result: StudyResult) -> str:
     if result.selected == COST and not without:
         return ""
     return f"No group of {attribute} has a bias in the selected policy."
-
-
-def _failures_text(result: StudyResult) -> str:
-    """What no failure when cross-fitted leaves open; cases are taken to be independent.
-
-    Source: Clopper and Pearson 1934, for a policy that these cases did not choose.
-    """
-    n, cost = result.counts["refitted_on"], result.costs["cross_validated"][result.selected]
-    if result.unseen or cost > 0.0:
-        return ""
-    room = percent(float(metrics.upper_bound(0, n, ROOM)))
-    return (
-        f"0 failures in {n:,} cases leave room for {room} of failures on new ones "
-        f"({100.0 * (1.0 - ROOM):g} % confidence), and for more since these cases chose it."
-    )
 
 
 def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:

@@ -35,7 +35,7 @@ from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
-from raglab.values import Status, TraceData, check_labelled, label_codes
+from raglab.values import Status, TraceData, check_labelled, label_codes, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -528,38 +528,19 @@ def calibrate_answers(
         with one are right, or wrong.
     """
     plain = policy.replace("generation.calibration", None)
-    outcomes = answer_outcomes(trace, plain, arm=arm)
-    outcomes = outcomes[outcomes["raw"].notna()].reset_index(drop=True)
-    if not len(outcomes):
-        _check_confidences(trace)
+    answers = answer_outcomes(trace, plain, arm=arm)
+    outcomes = answers[answers["raw"].notna()].reset_index(drop=True)
+    if outcomes.empty:
+        refuse(
+            "a calibration needs answers with a confidence",
+            f"0 of {len(answers)}",
+            'record others, or switch the gate off: policy.replace("generation.enabled", False)',
+        )
     right = outcomes["right"].to_numpy(dtype=bool)
     check_kinds(right, CALIBRATION, "right answers with a confidence")
     x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), right)
     knots = {"x": x, "y": y, "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace)))}
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
-
-
-def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
-    """Generator of a trace in memory, its recorded answers with text, and those with confidence."""
-    answers = trace.answers
-    if answers is None:
-        return "", 0, 0
-    with_text = np.array(list(map(bool, answers.text)), dtype=bool)
-    n_finite = int((with_text & np.isfinite(answers.confidence)).sum())
-    return answers.generator, int(with_text.sum()), n_finite
-
-
-def _check_confidences(trace: TraceView) -> None:
-    """Refuse a calibration on answers of which none carries a confidence."""
-    parts = list(each_shard(shard_confidences, trace, what="confidences"))
-    n_answers = sum(part[1] for part in parts)
-    if not any(part[2] for part in parts):
-        msg = (
-            f"a calibration needs answers with a confidence, got 0 of {n_answers} recorded answers "
-            f"with one: {parts[0][0]} gives none; record others, or switch the gate off: "
-            'policy.replace("generation.enabled", False).'
-        )
-        raise ValueError(msg)
 
 
 class Cosines(NamedTuple):

@@ -21,7 +21,6 @@ from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, tally_codes
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import (
-    headline_sentence,
     trace_basis,
     trace_status_only,
     unretrieved_count,
@@ -176,7 +175,6 @@ class TuneResult(Result):
       goal: costs and targets.
       basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is
         not compared.
-      status_only: judged cases that are scored by status alone.
       n_certify: answerable cases of split certify, which the study does not read; None where there
         is no such split.
       crossing: shares of ok in traffic between which the selected policy costs less than each
@@ -216,7 +214,6 @@ class TuneResult(Result):
     selection_settings: Mapping[str, Any]
     goal: Goal
     basis: str = SOURCES
-    status_only: int = 0
     n_certify: int | None = None
     left_out: tuple[str, ...] = ()
     crossing: Crossing | None = None
@@ -260,13 +257,6 @@ class TuneResult(Result):
         )
 
     @property
-    def headline(self) -> str:
-        """How many judged cases are left out or scored by status alone, '' where none is."""
-        return headline_sentence(
-            self.status_only, len(self.judged_on), failed_count(self.judged_on)
-        )
-
-    @property
     def comparison(self) -> pd.DataFrame:
         """The named `policies` on the judged cases, in few columns; the rest by `rates`.
 
@@ -280,25 +270,9 @@ class TuneResult(Result):
         met = ["met"] if self.goal.targets else []
         return self.judged[["policy", "judged_by", *_COST, *names, *rates, "pass_rate", *met]]
 
-    def rates(self, name: str | None = None) -> pd.DataFrame:
-        """Rate of the named policies: `value`, `k`, `n`, `low`, `high` by policy.
-
-        Of all rates every column.
-
-        Args:
-          name: one of `metrics.RATES`; without one, a row a policy with every rate and `_k`, `_n`,
-            `_low`, `_high`.
-
-        Raises:
-          ValueError: no such rate.
-        """
-        if name is None:
-            return self.judged
-        if name not in metrics.RATE_TABLE:
-            msg = f"name must be one of {', '.join(metrics.RATES)}, got {name!r}."
-            raise ValueError(msg)
-        ends = {name: "value", **{f"{name}_{end}": end for end in ("k", "n", "low", "high")}}
-        return self.judged.set_index("policy")[list(ends)].set_axis(list(ends.values()), axis=1)
+    def rates(self) -> pd.DataFrame:
+        """Named policies on the judged cases: every rate, with `_k`, `_n`, `_low` and `_high`."""
+        return self.judged
 
     def changed(self, before: str = DEFAULTS, after: str = "tuned") -> pd.DataFrame:
         """Judged cases that two of the policies decide otherwise, see `Decisions.changed`.
@@ -333,7 +307,6 @@ class TuneResult(Result):
             ("trials", f"{len(self.trials):,}"),
         ]
         facts += [("targets", "met" if met else "not met")] * bool(self.goal.targets)
-        facts += [("left out", self.headline)] * bool(self.headline)
         # An interval around a cost in sample would lend certainty to a number that flatters.
         policies.loc[policies["judged_by"] == IN_SAMPLE, list(_COST[1:])] = np.nan
         changes = [
@@ -341,6 +314,9 @@ class TuneResult(Result):
             for path, (after, before) in self.policy.diff(self.default_policy).items()
         ]
         counts = {name: count for name, count in self.counts.items() if count}
+        # cases that are left out, and those of which any answer counts as correct
+        headline = ("judged_failed", "judged_status_only")
+        facts += [(name, f"{counts[name]:,}") for name in headline if name in counts]
         return Summary(
             facts,
             {
@@ -707,7 +683,6 @@ def _judged_result(
         settings=problem.settings,
         selection_settings=selection_settings,
         goal=goal,
-        status_only=int(trace_status_only(judged_on).sum()),
         basis=str(judged.basis),
         n_certify=splits.n_certify,
         left_out=of.left_out,

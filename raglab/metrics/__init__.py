@@ -77,7 +77,6 @@ from raglab.metrics.mixes import SAMPLE, TrafficMix, weighed_cases
 from raglab.metrics.paired_power import (
     PairedSizes,
     cases_needed,
-    paired_size_note,
     paired_sizes,
     smallest_difference,
 )
@@ -160,7 +159,6 @@ __all__ = [
     "outcome_table",
     "paired_cost",
     "paired_rates",
-    "paired_size_note",
     "paired_sizes",
     "rate_columns",
     "rate_counts",

@@ -37,7 +37,7 @@ from raglab.metrics.intervals import check_level, clopper_pearson
 from raglab.values import Floats
 
 POWER, LEVEL = 0.8, 0.95
-DIFFERENCES = (0.05, 0.10)  # of the highest cost, of which a note gives the number of cases
+DIFFERENCES = (0.05, 0.10)  # of the highest cost, of which `needed` has the number of cases
 
 
 class Range(NamedTuple):
@@ -226,57 +226,3 @@ def _gain_array(gains: NDArray[np.float64]) -> NDArray[np.float64]:
         )
         raise ValueError(msg)
     return values
-
-
-def paired_size_note(
-    gains: NDArray[np.float64], cases: str = "these", *, price: float = 1.0, guard: float = 0.0
-) -> str:
-    """Differences that a set of cases is too small to detect, in a sentence.
-
-    Args:
-      gains: difference of cost of each case, [Q].
-      cases: words for the cases, before their number.
-      price: as for `paired_sizes`.
-      guard: as for `paired_sizes`.
-
-    Raises:
-      ValueError: as for `paired_sizes`.
-
-    Source: rules S6.11, S6.12.
-
-    Example:
-      >>> note = paired_size_note(np.repeat([1.0, -1.0, 0.0], [10, 4, 78]))
-      >>> note[:74]
-      'These 92 cases cannot tell differences of expected cost under about 0.11; '
-      >>> note[74:]
-      'N = 262 to 753 cases for .05, 71 to 183 for .10 (paired, 80 % power, at the observed share \
-of discordant cases).'
-    """
-    power = paired_sizes(gains, price=price, guard=guard)
-    (first, small), (second, large) = (
-        (_size(size), _cases_text(cases)) for size, cases in power.needed.items()
-    )
-    observed = (
-        "at the observed share of discordant cases" if power.discordant else "no case is discordant"
-    )
-    return (
-        f"{cases[:1].upper()}{cases[1:]} {power.cases:,} cases cannot tell differences of "
-        "expected cost under about "
-        f"{_two_digits(power.smallest.estimate)}; N = {small} cases for {first}, {large} for "
-        f"{second} "
-        f"(paired, 80 % power, {observed})."
-    )
-
-
-def _cases_text(needed: Range) -> str:
-    low, high = ceil(needed.low), ceil(needed.high)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _size(value: float) -> str:
-    """Difference of cost as a note names it: two decimals below 1, without a leading zero."""
-    return f"{value:.2f}".lstrip("0") if value < 1.0 else f"{value:,g}"
-
-
-def _two_digits(value: float) -> str:
-    return f"{value:.2g}" if value < 10.0 else f"{value:,.0f}"

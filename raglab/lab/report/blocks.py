@@ -25,7 +25,6 @@ from raglab.displays.tables import (
     rate_cells,
     share_cell,
 )
-from raglab.lab.answer_signals import ThresholdRates
 from raglab.lab.report.case_counts import flipped_cases
 from raglab.lab.targets import BOUGHT, Reachable, TargetVerdict
 from raglab.policy import WHOLE, PolicyData
@@ -158,26 +157,6 @@ def reach_sentence(reach: Reachable) -> str:
         f"All targets together are kept{how}: {cut_text(keeper.name)}, coverage "
         f"{percent(keeper.coverage)}, over-ask {percent(keeper.over_ask)}."
     )
-
-
-def nearest_reach_table(
-    pairs: Sequence[tuple[ThresholdRates, ThresholdRates]], targets: Mapping[str, float]
-) -> ReportTable:
-    """Nearest that one threshold on one signal comes to the targets, in either direction."""
-    columns: dict[str, Any] = {"signal": [first.signal for first, _ in pairs]}
-    for reaches, lowest, limited in (
-        ([first for first, _ in pairs], "hallucination_rate", "false_refusal_rate"),
-        ([second for _, second in pairs], "false_refusal_rate", "hallucination_rate"),
-    ):
-        rates = {
-            "hallucination_rate": [share_cell(reach.wrong, reach.answered) for reach in reaches],
-            "false_refusal_rate": [share_cell(reach.refused, reach.n_ok) for reach in reaches],
-        }
-        columns[f"lowest {lowest}"] = rates[lowest]
-        columns[f"{limited} ≤ {100 * targets[limited]:g} %"] = rates[limited]
-        columns[f"threshold of lowest {lowest}"] = [reach.threshold for reach in reaches]
-    caption = "Nearest by one threshold on one signal, chosen on these very cases."
-    return column_table(caption, columns)
 
 
 @cache

@@ -29,14 +29,6 @@ MOST_STEPS = 2_000  # of a threshold in a figure
 RATIO = "decision.ratio"
 
 
-def confidence_histograms(signals: AnswerSignals) -> dict[str, NDArray[np.int64]]:
-    """Cases by label and confidence, counts between `FINE_EDGES`."""
-    return {
-        status.name: _fine_counts(signals.score["confidence"][signals.label == status])
-        for status in Status
-    }
-
-
 def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
     """Case counts by label, decision (both in `Status` order), P(right) in %, by `FINE_EDGES`.
 

@@ -163,7 +163,6 @@ SECTIONS: dict[str, Maker] = {
     "Ranking of the expected sources": parts.ranking_section,
     "Does the confidence mean what it says?": of_policies(parts.reliability_section),
     "Risk and coverage": of_policies(parts.risk_coverage_section),
-    "What each signal is worth": parts.worth_section,
     "Move the thresholds yourself": cockpit_section,
     "Every threshold over its range": of_policies(parts.sweeps),
     "Decision by expected cost": parts.model_section,

@@ -28,22 +28,20 @@ from raglab.displays.tables import (
     ReportTable,
     column_table,
     cut_text,
-    estimate_cells,
     frame_table,
     number_cell,
     percent_cells,
     share_cell,
 )
 from raglab.gating.expected_cost import CLASSES
-from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
-from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves, nearest_thresholds
+from raglab.lab.answer_basis import missing_notes, not_compared
+from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report.blocks import (
     Block,
     Text,
     changes_table,
     flip_blocks,
-    nearest_reach_table,
     picture,
     rates_table,
     reach_sentence,
@@ -61,7 +59,6 @@ from raglab.lab.report.case_counts import (
     threshold_curves,
 )
 from raglab.lab.search_space import Goal
-from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.lab.targets import USUAL_TARGETS, reachable, verdicts
 from raglab.lab.traffic_review import Review
@@ -208,14 +205,7 @@ def verdict(judged: ReportData) -> list[Block]:
     limits: dict[str, Any] = {"min_coverage": judged.min_coverage, "max_over_ask": over_ask}
     reach = reachable(judged.signals, judged.table, judged.trials, judged.targets, **limits)
     target_verdicts = verdicts(row, judged.targets, can=reach.together, **limits)
-    blocks: list[Block] = [verdict_table(target_verdicts), Text(reach_sentence(reach))]
-    if set(PLANE) <= set(judged.targets):
-        pairs = [
-            nearest_thresholds(judged.signals, signal, judged.targets)
-            for signal in judged.signals.score
-        ]
-        blocks.append(nearest_reach_table(pairs, judged.targets))
-    return blocks
+    return [verdict_table(target_verdicts), Text(reach_sentence(reach))]
 
 
 def rates_section(judged: ReportData) -> list[Block]:
@@ -438,44 +428,6 @@ def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
         ]
     caption = "Errors of the probabilities (Brier = MCB − DSC + UNC); lower is better, but for DSC."
     return column_table(caption, columns)
-
-
-def worth_section(judged: ReportData) -> list[Block]:
-    """What every signal tells of right answers and ambiguous questions, and which it repeats.
-
-    No costs are given.
-    """
-    policy = judged.policies[judged.subject]
-    # A missing answer counts as not correct (rule S6.3): many of them would be blamed on the
-    # signals.
-    lacks = missing_if_answered(judged.trace, policy, judged.arm)
-    if not lacks.is_compared:
-        return [Text(f"Signals are not judged, without any gate {lacks} (rule S6.3).", True)]
-    # Costs take hundreds of fits, which a page does not wait for: no repeats.
-    table = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0).table
-    measured = table[table["note"] != EVERYWHERE].copy()
-    # What is the same in every case ranks nothing: an area of 0.5 with an interval would say that
-    # it was measured.
-    measured.loc[measured["note"] == CONSTANT, ["auroc_right", "auroc_ambiguous"]] = np.nan
-    if not len(measured):
-        return []
-    nearest = zip(measured["nearest"], measured["rank_correlation"], strict=True)
-    columns = {
-        "signal": [Cell(*pair) for pair in zip(measured["signal"], measured["note"], strict=True)],
-        "more of it": measured["direction"],
-        "right against wrong": estimate_cells(measured, "auroc_right", "auroc_right_"),
-        "ambiguous against others": estimate_cells(measured, "auroc_ambiguous", "auroc_ambiguous_"),
-        "repeats most": [f"{name} ({rho:+.2f})" if name else DASH for name, rho in nearest],
-        "missing": percent_cells(measured["missing"]),
-    }
-    caption = (
-        "AUROC of each signal alone, read in its declared direction, with 95 % interval; rank "
-        "correlation in brackets."
-    )
-    # A signal that no case has would be a row of gaps.
-    gone = table.loc[table["note"] == EVERYWHERE, "signal"].tolist()
-    caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
-    return [column_table(caption, columns)]
 
 
 CLASS_WORDS = dict(

@@ -277,7 +277,7 @@ class TestTune:
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
         equal_results(one, two)
         assert one.counts["refitted_on"] == 20
-        every = int(one.rates("coverage")["n"].iloc[0])
+        every = int(one.rates()["coverage_n"].iloc[0])
         assert every == len(one.judged_on) == 28
         pages = [
             made.report(tmp_path / f"{place}.html").read_text("utf-8")
