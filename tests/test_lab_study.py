@@ -154,7 +154,7 @@ def test_a_label_that_does_not_occur_costs_nothing() -> None:
     ("stated", "words"),
     [
         ({"targets": {"false_refusals": 0.1}}, "a target must be one of false_refusal_rate"),
-        ({"targets": {"over_ask_rate": 10}}, "it is a share, not a percentage"),
+        ({"targets": {"over_ask_rate": 10}}, "is a share"),
         ({"targets": {"over_ask_rate": True}}, "must be in"),
         ({"targets": {"ok.refused": 2.0}}, "costs go into `costs`"),
         ({"targets": [0.1]}, "targets must map rate -> highest value"),

@@ -13,7 +13,7 @@ import pytest
 
 import raglab
 from labelled import free_policy, labelled
-from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit import state, views
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import TRIALS, CockpitWidget
 
@@ -41,20 +41,18 @@ class Pages:
         self.sent: list[dict[str, Any]] = []
         self.batch, self.go_on = threading.Event(), threading.Event()
         monkeypatch.setattr(self.widget, "send", lambda message, _=None: self.sent.append(message))
-        keep = self.cockpit._keep_trials
+        tried_policies = state.tried_policies
 
-        def slowly(job: Any, on_batch: Any) -> Any:
-            kept = keep(job, on_batch)
-
+        def slowly(job: Any, on_batch: Any, **sizes: int) -> Any:
             def wait(points: Any) -> bool:
-                going_on: bool = kept(points)
+                going_on: bool = on_batch(points)
                 self.batch.set()
                 assert self.go_on.wait(WAIT_S)
                 return going_on
 
-            return wait
+            return tried_policies(job, wait, **sizes)
 
-        monkeypatch.setattr(self.cockpit, "_keep_trials", slowly)
+        monkeypatch.setattr(state, "tried_policies", slowly)
 
     def start(self) -> threading.Thread:
         """Begin to search; returns after the first batch."""
