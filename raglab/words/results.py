@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DASH = "–"
 LINE = 100  # characters of a line of text
+MOST_FACTS = 300  # characters of the short form
 
 
 class Summary(NamedTuple):
@@ -52,7 +53,8 @@ class Result:
 
     def __repr__(self) -> str:
         facts = "; ".join(" ".join(map(_text, row)) for row in self._summary().facts)
-        return visible(f"{type(self).__name__}({facts})")
+        line = visible(f"{type(self).__name__}({facts})")
+        return line if len(line) <= MOST_FACTS else f"{line[: MOST_FACTS - 2]}…)"
 
     def __str__(self) -> str:
         notes = (
