@@ -180,8 +180,7 @@ class TestWarning:
         trace = raglab.trace_from_frame(frame, score="cosine")
         told = "gate l2 refuses 56 of 60 cases labelled ok"
         with pytest.warns(UserWarning, match=told):
-            certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
-        assert told in certified.notes[-1]
+            raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
         page = _silent(
             raglab.write_report, trace, {"defaults": PUBLISHED}, out=tmp_path / "report.html"
         )
@@ -486,10 +485,7 @@ def test_two_labels_of_one_question_are_named() -> None:
 
 def test_costs_of_what_is_right() -> None:
     """A price of a right refusal is warned of; the default, and a price of an error, are not."""
-    with pytest.warns(
-        UserWarning,
-        match="price of what is right, refuse.refused=1, ambiguous.asked_right=0.5: a right",
-    ):
+    with pytest.warns(UserWarning, match=r"refuse.refused=1, ambiguous.asked_right=0.5"):
         raglab.Goal(costs={"refuse": {"refused": 1}, "ambiguous": {"asked": 0.5}})
     _silent(
         raglab.Goal, costs={"ok": {"refused": 1, "answered_wrong": 5}, "refuse": {"refused": 0}}

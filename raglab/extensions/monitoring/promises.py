@@ -124,8 +124,7 @@ def _certificate_rows(certificate: Policy | Certification | Certificate) -> Mapp
         return stated_certificate(certificate)
     if isinstance(certificate, Certification):
         if certificate.policy is None:
-            reason = certificate.certificate.reason
-            msg = f"a certification must have certified a policy to be watched, got none: {reason}"
+            msg = f"a certification must have certified a policy to be watched, got {certificate!r}"
             raise ValueError(msg)
         return stated_certificate(certificate.policy)
     if isinstance(certificate, Certificate):
