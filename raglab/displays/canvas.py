@@ -122,6 +122,16 @@ def size_text(n: ArrayLike, what: str) -> str:
     return f"n = {' to '.join(f'{size:,}' for size in sizes[[0, -1][: len(sizes)]])} {what}"
 
 
+def spaced_places(n: int, most: int) -> NDArray[np.int64]:
+    """Places of n rows, evenly spaced, at most so many, with both ends.
+
+    Example:
+      >>> spaced_places(9, 3).tolist(), spaced_places(2, 3).tolist()
+      ([0, 4, 8], [0, 1])
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+
 def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis with every change, and every mark within `FAR` times the changes' width.
 
@@ -225,8 +235,11 @@ def fit(on: Axes) -> None:
     # names of rows of one panel move all that stand below each other
     texts = [text.get_text() for each in whole_figure(on).axes for text in each.get_yticklabels()]
     rows = "\n".join(texts).split("\n")
-    is_right = is_narrow(on) and max(map(len, rows)) > LONG_ROW
+    longest = max(map(len, rows))
+    is_right = is_narrow(on) and longest > LONG_ROW
     width = int((72 * inches - (0 if is_right else BEFORE)) / SIGN)
+    if is_right and not any(text.get_text() for text in on.get_yticklabels()):
+        width -= longest  # beside the panel that has the names: before these axes is no room
     high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)
     place: Any = "right" if is_right else "center"
     on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9, loc=place)
@@ -431,11 +444,17 @@ def legend_beside(on: Axes) -> None:
         on.legend(fontsize=8, frameon=False, **BESIDE)
 
 
-def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
-    """One legend over all axes of a figure."""
-    if labels:
-        look = _legend(labels, columns, 72 * drawn.get_figwidth())
-        drawn.legend(handles=lines, loc="outside upper center", **look)
+def legend_over(drawn: Sequence[Axes], columns: int) -> Figure:
+    """One legend over several axes, each label once; returns their figure."""
+    whole = whole_figure(drawn[0])
+    entries: dict[str, Any] = {}
+    for on in drawn:
+        for line, label in zip(*on.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, line)
+    if entries:
+        look = _legend([*entries], columns, 72 * whole.get_figwidth())
+        whole.legend(handles=[*entries.values()], loc="outside upper center", **look)
+    return whole
 
 
 def _legend(labels: Sequence[str], columns: int, points: float) -> Style:

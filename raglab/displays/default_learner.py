@@ -280,10 +280,9 @@ class ClarifyDisplay(FrameDisplay):
         errors.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         errors.set_yticks([], minor=True)
         errors.set_ylim(-0.05, 1.3 * most)
-        band = canvas.draw_band_label(self.ax_, "")
-        labels = [str(line.get_label()) for line in lines]
-        interval = f"{INTERVAL}, {canvas.size_text(self.rows['users'], 'users')}"
-        canvas.legend_over(self.figure_, [*lines, band], [*labels, interval], 4)
+        size = canvas.size_text(self.rows["users"], "users")
+        canvas.draw_band_label(self.ax_, f"{INTERVAL}, {size}")
+        canvas.legend_over(self.axes_, 4)
         return lines
 
     def _drawn_rows(self) -> pd.DataFrame:

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
 from raglab.displays import canvas
 from raglab.words.results import Result
 
@@ -137,5 +135,5 @@ def spaced_rows(columns: Mapping[str, Any], most: int = MOST_ROWS) -> dict[str, 
     import pandas as pd
 
     frame = pd.DataFrame(columns)
-    rows = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), most)).round().astype(int))
+    rows = canvas.spaced_places(len(frame), most)
     return {f"{len(rows)} of {len(frame):,} rows of frame()": frame.iloc[rows]}

@@ -186,7 +186,6 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
     n_rows = max(1, -(-len(panels) // columns))
     drawn = canvas.empty_figure(3.7 * columns, 2.5 * n_rows + 0.7)
     grid = drawn.subplots(n_rows, columns, squeeze=False)
-    known: dict[str, Any] = {}
     names = [name for panel in panels for name in panel.marks]
     for place, on in enumerate(grid.flat):
         if place >= len(panels):
@@ -195,11 +194,7 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
         threshold(panels[place], targets, on, legend=False, names=names)
         if place % columns:
             on.set_ylabel("")
-        known = {
-            label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)
-        } | known
-    canvas.legend_over(drawn, list(known.values()), list(known), columns=4)
-    return drawn
+    return canvas.legend_over(grid.ravel(), 4)
 
 
 def confusion_matrix(
@@ -257,25 +252,6 @@ def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     return drawn
 
 
-def confidence_by_label(
-    counts: Mapping[str, NDArray[np.int64]], edges: Sequence[float], taus: Mapping[str, float]
-) -> Figure:
-    """Histogram of the confidence for each label, with the taus as vertical lines.
-
-    Args:
-      counts: label -> cases between the edges, [B].
-      taus: name -> confidence.
-    """
-    bars = [[(canvas.LABEL_INKS[Status[label]], "", part)] for label, part in counts.items()]
-    panels = _histograms(list(counts), bars, edges, "confidence (points, 0 to 100)")
-    for on in panels:
-        for place, (label, tau) in enumerate(taus.items()):
-            on.axvline(
-                tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label)
-            )
-    return _shared_legend(panels, 2)
-
-
 DECIDED = {Status.ok: "answers", Status.refuse: "refuses", Status.ambiguous: "asks back"}
 
 
@@ -286,49 +262,21 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
       counts: cases by label, decision and percent, [3, 3, B].
       edges: of the bins, percent.
     """
-    bars = [
-        [(canvas.LABEL_INKS[status], DECIDED[status], parts[status]) for status in Status]
-        for parts in counts
-    ]
-    label = "P(right), probability that an answer would be right (%)"
-    return _shared_legend(_histograms([status.name for status in Status], bars, edges, label), 3)
-
-
-def _histograms(
-    labels: Sequence[str],
-    bars: Sequence[Sequence[tuple[str, str, NDArray[np.int64]]]],
-    edges: Sequence[float],
-    along: str,
-) -> Sequence[Axes]:
-    """Panels of counts below each other, one a label.
-
-    Args:
-      bars: of each label colour, name and counts of the parts that stand on each other.
-      along: label of the level axis.
-    """
-    panels = canvas.panels(None, len(labels), 1, (7.4, 5.4))
-    for on, label, parts in zip(panels, labels, bars, strict=True):
+    panels = canvas.panels(None, len(Status), 1, (7.4, 5.4))
+    for on, label, parts in zip(panels, Status, counts, strict=True):
         floor = np.zeros(len(edges) - 1)
-        for colour, name, part in parts:
-            look: Style = {"color": colour, "alpha": 0.75, "label": name}
-            on.stairs(floor + part, edges, baseline=floor, fill=True, **look)
-            floor = floor + part
-        on.set_title(f"label {label} (n = {int(floor.sum())})", fontsize=9, loc="left")
+        for status, part in zip(Status, parts, strict=True):
+            look: Style = {"color": canvas.LABEL_INKS[status], "label": DECIDED[status]}
+            on.stairs(floor + part, edges, baseline=floor, fill=True, alpha=0.75, **look)
+            floor = floor + part  # stairs hold the array itself
+        on.set_title(f"label {label.name} (n = {int(floor.sum())})", fontsize=9, loc="left")
         on.set_ylabel("cases (count)", fontsize=9)
         canvas.counts_up(on, int(floor.max(initial=0)))
         canvas.tidy(on)
     panels[-1].set_xlim(edges[0], edges[-1])
+    along = "P(right), probability that an answer would be right (%)"
     panels[-1].set_xlabel(along, fontsize=9)
-    return panels
-
-
-def _shared_legend(panels: Sequence[Axes], columns: int) -> Figure:
-    """Legend of the first panel over all of them, where it has entries; returns the figure."""
-    drawn = canvas.whole_figure(panels[0])
-    lines, labels = panels[0].get_legend_handles_labels()
-    if labels:
-        canvas.legend_over(drawn, lines, labels, columns)
-    return drawn
+    return canvas.legend_over(panels, 3)
 
 
 COSTS = {  # of a candidate: column -> what it is, its mark
@@ -388,9 +336,7 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     on.set_ylim(len(rows) - 0.4, -0.6)
     on.set_xlabel("expected cost (a case; 1 is a failed contract)", fontsize=9)
     on.set_ylabel("candidate (cheapest cross-fitted on top)", fontsize=9)
-    lines, labels = on.get_legend_handles_labels()
-    canvas.legend_over(drawn, lines, labels, columns=2)
-    return drawn
+    return canvas.legend_over([on], 2)
 
 
 def share_words(rate: str) -> str:

@@ -342,7 +342,6 @@ class LiveRatesDisplay(FrameDisplay):
         # A source looks the same in all panels, so that one legend serves them; inside it would lie
         # on a high rate.
         places = {name: place for place, name in enumerate(sorted(self.rows["source"].unique()))}
-        entries: dict[str, Any] = {}
         lines = []
         for on, (rate, part) in zip(self.axes_, self.rows.groupby("rate", sort=False), strict=True):
             for source, rows in part.groupby("source"):
@@ -350,13 +349,12 @@ class LiveRatesDisplay(FrameDisplay):
                 mark = {"marker": canvas.MARKERS[places[source]], "markersize": 4}
                 look = canvas.line_style(places[source]) | mark | style
                 lines.append(canvas.draw_with_band(on, rows, "until", "estimate", label, look))
-                entries.setdefault(label, lines[-1])
             title = RATE_TITLES.get(str(rate), canvas.literal_text(str(rate)))
             size = canvas.size_text(part["known"], "known requests a window")
             on.set_title(f"{title} ({size})", loc="left")
             canvas.shares_up(on, "requests (share, %)")
-        entries[self._interval_is] = canvas.draw_band_label(self.ax_, "")
-        canvas.legend_over(self.figure_, list(entries.values()), list(entries), 3)
+        canvas.draw_band_label(self.axes_[-1], self._interval_is)
+        canvas.legend_over(self.axes_, 3)
         self.axes_[-1].set_xlabel("last request of the window (UTC)")
         self.figure_.autofmt_xdate()
         return lines

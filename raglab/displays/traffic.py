@@ -24,7 +24,6 @@ MOST_PATHS = 5  # panels of thresholds
 MOST_STEPS = 2_000  # that a line draws
 MOST_DAYS = 12  # names of days on an axis
 HATCHES = ("", "//", "..")  # of bars by decision, told apart in grey
-OWN = "policy's own value"
 WORDS = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked back"}
 
 
@@ -93,17 +92,13 @@ class ReviewDisplay(Display):
             lines += self._draw_curve(on, path, style)
         if len(self.review.days):
             lines += self._draw_days(self.axes_[-1], style)
-        entries = [*lines[:3], *[line for line in lines if line.get_label() == OWN][:1]]
-        labels = [*(WORDS[status] for status in Status), OWN][: len(entries)]
-        canvas.legend_over(self.figure_, entries, labels, 4)
+        canvas.legend_over(self.axes_, 4)
         return lines
 
     def _draw_curve(self, on: Axes, path: str, style: Style) -> list[Any]:
         """Shares of all requests as one threshold moves, as exact steps."""
         curve = self.review.curves[path]
-        places = np.unique(
-            np.linspace(0, len(curve.low) - 1, min(len(curve.low), MOST_STEPS)).round().astype(int)
-        )
+        places = canvas.spaced_places(len(curve.low), MOST_STEPS)
         low, counts = curve.low[places], curve.counts[places]
         current = float(self.review.thresholds.set_index("path")["current"][path])
         inner = low[1:]
@@ -112,9 +107,9 @@ class ReviewDisplay(Display):
         lines: list[Any] = []
         for status in Status:
             look: Style = {"color": canvas.LABEL_INKS[status], "linewidth": 1.5, "baseline": None}
-            look["linestyle"] = canvas.DASHES[status.value]
+            look |= {"linestyle": canvas.DASHES[status.value], "label": WORDS[status]}
             lines.append(on.stairs(counts[:, status] / self.review.n, edges, **look | style))
-        lines.append(on.axvline(current, label=OWN, **canvas.CERTIFIED))
+        lines.append(on.axvline(current, label="policy's own value", **canvas.CERTIFIED))
         on.set_xlim(first, last)
         unit = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
         label = f"{path}{unit}, now {current:.6g}"
@@ -131,11 +126,11 @@ class ReviewDisplay(Display):
         for status in Status:
             share = (days[status.name] / days["n"]).to_numpy(np.float64)
             look: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
-            look |= {"hatch": HATCHES[status], "edgecolor": "white"}
+            look |= {"hatch": HATCHES[status], "edgecolor": "white", "label": WORDS[status]}
             bars.append(on.bar(at, share, bottom=base, **look | style))
             base += share
         few = MOST_DAYS // (1 + canvas.is_narrow(on))
-        shown = np.unique(np.linspace(0, len(days) - 1, min(len(days), few)).round().astype(int))
+        shown = canvas.spaced_places(len(days), few)
         rows = days.iloc[shown]
         names = [
             f"{day or 'no day'}\nn = {n:,}" for day, n in zip(rows["day"], rows["n"], strict=True)
