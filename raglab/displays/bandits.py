@@ -533,9 +533,7 @@ class PropensityDisplay(_ArmDisplay):
             canvas.draw_band_label(on, self._band_is)
         canvas.shares_up(on, "propensity (probability of the arm, %)")
         if self.action is not None:
-            on.set_ylim(-LANE * (len(self.arms) + 1), 1 + canvas.SHARE_MARGIN)
-            on.set_yticks(np.linspace(0.0, 1.0, 6))
-            on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
+            canvas.strip_below(on, -LANE * (len(self.arms) + 1))
         canvas.legend_above(on, 2)
         return lines
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
@@ -58,6 +58,7 @@ TARGET: Style = {"color": "black", "linewidth": 0.9, "linestyle": "--"}
 TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth": 0}
 FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
 LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pad": 1.5}
+CLEAR: Style = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}
 ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
 RIGHT: Style = ABOVE | {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02)}
 BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
@@ -70,17 +71,6 @@ SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are s
 def line_style(place: int) -> Style:
     """Line through time of the run or arm at a place in its legend."""
     return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
-
-
-def curve_style(place: int) -> Style:
-    """Line of the curve at a place in its legend."""
-    return line_style(place) | {"drawstyle": "steps-pre"}
-
-
-def bin_style(place: int) -> Style:
-    """Points with intervals of the curve at a place in its legend."""
-    points: Style = {"marker": MARKERS[place % 7], "markersize": 5, "elinewidth": 1.2}
-    return line_style(place) | points | {"linewidth": 1.0, "capsize": 3}
 
 
 def point_style(place: int) -> Style:
@@ -239,17 +229,16 @@ def fit(on: Axes) -> None:
     is_right = is_narrow(on) and longest > LONG_ROW
     width = int((72 * inches - (0 if is_right else BEFORE)) / SIGN)
     if is_right and not any(text.get_text() for text in on.get_yticklabels()):
-        width -= longest  # beside the panel that has the names: before these axes is no room
+        width -= (
+            2 * longest // 3
+        )  # beside the panel that has the names: before these axes is no room
     high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)
     place: Any = "right" if is_right else "center"
     on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9, loc=place)
     on.set_ylabel(_wrapped(on.get_ylabel(), high), fontsize=9)
-    sides: tuple[Any, ...] = ("center", "left")
-    for side in sides:
-        title = _wrapped(on.get_title(loc=side), width)
-        on.set_title("" if is_right else title, fontsize=9, loc=side)
-        if is_right and title:
-            on.set_title(title, fontsize=9, loc="right")
+    title = _wrapped(on.get_title(loc="left"), width)
+    on.set_title("", loc="left")
+    on.set_title(title, fontsize=9, loc="right" if is_right else "left")
 
 
 def _wrapped(text: str, signs: int) -> str:
@@ -276,21 +265,11 @@ def png(drawn: Figure | Axes, note: str = "") -> bytes:
     Args:
       note: written below it, so that it also stands where the figure is shown alone.
     """
-    stream = BytesIO()
+    stream, whole = BytesIO(), whole_figure(drawn)
     if note:
-        whole_figure(drawn).supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
-    whole_figure(drawn).savefig(
-        stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None}
-    )
+        whole.supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
+    whole.savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
-
-
-def is_pyplot_figure(drawn: Figure) -> bool:
-    """Whether `pyplot` holds the figure, so that a notebook shows it at the cell's end anyway."""
-    # a figure is pyplot's only where somebody imported that
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    manager = drawn.canvas.manager  # taken away when pyplot closes the figure
-    return pyplot is not None and manager is not None and bool(pyplot.fignum_exists(manager.num))
 
 
 def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
@@ -389,7 +368,7 @@ def tidy(on: Axes) -> None:
 def shares_up(on: Axes, label: str) -> None:
     """Upright axis of shares in percent."""
     on.set_ylim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
-    on.yaxis.set_major_formatter(_percent())
+    on.yaxis.set_major_formatter(_percent_text)
     on.set_ylabel(label, fontsize=9)
     tidy(on)
 
@@ -397,8 +376,15 @@ def shares_up(on: Axes, label: str) -> None:
 def shares_along(on: Axes, label: str) -> None:
     """Level axis of shares in percent."""
     on.set_xlim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
-    on.xaxis.set_major_formatter(_percent())
+    on.xaxis.set_major_formatter(_percent_text)
     on.set_xlabel(label, fontsize=9)
+
+
+def strip_below(on: Axes, floor: float) -> None:
+    """Upright axis of shares with a strip below 0 %, where none can be."""
+    on.set_ylim(floor, 1 + SHARE_MARGIN)
+    on.set_yticks(np.linspace(0.0, 1.0, 6))
+    on.axhline(0.0, color=SILVER, linewidth=0.6)
 
 
 def counts_up(on: Axes, most: int) -> None:
@@ -426,12 +412,10 @@ def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool
     if not (ordered := sorted(entries, key=lambda entry: not first(entry[1]))):
         return
     look = _legend([label for _, label in ordered], columns, 72 * _inches(on)[0] - 10)
-    title = on.get_title() or on.get_title(loc="left")
-    if title:
+    if title := on.get_title(loc="left"):
         signs = int(72 * _inches(on)[0] / SIGN)
         look |= {"title": _wrapped(title, signs), "title_fontsize": 9, "alignment": "left"}
-        for side in ("center", "left"):
-            on.set_title("", loc=side)
+        on.set_title("", loc="left")
     place = RIGHT if is_narrow(on) else ABOVE
     on.legend(handles=[handle for handle, _ in ordered], **look, **place)
 
@@ -465,10 +449,6 @@ def _legend(labels: Sequence[str], columns: int, points: float) -> Style:
     return {"labels": wrapped, "ncols": n, "fontsize": 8, "frameon": False}
 
 
-def _percent() -> FuncFormatter:
-    return FuncFormatter(_percent_text)  # a named function, so that a figure can be pickled
-
-
 def _percent_text(share: float, _: int | None) -> str:
     return f"{100 * share + 0.0:.4g} %"
 
@@ -478,7 +458,9 @@ __all__ = ["Axes", "Figure"]
 
 def image(drawn: Figure, alt: str) -> str:
     """Figure as an image of a page; none where `pyplot` shows it in any case."""
-    if is_pyplot_figure(drawn):
+    # a figure is pyplot's only where somebody imported that; closed, it has no manager
+    pyplot, manager = sys.modules.get("matplotlib.pyplot"), drawn.canvas.manager
+    if pyplot is not None and manager is not None and pyplot.fignum_exists(manager.num):
         return ""
     data = b64encode(png(drawn)).decode("ascii")
     return (

@@ -106,7 +106,7 @@ THRESHOLDS = (  # value, name, upright alignment, distance from its line
 )
 BESIDE: dict[str, Any] = {
     "xycoords": ("axes fraction", "data"),
-    "bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5},
+    "bbox": canvas.CLEAR,
     "fontsize": 8,
     "ha": "right",
     "color": canvas.GREY,
@@ -219,7 +219,6 @@ MEASURES = {  # title and label of their panels
     "regret": ("regret against the oracle", "cumulative cost above the oracle (a user)"),
     "silent": ("users who are not asked again", "share of the users (%)"),
 }
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 INTERVAL = "95 % interval over users"
 
 
@@ -274,12 +273,9 @@ class ClarifyDisplay(FrameDisplay):
         canvas.shares_up(self.axes_[3], MEASURES["silent"][1])
         # Who never asks begins far above all others: errors above 1 on a logarithmic axis.
         errors = self.axes_[1]
-        most = max(float(self.rows["errors_high"].fillna(self.rows["errors"]).max()), 1.0)
-        ticks = [tick for tick in TICKS if tick <= most]
-        errors.set_yscale("symlog", linthresh=1.0)
-        errors.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
-        errors.set_yticks([], minor=True)
-        errors.set_ylim(-0.05, 1.3 * most)
+        most = float(self.rows["errors_high"].fillna(self.rows["errors"]).max())
+        errors.set_yscale("asinh", linear_width=1.0, base=0)
+        errors.set_ylim(-0.05, 1.3 * max(most, 1.0))
         size = canvas.size_text(self.rows["users"], "users")
         canvas.draw_band_label(self.ax_, f"{INTERVAL}, {size}")
         canvas.legend_over(self.axes_, 4)

@@ -119,6 +119,15 @@ def check(holds: object, rule: str, value: object) -> None:
         raise ValueError(msg)
 
 
+def joined_panels(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of several panels below each other, their column `panel` first."""
+    import pandas as pd
+
+    joined = pd.concat(frames, ignore_index=True)
+    joined.insert(0, "panel", joined.pop("panel"))
+    return joined
+
+
 def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> None:
     """Refuse a frame without rows, or without one of some columns."""
     absent = [column for column in columns if column not in rows]

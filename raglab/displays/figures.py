@@ -31,19 +31,13 @@ def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> A
 
     Returns the line.
     """
-    drawn = canvas.curve_style(place) | style
-    return on.plot(
-        from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), label=label, **drawn
-    )[0]
+    look = canvas.line_style(place) | {"drawstyle": "steps-pre", "label": label} | style
+    return on.plot(from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), **look)[0]
 
 
-def from_zero_coverage(
-    values: NDArray[np.float64], first: float | None = None
-) -> NDArray[np.float64]:
-    """Values with the first once more, or another, at coverage 0."""
-    return np.concatenate(
-        [values[:1] if first is None else np.full(len(values[:1]), first), values]
-    )
+def from_zero_coverage(values: NDArray[np.float64], scale: float = 1.0) -> NDArray[np.float64]:
+    """Values with the first once more at coverage 0, times a scale."""
+    return np.concatenate([scale * values[:1], values])
 
 
 def risk_axes(on: Axes, top: float) -> None:
@@ -97,7 +91,6 @@ class Panel(NamedTuple):
 def draw_risk_coverage(
     curves: Mapping[str, Curve],
     points: Mapping[str, tuple[float, float]],
-    ax: Axes | None = None,
     *,
     target: float | None = None,
 ) -> Axes:
@@ -107,7 +100,7 @@ def draw_risk_coverage(
       points: name -> (coverage, hallucination_rate); a NaN has no mark.
       target: drawn as a dashed line.
     """
-    on = canvas.axes(ax, 8.2, 4.8)
+    on = canvas.empty_figure(8.2, 4.8).subplots()
     for place, (name, curve) in enumerate(curves.items()):
         risk_line(on, curve, canvas.literal_text(name), place)
     answering = {name: at for name, at in points.items() if not np.isnan(sum(at))}
@@ -237,7 +230,7 @@ def confusion_matrix(
     )
     on.set_xlabel("decision (cases, and % of the row)")
     on.set_ylabel("label (cases)")
-    on.set_title(title, fontsize=10)
+    on.set_title(title, loc="left")
     on.tick_params(length=0)
     return on
 
@@ -279,19 +272,28 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
     return canvas.legend_over(panels, 3)
 
 
-COSTS = {  # of a candidate: column -> what it is, its mark
-    "in_sample": (
-        "in sample, not comparable: cases it was made of",
-        {"marker": "o", "markerfacecolor": "none", "markersize": 9},
-    ),
-    "cross_validated": (
-        "cross-fitted: by versions that never saw the case",
-        {"marker": "o", "markersize": 5},
-    ),
-    "report": ("judged: cases nothing was fitted or chosen on", {"marker": "D", "markersize": 5}),
+COSTS: dict[str, Style] = {  # of a candidate: column -> its mark, what it is
+    "in_sample": {
+        "color": canvas.GREY,
+        "marker": "o",
+        "markersize": 9,
+        "markerfacecolor": "none",
+        "label": "in sample, not comparable: cases it was made of",
+    },
+    "cross_validated": {
+        "color": canvas.BLUE,
+        "marker": "o",
+        "markersize": 5,
+        "label": "cross-fitted: by versions that never saw the case",
+    },
+    "report": {
+        "color": canvas.VERMILLION,
+        "marker": "D",
+        "markersize": 5,
+        "label": "judged: cases nothing was fitted or chosen on",
+    },
 }
 LONGEST_CANDIDATE = 44
-COST_INKS = (canvas.GREY, canvas.BLUE, canvas.VERMILLION)
 
 
 def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figure:
@@ -314,19 +316,11 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
     label = canvas.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
     on.axvline(line, color=canvas.GREY, linewidth=0.9, label=label)
-    reach = rows["std_error"].to_numpy(dtype=np.float64)
-    on.errorbar(
-        rows["cross_validated"],
-        places,
-        xerr=reach,
-        linestyle="none",
-        ecolor=canvas.SILVER,
-        elinewidth=3.0,
-    )
-    looks: Any = COSTS
-    for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
+    bars: Style = {"linestyle": "none", "ecolor": canvas.SILVER, "elinewidth": 3.0}
+    on.errorbar(rows["cross_validated"], places, xerr=rows["std_error"].to_numpy(float), **bars)
+    for column, look in COSTS.items():
         if rows[column].notna().any():
-            on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
+            on.plot(rows[column], places, linestyle="none", **look)
     on.set_yticks(
         places, [canvas.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index]
     )
@@ -349,7 +343,6 @@ def pareto(
     hallucination: NDArray[np.float64],
     front: NDArray[np.bool_],
     targets: Mapping[str, float],
-    ax: Axes | None = None,
 ) -> Axes:
     """Trials by false-refusal and hallucination rate, a line through those unbeaten in both.
 
@@ -358,7 +351,7 @@ def pareto(
       front: whether no other beats it, [N].
       targets: of these two, dashed where they are stated.
     """
-    on = canvas.axes(ax, 7.0, 4.6)
+    on = canvas.empty_figure(7.0, 4.6).subplots()
     on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **canvas.TRIAL)
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
@@ -374,19 +367,6 @@ def pareto(
 
 def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:
     """Say at the edge that a value lies beyond it."""
-    at, shown = (
-        ((0.98, 0.86 - 0.14 * place), f"{text} →")
-        if right
-        else ((0.02, 0.86 - 0.14 * place), f"← {text}")
-    )
-    side = "right" if right else "left"
-    on.annotate(
-        shown,
-        at,
-        xycoords="axes fraction",
-        ha=side,
-        va="top",
-        fontsize=8,
-        bbox=canvas.LABEL,
-        zorder=3,
-    )
+    x, side, shown = (0.98, "right", f"{text} →") if right else (0.02, "left", f"← {text}")
+    look: Style = {"ha": side, "va": "top", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
+    on.annotate(shown, (x, 0.86 - 0.14 * place), xycoords="axes fraction", **look)

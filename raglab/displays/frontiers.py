@@ -93,7 +93,7 @@ class FrontierDisplay(FrameDisplay):
             is_last = place == len(corners) - 1
             side: Style = {"xytext": (7, -7), "ha": "left", "va": "top"}
             side = {"xytext": (-5, 5), "ha": "right", "va": "bottom"} if is_last else side
-            name, look = canvas.literal_text(str(arm)), {"fontsize": 8, "zorder": 4} | side
+            name, look = canvas.literal_text(str(arm)), {"fontsize": 8, "bbox": canvas.CLEAR} | side
             on.annotate(name, at, textcoords="offset points", **look)
         for place, row in enumerate(plans.to_dict("records")):
             arms: dict[str, Any] = {

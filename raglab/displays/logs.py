@@ -141,13 +141,7 @@ LOOKS: tuple[Style, ...] = (
     {"marker": "s", "color": canvas.VERMILLION},
     {"marker": "^", "color": canvas.GREEN},
 )
-CLEAR: Style = {"facecolor": "white", "edgecolor": "none"}  # of text on the line of a reference
-CENTRED: Style = {
-    "ha": "center",
-    "va": "center",
-    "color": canvas.GREY,
-    "bbox": CLEAR | {"pad": 1.5},
-}
+CENTRED: Style = {"ha": "center", "va": "center", "color": canvas.GREY, "bbox": canvas.CLEAR}
 ARM_MEASURES = {
     "mean_reward": "mean reward",
     "success_share": "successes",

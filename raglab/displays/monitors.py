@@ -10,7 +10,6 @@ from raglab.displays.display import FrameDisplay, check_rows, spaced_rows
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
-
     from raglab.displays.canvas import Style
 
 MOST_POINTS = 2_000  # that a line draws
@@ -90,8 +89,8 @@ class MonitorDisplay(FrameDisplay):
             lines += left.plot(along, margin_held, **HELD | style)
             left.axhline(0.0, label="bar of a verdict, or promise", **canvas.TARGET)
             # evidence grows without end: beyond the bar it is drawn by its order
-            left.set_yscale("symlog", linthresh=float(rows["bar_held"].iloc[0]))
-            left.set_ylabel("log wealth less its bar (nats, logarithmic far from 0)")
+            left.set_yscale("asinh", linear_width=float(last["bar_held"]), base=0)
+            left.set_ylabel("log wealth less its bar (nats, asinh axis)")
             lines += right.plot(along, drawn["rate"], **RATE | style)
             right.axhline(float(last["alpha"]), **canvas.TARGET)
             top = right.get_ylim()[1]

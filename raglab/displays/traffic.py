@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, check, spaced_rows
+from raglab.displays.display import Display, check, joined_panels, spaced_rows
 from raglab.values import Status
 from raglab.words.results import Summary
 
@@ -91,7 +91,9 @@ class ReviewDisplay(Display):
         for on, path in zip(self.axes_, self.paths, strict=False):
             lines += self._draw_curve(on, path, style)
         if len(self.review.days):
-            lines += self._draw_days(self.axes_[-1], style)
+            lines += self._draw_days(self.axes_[len(self.paths)], style)
+        for spare in self.axes_[self._n_panels :]:
+            spare.set_axis_off()
         canvas.legend_over(self.axes_, 4)
         return lines
 
@@ -146,16 +148,13 @@ class ReviewDisplay(Display):
 
         Steps of the thresholds, then days, with `panel` as the first column.
         """
-        import pandas as pd
-
         gates = self.review.gates
         steps = gates[gates["path"].isin(self.paths)]
         frames = [
             steps.assign(panel=steps["path"]).drop(columns="path"),
             self.review.days.assign(panel="days"),
         ]
-        joined = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
-        return joined[["panel", *(name for name in joined if name != "panel")]]
+        return joined_panels([frame for frame in frames if len(frame)])
 
     def _summary(self) -> Summary:
         rows = self.review.thresholds
