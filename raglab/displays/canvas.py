@@ -11,6 +11,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +38,9 @@ DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLUE}
 # errors, as a report draws them
-RATE_INKS = {name: INKS[place % 7] for place, name in enumerate(OBJECTIVES)}
-OTHERS = (GREY, ORANGE, SKY)
-SWEEP_INKS = RATE_INKS | {
-    name: OTHERS[place % 3]
-    for place, name in enumerate(name for name in RATES if name not in OBJECTIVES)
-}
+RATE_INKS = dict(zip(OBJECTIVES, cycle(INKS), strict=False))
+MORE_RATES = [name for name in RATES if name not in OBJECTIVES]
+SWEEP_INKS = RATE_INKS | dict(zip(MORE_RATES, cycle((GREY, ORANGE, SKY)), strict=False))
 VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
     {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
     {"color": "black", "linewidth": 1.4, "zorder": 1.6},

@@ -94,10 +94,9 @@ class ConfidenceDisplay(FrameDisplay):
             row["first below ask"] = part["request"][part["confidence"] < ASK_BELOW].min()
             last = part["confidence"].iloc[-1]
             rows.append(row | {"ends at": last, "questions": part["question"].sum()})
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
         facts = [("requests", f"{self.rows['request'].max():,}")]
         title = self.name or "confidence of a row that is always right"
-        return Summary(facts, spaced_rows(columns), title=title)
+        return Summary(facts, spaced_rows(rows), title=title)
 
 
 THRESHOLDS = (  # value, name, upright alignment, distance from its line
@@ -200,17 +199,16 @@ class SplitDisplay(Display):
 
     def _summary(self) -> Summary:
         known = self._known()
-        columns: dict[str, Any] = {"name": list(known)}
-        columns["rows"] = [len(values) for values in self.requests.values()]
-        columns["split"] = [len(values) for values in known.values()]
-        for share in (0.1, 0.5, 0.9):
-            at = [
-                np.quantile(values, share) if len(values) else np.nan for values in known.values()
-            ]
-            columns[f"{100 * share:g} % after"] = at
+        rows = []
+        for name, values in known.items():
+            row = {"name": name, "rows": len(self.requests[name]), "split": len(values)}
+            for share in (0.1, 0.5, 0.9):
+                after = np.quantile(values, share) if len(values) else np.nan
+                row[f"{100 * share:g} % after"] = after
+            rows.append(row)
         facts = [(name, f"{len(values)} split") for name, values in known.items()]
         title = self.name or "requests until the split"
-        return Summary(facts, spaced_rows(columns), title=title)
+        return Summary(facts, spaced_rows(rows), title=title)
 
 
 MEASURES = {  # title and label of their panels
@@ -377,11 +375,14 @@ class SilenceDisplay(Display):
         import pandas as pd
 
         after = {policy: pd.Series(values) for policy, values in self._after().items()}
-        columns = {
-            "policy": list(after),
-            "median requests of the silent": [values.median() for values in after.values()],
-            "silent (%)": [100.0 * values.notna().mean() for values in after.values()],
-            "rows": [len(values) for values in after.values()],
-        }
+        rows = [
+            {
+                "policy": policy,
+                "median requests of the silent": values.median(),
+                "silent (%)": 100.0 * values.notna().mean(),
+                "rows": len(values),
+            }
+            for policy, values in after.items()
+        ]
         facts = [(policy, f"{values.notna().sum()} silent") for policy, values in after.items()]
-        return Summary(facts, spaced_rows(columns), title=self.name or "time until silence")
+        return Summary(facts, spaced_rows(rows), title=self.name or "time until silence")

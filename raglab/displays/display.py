@@ -6,7 +6,7 @@ on any axes, and `frame` gives every number that is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -135,11 +135,12 @@ def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> No
     check(len(rows) and not absent, f"{name} must have rows of {', '.join(columns)}", value)
 
 
-def spaced_rows(columns: Mapping[str, Any], most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:
+# columns, or rows
+def spaced_rows(columns: Any, most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:  # noqa: ANN401
     """Table of a notebook, by its title: some rows at most, evenly spaced.
 
     Args:
-      columns: head -> cells, numbers or texts, all of one length.
+      columns: head -> cells, numbers or texts, all of one length; or a list of rows by head.
     """
     import pandas as pd
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
+from raglab.displays.display import (
+    Display,
+    FrameDisplay,
+    check,
+    check_rows,
+    joined_panels,
+    spaced_rows,
+)
 from raglab.displays.tables import estimate_cells
 from raglab.off_policy.evaluation import COLUMNS as NEEDED
 from raglab.reward import LESS_IS_BETTER
@@ -234,17 +241,15 @@ class RewardAuditDisplay(Display):
 
         `panel`, `of` (arm, policy or signal), `value`, `low`, `high`.
         """
-        import pandas as pd
-
         arms, simulation = self.audit.arms, self.audit.simulation
         drawn = [(arms, measure) for measure in ARM_MEASURES]
         drawn += [(simulation, "value"), (simulation, "difference")]
         parts = []
         for rows, measure in [*drawn, (self.audit.correlations, "concordance")]:
-            ends = dict(zip(ENDS, (measure, f"{measure}_low", f"{measure}_high"), strict=True))
-            columns = {end: rows[name] for end, name in ends.items()}
-            parts.append(pd.DataFrame({"panel": measure, "of": rows.iloc[:, 0]} | columns))
-        return pd.concat(parts, ignore_index=True)
+            part = rows[[measure, f"{measure}_low", f"{measure}_high"]].set_axis(ENDS, axis=1)
+            part.insert(0, "of", rows.iloc[:, 0])
+            parts.append(part.assign(panel=measure))
+        return joined_panels(parts)
 
     def _summary(self) -> Summary:
         arms, policies = self.audit.arms, self.audit.simulation
