@@ -41,12 +41,11 @@ LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLU
 RATE_INKS = dict(zip(OBJECTIVES, cycle(INKS), strict=False))
 MORE_RATES = [name for name in RATES if name not in OBJECTIVES]
 SWEEP_INKS = RATE_INKS | dict(zip(MORE_RATES, cycle((GREY, ORANGE, SKY)), strict=False))
-VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
-    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
-    {"color": "black", "linewidth": 1.4, "zorder": 1.6},
-    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5, "linestyle": DASHES[2]},
-    {"color": "black", "linewidth": 1.4, "zorder": 1.6, "linestyle": DASHES[2]},
-)
+# a thin line is seen on a broad one where two policies share a value
+BROAD: Style = {"color": SILVER, "linewidth": 3.2, "zorder": 1.5}
+THIN: Style = {"color": "black", "linewidth": 1.4, "zorder": 1.6}
+DOTTED: Style = {"linestyle": DASHES[2]}
+VALUES = (BROAD, THIN, BROAD | DOTTED, THIN | DOTTED)
 IDEAL: Style = {"color": GREY, "linewidth": 1.0, "linestyle": DASHES[1]}
 HEAT: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
 BAND: Style = {"alpha": 0.16, "linewidth": 0}
@@ -131,12 +130,10 @@ def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[
     """
     breaks = breaks[np.isfinite(breaks)]
     span = float(np.ptp(breaks)) if len(breaks) else 0.0
-    near = [
-        mark
-        for mark in marks
-        if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span
-    ]
-    every = np.concatenate([breaks, np.asarray(near, dtype=np.float64)])
+    near = np.asarray(marks, dtype=np.float64)
+    if span:
+        near = near[(near >= breaks.min() - FAR * span) & (near <= breaks.max() + FAR * span)]
+    every = np.concatenate([breaks, near])
     low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
     margin = 0.06 * (high - low) or max(abs(low) * 0.1, 0.01)
     return low - margin, high + margin
@@ -155,11 +152,6 @@ SUBPLOT = 0.775  # of a figure, that matplotlib gives to axes
 def empty_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     """Empty figure, inches, that makes room for its labels and legends."""
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """Axes as given, or those of a new figure, inches."""
-    return ax if ax is not None else empty_figure(width, height).subplots()
 
 
 def panels(

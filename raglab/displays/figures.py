@@ -132,7 +132,7 @@ def threshold(
       names: of all policies, so that each keeps its line where several panels share a legend; those
         of the panel where not given.
     """
-    on = canvas.axes(ax, 7.6, 4.2)
+    on = ax or canvas.empty_figure(7.6, 4.2).subplots()
     steps = panel.steps
     # The outer steps have no end, so the range comes from the changes and from the values of the
     # policies.
@@ -175,17 +175,16 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
     """Small multiples of `threshold`, one legend for all."""
     if len(panels) == 1:
         return canvas.whole_figure(threshold(panels[0], targets))
-    columns = COLUMNS
-    n_rows = max(1, -(-len(panels) // columns))
-    drawn = canvas.empty_figure(3.7 * columns, 2.5 * n_rows + 0.7)
-    grid = drawn.subplots(n_rows, columns, squeeze=False)
+    n_rows = max(1, -(-len(panels) // COLUMNS))
+    drawn = canvas.empty_figure(3.7 * COLUMNS, 2.5 * n_rows + 0.7)
+    grid = drawn.subplots(n_rows, COLUMNS, squeeze=False)
     names = [name for panel in panels for name in panel.marks]
     for place, on in enumerate(grid.flat):
         if place >= len(panels):
             on.set_axis_off()
             continue
         threshold(panels[place], targets, on, legend=False, names=names)
-        if place % columns:
+        if place % COLUMNS:
             on.set_ylabel("")
     return canvas.legend_over(grid.ravel(), 4)
 
@@ -206,7 +205,7 @@ def confusion_matrix(
       interval: of each share, [3, 3]; written below it.
       wrong: answers at (ok, ok) from the wrong sources; said there if there are any.
     """
-    on = canvas.axes(ax, 5.4, 4.0)
+    on = ax or canvas.empty_figure(5.4, 4.0).subplots()
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
     size = 7 if canvas.is_narrow(on) else 10 if interval is None else 9
@@ -313,9 +312,9 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     drawn = canvas.empty_figure(8.2, max(3.4, 1.5 + 0.24 * len(rows)))
     on = drawn.subplots()
     places = np.arange(len(rows))
-    (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
     label = canvas.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
-    on.axvline(line, color=canvas.GREY, linewidth=0.9, label=label)
+    cost = float(costs["cross_validated"][incumbent])
+    on.axvline(cost, color=canvas.GREY, linewidth=0.9, label=label)
     bars: Style = {"linestyle": "none", "ecolor": canvas.SILVER, "elinewidth": 3.0}
     on.errorbar(rows["cross_validated"], places, xerr=rows["std_error"].to_numpy(float), **bars)
     for column, look in COSTS.items():
@@ -331,11 +330,6 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     on.set_xlabel("expected cost (a case; 1 is a failed contract)", fontsize=9)
     on.set_ylabel("candidate (cheapest cross-fitted on top)", fontsize=9)
     return canvas.legend_over([on], 2)
-
-
-def share_words(rate: str) -> str:
-    """Name of a rate on an axis, with what it is a share of."""
-    return f"{rate} (share of the {RATE_TABLE[rate].share_of}, %)"
 
 
 def pareto(
@@ -356,11 +350,13 @@ def pareto(
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
     on.plot(*line, "o-", label="no other trial is better in both", **canvas.FRONT)
-    for name, draw in (("false_refusal_rate", on.axvline), ("hallucination_rate", on.axhline)):
+    for name, draw, name_axis in (
+        ("false_refusal_rate", on.axvline, canvas.shares_along),
+        ("hallucination_rate", on.axhline, canvas.shares_up),
+    ):
         if name in targets:
             draw(targets[name], label=target_label(name, targets[name]), **canvas.TARGET)
-    canvas.shares_along(on, share_words("false_refusal_rate"))
-    canvas.shares_up(on, share_words("hallucination_rate"))
+        name_axis(on, f"{name} (share of the {RATE_TABLE[name].share_of}, %)")
     canvas.legend_above(on, 3)
     return on
 

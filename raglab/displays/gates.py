@@ -126,9 +126,13 @@ class ThresholdSweepDisplay(FrameDisplay):
         _check_gate(certificate)
         names = ["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]
         rows = steps[names].reset_index(drop=True)
-        path, share_of = _threshold_text(steps), steps.attrs.get("share_of", {})
-        fields = (rows, rates, targets or {}, certificate, level, path or cls.threshold, share_of)
-        return cls(*fields).plot(**drawing)
+        units, share_of = (steps.attrs.get(name, {}) for name in ("units", "share_of"))
+        # a frame that does not say its path is of the one that has a unit, if there is one
+        one_unit = units if len(units) == 1 else {}
+        paths = steps["path"].unique() if "path" in steps else one_unit
+        known = [f"{path} ({units.get(path) or 'unit of its signal'})" for path in paths]
+        path = known[0] if known else cls.threshold
+        return cls(rows, rates, targets or {}, certificate, level, path, share_of).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, edges, lines = self.ax_, self._edges(), []
@@ -145,17 +149,18 @@ class ThresholdSweepDisplay(FrameDisplay):
             look["label"] = f"{canvas.rate_label(rate)} ({size})"
             lines.append(on.stairs(value, edges, **look | style))
         canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
-        certificate = self.certificate
-        at = None if certificate is None else certificate.threshold
-        if certificate is not None and at is not None:
-            on.axvline(at, label=_certified_text(certificate), **canvas.CERTIFIED)
-            label = f"upper bound there, {100 * certificate.bound:.3g} %"
-            on.plot([at], [certificate.bound], label=label, **canvas.BOUND)
-        elif certificate is not None:
-            on.plot([], [], label=_certified_text(certificate), linestyle="none")
+        marks: list[float] = []
+        if (certificate := self.certificate) is not None:
+            at, text = certificate.threshold, _certified_text(certificate)
+            if at is None:
+                on.plot([], [], label=text, linestyle="none")
+            else:
+                marks = [at]
+                on.axvline(at, label=text, **canvas.CERTIFIED)
+                label = f"upper bound there, {100 * certificate.bound:.3g} %"
+                on.plot(marks, [certificate.bound], label=label, **canvas.BOUND)
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
-        marks = [] if at is None else [at]
         on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], marks))
         for rate, target in self.targets.items():
             look = {"color": canvas.SWEEP_INKS[rate]}
@@ -371,16 +376,6 @@ def _check_gate(certificate: Certificate | None) -> None:
         check(is_gate, rule, f"that of {certificate.chosen or ', '.join(names)}")
 
 
-def _threshold_text(steps: pd.DataFrame) -> str:
-    """Path of the threshold that steps are of, and its unit in brackets.
-
-    Empty where the frame does not say.
-    """
-    units = steps.attrs.get("units", {})
-    (path,) = set(steps["path"]) if "path" in steps else units if len(units) == 1 else ("",)
-    return f"{path} ({units.get(path) or 'unit of its signal'})" if path else ""
-
-
 def _paid(
     label: NDArray[np.int64],
     status: NDArray[np.int64],
@@ -411,7 +406,6 @@ def _paid(
 Band = Literal["pointwise", "simultaneous"]
 DIAGONAL = "if scores were true probabilities"
 COUNTS = "cases by score"
-DOTTED = canvas.DASHES[2]  # ends of a second band
 STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
 SPREAD_BINS = 20
 
@@ -667,7 +661,7 @@ class RiskCoverageDisplay(Display):
             look: Style = canvas.BAND | {"color": line.get_color()}
             if place:  # of a second curve the ends alone: two fills would mix their colours
                 look = {"facecolor": "none", "edgecolor": line.get_color(), "linewidth": 0.7}
-                look["linestyle"] = DOTTED
+                look |= canvas.DOTTED  # ends of a second band
             on.fill_between(x, low, high, step="pre", **look)
             if self._interval_is not in on.get_legend_handles_labels()[1]:
                 canvas.draw_band_label(on, self._interval_is)

@@ -447,14 +447,6 @@ def curves(signals: AnswerSignals) -> dict[str, Curve]:
     }
 
 
-def confidence_histograms(signals: AnswerSignals) -> dict[str, NDArray[np.int64]]:
-    """Cases by label and confidence, counts between `FINE_EDGES`."""
-    return {
-        status.name: _fine_counts(signals.score["confidence"][signals.label == status])
-        for status in Status
-    }
-
-
 def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
     """Case counts by label, decision (both in `Status` order), P(right) in %, by `FINE_EDGES`.
 
@@ -462,18 +454,17 @@ def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> 
       status: decisions, [Q].
     """
     score = 100.0 * signals.score[P_RIGHT]
+    known = ~np.isnan(score)
     cells = [
         [
-            _fine_counts(score[(signals.label == label) & (status == decision)])
+            np.histogram(
+                score[known & (signals.label == label) & (status == decision)], FINE_EDGES
+            )[0]
             for decision in Status
         ]
         for label in Status
     ]
     return np.array(cells)
-
-
-def _fine_counts(score: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
 
 
 def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
