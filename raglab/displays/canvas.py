@@ -439,7 +439,7 @@ def _legend(labels: Sequence[str], columns: int, points: float) -> Style:
     return {"labels": wrapped, "ncols": n, "fontsize": 8, "frameon": False}
 
 
-def _percent_text(share: float, _: int | None) -> str:
+def _percent_text(share: float, _: float) -> str:
     return f"{100 * share + 0.0:.4g} %"
 
 

@@ -186,7 +186,7 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
         threshold(panels[place], targets, on, legend=False, names=names)
         if place % COLUMNS:
             on.set_ylabel("")
-    return canvas.legend_over(grid.ravel(), 4)
+    return canvas.legend_over(list(grid.flat), 4)
 
 
 def confusion_matrix(

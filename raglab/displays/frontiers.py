@@ -89,12 +89,13 @@ class FrontierDisplay(FrameDisplay):
         look["label"] = "fixed mixtures of arms"
         lines = list(on.plot(corners["spend"], corners["reward"], **look | style))
         # the line rises less and less: right below a corner is free, and left above the last
-        for place, (arm, *at) in enumerate(corners[["policy", "spend", "reward"]].to_numpy()):
+        for place, row in enumerate(corners.to_dict("records")):
             is_last = place == len(corners) - 1
             side: Style = {"xytext": (7, -7), "ha": "left", "va": "top"}
             side = {"xytext": (-5, 5), "ha": "right", "va": "bottom"} if is_last else side
-            name, look = canvas.literal_text(str(arm)), {"fontsize": 8, "bbox": canvas.CLEAR} | side
-            on.annotate(name, at, textcoords="offset points", **look)
+            name, look = canvas.literal_text(str(row["policy"])), side | {"bbox": canvas.CLEAR}
+            at = (row["spend"], row["reward"])
+            on.annotate(name, at, textcoords="offset points", fontsize=8, **look)
         for place, row in enumerate(plans.to_dict("records")):
             arms: dict[str, Any] = {
                 f"{axis}err": canvas.interval_arms(

@@ -122,16 +122,21 @@ class ThresholdSweepDisplay(FrameDisplay):
           ValueError: a column is missing, no steps, those of several thresholds, an unknown rate,
             or a certificate of policies.
         """
-        _check_steps(steps, rates, targets or {})
-        _check_gate(certificate)
+        for name in (*rates, *(targets or {})):
+            known = ", ".join(canvas.SWEEP_INKS)
+            check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
         names = ["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]
+        check_rows("steps", steps, names)
+        n = steps["path"].nunique() if "path" in steps else 1
+        check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
+        _check_gate(certificate)
         rows = steps[names].reset_index(drop=True)
         units, share_of = (steps.attrs.get(name, {}) for name in ("units", "share_of"))
         # a frame that does not say its path is of the one that has a unit, if there is one
         one_unit = units if len(units) == 1 else {}
         paths = steps["path"].unique() if "path" in steps else one_unit
-        known = [f"{path} ({units.get(path) or 'unit of its signal'})" for path in paths]
-        path = known[0] if known else cls.threshold
+        texts = [f"{path} ({units.get(path) or 'unit of its signal'})" for path in paths]
+        path = texts[0] if texts else cls.threshold
         return cls(rows, rates, targets or {}, certificate, level, path, share_of).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
@@ -355,16 +360,6 @@ def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -
         values = (_ratio(k, total), k, total, *ends)
         columns |= {f"{name}{end}": part for end, part in zip(ENDS, values, strict=True)}
     return pd.DataFrame(columns)
-
-
-def _check_steps(steps: pd.DataFrame, rates: Sequence[str], targets: Mapping[str, float]) -> None:
-    for name in (*rates, *targets):
-        known = ", ".join(canvas.SWEEP_INKS)
-        check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
-    wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ENDS))
-    check_rows("steps", steps, wanted)
-    n = steps["path"].nunique() if "path" in steps else 1
-    check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
 
 
 def _check_gate(certificate: Certificate | None) -> None:

@@ -16,7 +16,7 @@ MOST_POINTS = 2_000  # that a line draws
 COLUMNS = 2  # evidence and rate
 ALARM = canvas.line_style(0) | {"color": canvas.VERMILLION, "label": "evidence of a broken promise"}
 HELD = canvas.line_style(1) | {"color": canvas.BLUE, "label": "of a held one"}
-RATE = {"color": canvas.GREY, "linewidth": 1.5}
+RATE: Style = {"color": canvas.GREY, "linewidth": 1.5}
 NEEDED = (
     "promise",
     "alpha",
