@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
 from hostile_texts import MARKUP, assert_inert
@@ -96,24 +95,6 @@ def made(**more: Any) -> dict[str, Any]:
 
 
 DRAWN = made(name="<b>mine</b>")
-NAMES = list(DRAWN)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_axes_given_are_axes_used(name: str) -> None:
-    """`ax` is drawn on, or its place taken; `plot` returns the display; no figure is pyplot's.
-
-    Labels have units.
-    """
-    shown = DRAWN[name]
-    on = canvas.empty_figure(12, 5).subplots()
-    assert shown.plot(ax=on) is shown
-    assert shown.figure_ is on.figure
-    assert (shown.ax_ is on) == (name not in {"audit", "spend"})
-    for axes in getattr(shown, "axes_", [shown.ax_]):
-        assert re.search(r"\(.+\)$", axes.get_xlabel(), re.DOTALL)
-    assert shown.plot().figure_ is not on.figure
-    assert shown.figure_.canvas.manager is None
 
 
 SIZES = {
@@ -169,44 +150,6 @@ def test_names_and_units_are_drawn_as_they_stand() -> None:
     assert all(canvas.png(one.figure_).startswith(b"\x89PNG") for one in drawn)
     assert_inert(RegretDisplay.from_runs(runs, unit=hostile, name=MARKUP)._repr_html_())
     assert canvas.literal_text("a\u202eb$\n") == r"a\u202eb\$\n"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_drawn_leaves_its_figure(name: str) -> None:
-    """Labels, legends and numbers lie within the picture, and a legend does not cover the axes."""
-    shown = DRAWN[name].plot()
-    drawn_on = FigureCanvasAgg(shown.figure_)
-    drawn_on.draw()
-    renderer = drawn_on.get_renderer()
-    width, height = shown.figure_.bbox.width, shown.figure_.bbox.height
-    for axes in getattr(shown, "axes_", [shown.ax_]):
-        low, high = axes.get_ylim()
-        ticks = [one for one in axes.get_yticklabels() if low <= one.get_position()[1] <= high]
-        titles = [axes.xaxis.label, axes.yaxis.label, axes.title]
-        parts = [one for one in (*titles, *axes.texts, *ticks) if one.get_text()]
-        legend = axes.get_legend()
-        for part in [*parts, *([legend] if legend is not None else [])]:
-            box = part.get_window_extent(renderer)
-            assert box.x0 >= -1 and box.y0 >= -1, part  # noqa: PT018 - one box
-            assert box.x1 <= width + 1 and box.y1 <= height + 1, part  # noqa: PT018
-        if legend is not None and name != "audit":
-            own = legend.get_window_extent(renderer)
-            assert own.y0 >= axes.bbox.y1 - 1
-            assert not any(own.overlaps(one.get_window_extent(renderer)) for one in axes.texts)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
-    """The HTML holds one image and its tables, escaped, without a bare nan.
-
-    The figure is the same bytes again.
-    """
-    page = DRAWN[name].plot()._repr_html_()
-    assert page.count("<img ") == 1 <= page.count("<details")
-    assert "<b>mine" not in page
-    assert "&lt;b&gt;mine&lt;/b&gt;" in page
-    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
-    assert page == made(name="<b>mine</b>")[name]._repr_html_()
 
 
 def test_the_constant_of_lai_and_robbins() -> None:

@@ -5,7 +5,6 @@ A display of one's own is its data, its drawing, its frame and its table.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -71,18 +70,6 @@ def test_another_number_of_axes_is_refused() -> None:
         Levels(ROWS).plot(three)
 
 
-def test_a_notebook_sees_figure_and_table() -> None:
-    """The page has the image and the cells, the text the name of the class.
-
-    A missing number is a dash.
-    """
-    page = Levels(ROWS, name="<i>").plot()._repr_html_()
-    assert page.count("<img ") == page.count("<details") == 1
-    assert "0.500 <small>0.400 to 0.600" in page
-    assert {"–", "&lt;i&gt;"} == set(re.findall(r"–|&lt;i&gt;|<i>", page))
-    assert repr(Levels(ROWS)) == "Levels(interval 95 %)"
-
-
 @pytest.mark.parametrize(("width", "rows"), [(3.4, 2), (7.0, 1)])
 def test_panels_of_a_column_stand_below_each_other(width: float, rows: int) -> None:
     """As many beside each other as have room; labels wrap; the first name stays."""
@@ -98,7 +85,9 @@ def test_two_risk_curves_share_axes() -> None:
     right, score = np.arange(60) % 3 > 0, np.arange(60.0)
     first = displays.RiskCoverageDisplay.from_predictions(right, score, width=3.4)
     second = displays.RiskCoverageDisplay.from_predictions(right, -score, ax=first.ax_)
-    looks = [(line.line_.get_color(), line.line_.get_linestyle()) for line in (first, second)]
+    looks = [
+        (line.lines_[0].get_color(), line.lines_[0].get_linestyle()) for line in (first, second)
+    ]
     assert all(one != other for one, other in zip(*looks, strict=True))
     labels = first.ax_.get_legend_handles_labels()[1]
     assert len([label for label in labels if "interval" in label]) == 1

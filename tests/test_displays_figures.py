@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from raglab.displays import canvas as ink
 from raglab.displays import figures
-from raglab.displays.canvas import empty_figure, png
+from raglab.displays.canvas import png
 from raglab.metrics import TARGETS, Interval, risk_coverage
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ STEPS = pd.DataFrame(
 PANEL = figures.Panel(
     "similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25}
 )
-TAUS = {
-    f"{name} ({policy})": 40.0
-    for name in ("tau_default", "tau_explicit")
-    for policy in ("defaults", "tuned")
-}
 RATIO = figures.Panel(
     "decision.ratio", "ratio", STEPS.assign(low=[0.0, 0.3, 6.0], high=[0.3, 6.0, 1e3]), {}, log=True
 )
@@ -63,7 +58,6 @@ COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
 def drawn_figures() -> dict[str, Figure]:
     """Every figure once."""
     curves = {"confidence": risk_coverage(RIGHT, SCORE)}
-    bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
     made: dict[str, Axes | Figure] = {
         "risk_coverage": figures.draw_risk_coverage(
@@ -73,7 +67,6 @@ def drawn_figures() -> dict[str, Figure]:
         "thresholds": figures.threshold_panels([PANEL] * 4, TARGETS),
         "label_by_decision": figures.confusion_matrix(COUNTS, title="defaults"),
         "labels_by_decision": figures.confusion_matrices({"one": COUNTS, "two": COUNTS}),
-        "confidence_by_label": figures.confidence_by_label(bars, (0, 50, 100), TAUS),
         "ratio": figures.threshold_panels([RATIO], TARGETS),
         "candidates": figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse"),
         "probability_by_label": figures.probability_by_label(DECIDED, (0, 50, 100)),
@@ -96,26 +89,21 @@ def test_axes_have_labels_with_units(name: str) -> None:
     """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
     shown = [on for on in drawn_figures()[name].axes if on.axison]
     labels = [label for on in shown for label in (on.get_xlabel(), on.get_ylabel()) if label]
-    assert labels
+    assert len(labels) >= 2
     assert all("(" in label and label.endswith(")") for label in labels)
-    assert any(on.get_xlabel() for on in shown)
-    assert any(on.get_ylabel() for on in shown)
-
-
-@pytest.mark.parametrize("name", list(drawn_figures()))
-def test_figures_are_the_same_bytes(name: str) -> None:
-    """Drawn twice, a figure is the same PNG, without the name of the program that made it."""
-    data = png(drawn_figures()[name])
-    assert data.startswith(PNG)
-    assert data == png(drawn_figures()[name])
-    assert b"Software" not in data
 
 
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_legends_and_labels_do_not_overlap(name: str) -> None:
-    """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""
+    """Within a figure no legend covers axes, and no text of an axis leaves the canvas.
+
+    Drawn twice, it is the same PNG, without the name of the program that made it.
+    """
     whole = drawn_figures()[name]
-    png(whole)
+    data = png(whole)
+    assert data.startswith(PNG)
+    assert data == png(drawn_figures()[name])
+    assert b"Software" not in data
     legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
     for legend in legends:
         box = legend.get_window_extent()
@@ -138,13 +126,8 @@ def test_risk_coverage_draws_curve_and_points() -> None:
     A policy without answers has no mark.
     """
     found = risk_coverage(RIGHT, SCORE)
-    on = empty_figure().subplots()
-    assert (
-        figures.draw_risk_coverage(
-            {"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01
-        )
-        is on
-    )
+    points = {"x": (0.5, 0.1), "silent": (0.0, np.nan)}
+    on = figures.draw_risk_coverage({"confidence": found}, points, target=0.01)
     line = curve(on, "confidence")
     np.testing.assert_array_equal(line.get_xdata(), [0.0, *found.x])
     np.testing.assert_array_equal(line.get_ydata(), [found.y[0], *found.y])
@@ -289,14 +272,6 @@ def test_risk_is_drawn_to_scale() -> None:
     )
     assert on.get_ylim()[1] < 0.12
     assert figures.draw_risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
-
-
-def test_histograms_draw_their_counts() -> None:
-    """One panel a label, bars at the counts, a line at each tau."""
-    bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
-    panels = figures.confidence_by_label(bars, (0, 50, 100), {"tau_default": 40.0}).axes
-    assert [on.patches[0].get_data()[0].tolist() for on in panels] == [[1, 2], [0, 0], [3, 0]]
-    assert all(curve(on, "tau_default").get_xdata()[0] == 40.0 for on in panels)
 
 
 def test_pareto_draws_trials_and_front() -> None:

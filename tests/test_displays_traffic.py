@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from labelled import free_policy, labelled
-from raglab.displays.canvas import png
 from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
 from raglab.lab.traffic_review import Review, review
 from raglab.values import Status
@@ -59,9 +58,8 @@ def test_each_threshold_and_the_days() -> None:
 
 def test_one_threshold_on_axes_of_ones_own() -> None:
     """Without days a panel alone; what is not drawn is counted."""
-    display = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], name="March")
+    display = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"])
     assert len(display.axes_) == 1
-    assert "March" in display._repr_html_()
     assert "thresholds drawn 1 of" in repr(display)
     again = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], ax=display.ax_)
     assert again.axes_[0] is display.ax_
@@ -76,7 +74,6 @@ def test_many_steps_are_thinned() -> None:
     values, _, _ = display.ax_.patches[0].get_data()  # type: ignore[attr-defined]
     assert len(values) == MOST_STEPS
     assert (values[0], values[-1]) == (curve.counts[0, 0] / 5_000, curve.counts[-1, 0] / 5_000)
-    assert png(display.figure_).startswith(b"\x89PNG")
 
 
 def test_a_path_that_has_no_curve() -> None:

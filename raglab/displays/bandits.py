@@ -131,8 +131,8 @@ class RegretDisplay(FrameDisplay):
                 prefix = "" if value == "regret" else f"{value}_"
                 # one replication says nothing about others: its interval is missing
                 low, high = (ends if len(cumulated) > 1 else mean_interval)(cumulated, level)
-                columns |= {value: cumulated.mean(axis=0)}
-                columns |= {f"{prefix}low": low, f"{prefix}high": high}
+                ends_of = {f"{prefix}low": low, f"{prefix}high": high}
+                columns |= {value: cumulated.mean(axis=0)} | ends_of
             if (arm_value := getattr(run, "arm_value", None)) is not None:
                 columns["best"] = _best_recent(arm_value, at, last)
             parts.append(pd.DataFrame(columns | {"replications": len(run.regret)}))
@@ -360,13 +360,9 @@ class ArmShareDisplay(_ArmDisplay):
         is_named = size >= 1 and int(run.arm.max()) < len(arms)
         check(is_named, "window must be at least 1 and arms name all pulled", (size, arms))
         starts, length = _windows(n_rounds, size)
-        each = np.stack(
-            [
-                np.add.reduceat(run.arm == arm, starts, axis=1, dtype=np.float64) / length
-                for arm in range(len(arms))
-            ],
-            axis=2,
-        )
+        is_pulled = run.arm[..., None] == np.arange(len(arms))
+        pulls = np.add.reduceat(is_pulled, starts, axis=1, dtype=np.float64)
+        each = pulls / length[:, None]
         low, high = percentile_interval(each, level)
         at = starts + (length + 1) / 2.0
         rows = _arm_rows(at, arms, share=each.mean(axis=0), low=low, high=high)
@@ -533,9 +529,7 @@ class PropensityDisplay(_ArmDisplay):
             canvas.draw_band_label(on, self._band_is)
         canvas.shares_up(on, "propensity (probability of the arm, %)")
         if self.action is not None:
-            on.set_ylim(-LANE * (len(self.arms) + 1), 1 + canvas.SHARE_MARGIN)
-            on.set_yticks(np.linspace(0.0, 1.0, 6))
-            on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
+            canvas.strip_below(on, -LANE * (len(self.arms) + 1))
         canvas.legend_above(on, 2)
         return lines
 

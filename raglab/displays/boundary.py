@@ -15,7 +15,6 @@ from raglab.decision.trace_view import Measured, TraceView
 from raglab.displays import canvas
 from raglab.displays.display import Display, check, spaced_rows
 from raglab.displays.tables import interval, rate_cells
-from raglab.metrics import Interval
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
@@ -186,14 +185,6 @@ def zone_counts(boundary: Boundary) -> ZoneCounts:
     return ZoneCounts(*tables)
 
 
-def ranking_auroc(boundary: Boundary, level: float = 0.95) -> tuple[float, Interval]:
-    """AUROC of confidence, cases right if answered against all others, with its interval."""
-    good = boundary.group == 0
-    return metrics.auroc(good, boundary.confidence), metrics.auroc_interval(
-        good, boundary.confidence, level
-    )
-
-
 BAR = 2.0  # points of confidence that a bar is wide
 TALLEST = 0.62  # height of the tallest bar, where a label's row is 1 high
 # how far below a row's line its cases stand, and those that name documents
@@ -347,7 +338,9 @@ class DecisionBoundaryDisplay(Display):
         boundary, counts = self.boundary, zone_counts(self.boundary)
         there, every = counts.n[BOTH], counts.n.sum(axis=0)
         named, between = int(boundary.explicit.sum()), counts.explicit[ONE]
-        area, ends = ranking_auroc(boundary, self.level)
+        right = boundary.group == 0  # if answered, against all others
+        area = metrics.auroc(right, boundary.confidence)
+        ends = metrics.auroc_interval(right, boundary.confidence, self.level)
         order = f"{area:.3f} (interval {ends.low:.3f} to {ends.high:.3f})"
         shares = zip(GROUPS, there, every, strict=True)
         depth = "that decided" if boundary.depth is None else f"{boundary.depth}"

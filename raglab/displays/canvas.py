@@ -11,13 +11,14 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
@@ -37,18 +38,14 @@ DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLUE}
 # errors, as a report draws them
-RATE_INKS = {name: INKS[place % 7] for place, name in enumerate(OBJECTIVES)}
-OTHERS = (GREY, ORANGE, SKY)
-SWEEP_INKS = RATE_INKS | {
-    name: OTHERS[place % 3]
-    for place, name in enumerate(name for name in RATES if name not in OBJECTIVES)
-}
-VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
-    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
-    {"color": "black", "linewidth": 1.4, "zorder": 1.6},
-    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5, "linestyle": DASHES[2]},
-    {"color": "black", "linewidth": 1.4, "zorder": 1.6, "linestyle": DASHES[2]},
-)
+RATE_INKS = dict(zip(OBJECTIVES, cycle(INKS), strict=False))
+MORE_RATES = [name for name in RATES if name not in OBJECTIVES]
+SWEEP_INKS = RATE_INKS | dict(zip(MORE_RATES, cycle((GREY, ORANGE, SKY)), strict=False))
+# a thin line is seen on a broad one where two policies share a value
+BROAD: Style = {"color": SILVER, "linewidth": 3.2, "zorder": 1.5}
+THIN: Style = {"color": "black", "linewidth": 1.4, "zorder": 1.6}
+DOTTED: Style = {"linestyle": DASHES[2]}
+VALUES = (BROAD, THIN, BROAD | DOTTED, THIN | DOTTED)
 IDEAL: Style = {"color": GREY, "linewidth": 1.0, "linestyle": DASHES[1]}
 HEAT: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
 BAND: Style = {"alpha": 0.16, "linewidth": 0}
@@ -58,6 +55,7 @@ TARGET: Style = {"color": "black", "linewidth": 0.9, "linestyle": "--"}
 TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth": 0}
 FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
 LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pad": 1.5}
+CLEAR: Style = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}
 ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
 RIGHT: Style = ABOVE | {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02)}
 BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
@@ -70,17 +68,6 @@ SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are s
 def line_style(place: int) -> Style:
     """Line through time of the run or arm at a place in its legend."""
     return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
-
-
-def curve_style(place: int) -> Style:
-    """Line of the curve at a place in its legend."""
-    return line_style(place) | {"drawstyle": "steps-pre"}
-
-
-def bin_style(place: int) -> Style:
-    """Points with intervals of the curve at a place in its legend."""
-    points: Style = {"marker": MARKERS[place % 7], "markersize": 5, "elinewidth": 1.2}
-    return line_style(place) | points | {"linewidth": 1.0, "capsize": 3}
 
 
 def point_style(place: int) -> Style:
@@ -122,6 +109,16 @@ def size_text(n: ArrayLike, what: str) -> str:
     return f"n = {' to '.join(f'{size:,}' for size in sizes[[0, -1][: len(sizes)]])} {what}"
 
 
+def spaced_places(n: int, most: int) -> NDArray[np.int64]:
+    """Places of n rows, evenly spaced, at most so many, with both ends.
+
+    Example:
+      >>> spaced_places(9, 3).tolist(), spaced_places(2, 3).tolist()
+      ([0, 4, 8], [0, 1])
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+
 def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis with every change, and every mark within `FAR` times the changes' width.
 
@@ -133,12 +130,10 @@ def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[
     """
     breaks = breaks[np.isfinite(breaks)]
     span = float(np.ptp(breaks)) if len(breaks) else 0.0
-    near = [
-        mark
-        for mark in marks
-        if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span
-    ]
-    every = np.concatenate([breaks, np.asarray(near, dtype=np.float64)])
+    near = np.asarray(marks, dtype=np.float64)
+    if span:
+        near = near[(near >= breaks.min() - FAR * span) & (near <= breaks.max() + FAR * span)]
+    every = np.concatenate([breaks, near])
     low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
     margin = 0.06 * (high - low) or max(abs(low) * 0.1, 0.01)
     return low - margin, high + margin
@@ -157,11 +152,6 @@ SUBPLOT = 0.775  # of a figure, that matplotlib gives to axes
 def empty_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     """Empty figure, inches, that makes room for its labels and legends."""
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """Axes as given, or those of a new figure, inches."""
-    return ax if ax is not None else empty_figure(width, height).subplots()
 
 
 def panels(
@@ -225,18 +215,20 @@ def fit(on: Axes) -> None:
     # names of rows of one panel move all that stand below each other
     texts = [text.get_text() for each in whole_figure(on).axes for text in each.get_yticklabels()]
     rows = "\n".join(texts).split("\n")
-    is_right = is_narrow(on) and max(map(len, rows)) > LONG_ROW
+    longest = max(map(len, rows))
+    is_right = is_narrow(on) and longest > LONG_ROW
     width = int((72 * inches - (0 if is_right else BEFORE)) / SIGN)
+    if is_right and not any(text.get_text() for text in on.get_yticklabels()):
+        width -= (
+            2 * longest // 3
+        )  # beside the panel that has the names: before these axes is no room
     high = int((0.6 if is_narrow(on) else 0.9) * 72 * height / SIGN)
     place: Any = "right" if is_right else "center"
     on.set_xlabel(_wrapped(on.get_xlabel(), width), fontsize=9, loc=place)
     on.set_ylabel(_wrapped(on.get_ylabel(), high), fontsize=9)
-    sides: tuple[Any, ...] = ("center", "left")
-    for side in sides:
-        title = _wrapped(on.get_title(loc=side), width)
-        on.set_title("" if is_right else title, fontsize=9, loc=side)
-        if is_right and title:
-            on.set_title(title, fontsize=9, loc="right")
+    title = _wrapped(on.get_title(loc="left"), width)
+    on.set_title("", loc="left")
+    on.set_title(title, fontsize=9, loc="right" if is_right else "left")
 
 
 def _wrapped(text: str, signs: int) -> str:
@@ -263,21 +255,11 @@ def png(drawn: Figure | Axes, note: str = "") -> bytes:
     Args:
       note: written below it, so that it also stands where the figure is shown alone.
     """
-    stream = BytesIO()
+    stream, whole = BytesIO(), whole_figure(drawn)
     if note:
-        whole_figure(drawn).supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
-    whole_figure(drawn).savefig(
-        stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None}
-    )
+        whole.supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
+    whole.savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
-
-
-def is_pyplot_figure(drawn: Figure) -> bool:
-    """Whether `pyplot` holds the figure, so that a notebook shows it at the cell's end anyway."""
-    # a figure is pyplot's only where somebody imported that
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    manager = drawn.canvas.manager  # taken away when pyplot closes the figure
-    return pyplot is not None and manager is not None and bool(pyplot.fignum_exists(manager.num))
 
 
 def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
@@ -376,7 +358,7 @@ def tidy(on: Axes) -> None:
 def shares_up(on: Axes, label: str) -> None:
     """Upright axis of shares in percent."""
     on.set_ylim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
-    on.yaxis.set_major_formatter(_percent())
+    on.yaxis.set_major_formatter(_percent_text)
     on.set_ylabel(label, fontsize=9)
     tidy(on)
 
@@ -384,8 +366,15 @@ def shares_up(on: Axes, label: str) -> None:
 def shares_along(on: Axes, label: str) -> None:
     """Level axis of shares in percent."""
     on.set_xlim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
-    on.xaxis.set_major_formatter(_percent())
+    on.xaxis.set_major_formatter(_percent_text)
     on.set_xlabel(label, fontsize=9)
+
+
+def strip_below(on: Axes, floor: float) -> None:
+    """Upright axis of shares with a strip below 0 %, where none can be."""
+    on.set_ylim(floor, 1 + SHARE_MARGIN)
+    on.set_yticks(np.linspace(0.0, 1.0, 6))
+    on.axhline(0.0, color=SILVER, linewidth=0.6)
 
 
 def counts_up(on: Axes, most: int) -> None:
@@ -413,12 +402,10 @@ def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool
     if not (ordered := sorted(entries, key=lambda entry: not first(entry[1]))):
         return
     look = _legend([label for _, label in ordered], columns, 72 * _inches(on)[0] - 10)
-    title = on.get_title() or on.get_title(loc="left")
-    if title:
+    if title := on.get_title(loc="left"):
         signs = int(72 * _inches(on)[0] / SIGN)
         look |= {"title": _wrapped(title, signs), "title_fontsize": 9, "alignment": "left"}
-        for side in ("center", "left"):
-            on.set_title("", loc=side)
+        on.set_title("", loc="left")
     place = RIGHT if is_narrow(on) else ABOVE
     on.legend(handles=[handle for handle, _ in ordered], **look, **place)
 
@@ -431,11 +418,17 @@ def legend_beside(on: Axes) -> None:
         on.legend(fontsize=8, frameon=False, **BESIDE)
 
 
-def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
-    """One legend over all axes of a figure."""
-    if labels:
-        look = _legend(labels, columns, 72 * drawn.get_figwidth())
-        drawn.legend(handles=lines, loc="outside upper center", **look)
+def legend_over(drawn: Sequence[Axes], columns: int) -> Figure:
+    """One legend over several axes, each label once; returns their figure."""
+    whole = whole_figure(drawn[0])
+    entries: dict[str, Any] = {}
+    for on in drawn:
+        for line, label in zip(*on.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, line)
+    if entries:
+        look = _legend([*entries], columns, 72 * whole.get_figwidth())
+        whole.legend(handles=[*entries.values()], loc="outside upper center", **look)
+    return whole
 
 
 def _legend(labels: Sequence[str], columns: int, points: float) -> Style:
@@ -446,11 +439,7 @@ def _legend(labels: Sequence[str], columns: int, points: float) -> Style:
     return {"labels": wrapped, "ncols": n, "fontsize": 8, "frameon": False}
 
 
-def _percent() -> FuncFormatter:
-    return FuncFormatter(_percent_text)  # a named function, so that a figure can be pickled
-
-
-def _percent_text(share: float, _: int | None) -> str:
+def _percent_text(share: float, _: float) -> str:
     return f"{100 * share + 0.0:.4g} %"
 
 
@@ -459,7 +448,9 @@ __all__ = ["Axes", "Figure"]
 
 def image(drawn: Figure, alt: str) -> str:
     """Figure as an image of a page; none where `pyplot` shows it in any case."""
-    if is_pyplot_figure(drawn):
+    # a figure is pyplot's only where somebody imported that; closed, it has no manager
+    pyplot, manager = sys.modules.get("matplotlib.pyplot"), drawn.canvas.manager
+    if pyplot is not None and manager is not None and pyplot.fignum_exists(manager.num):
         return ""
     data = b64encode(png(drawn)).decode("ascii")
     return (

@@ -94,10 +94,9 @@ class ConfidenceDisplay(FrameDisplay):
             row["first below ask"] = part["request"][part["confidence"] < ASK_BELOW].min()
             last = part["confidence"].iloc[-1]
             rows.append(row | {"ends at": last, "questions": part["question"].sum()})
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
         facts = [("requests", f"{self.rows['request'].max():,}")]
         title = self.name or "confidence of a row that is always right"
-        return Summary(facts, spaced_rows(columns), title=title)
+        return Summary(facts, spaced_rows(rows), title=title)
 
 
 THRESHOLDS = (  # value, name, upright alignment, distance from its line
@@ -106,7 +105,7 @@ THRESHOLDS = (  # value, name, upright alignment, distance from its line
 )
 BESIDE: dict[str, Any] = {
     "xycoords": ("axes fraction", "data"),
-    "bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5},
+    "bbox": canvas.CLEAR,
     "fontsize": 8,
     "ha": "right",
     "color": canvas.GREY,
@@ -200,17 +199,16 @@ class SplitDisplay(Display):
 
     def _summary(self) -> Summary:
         known = self._known()
-        columns: dict[str, Any] = {"name": list(known)}
-        columns["rows"] = [len(values) for values in self.requests.values()]
-        columns["split"] = [len(values) for values in known.values()]
-        for share in (0.1, 0.5, 0.9):
-            at = [
-                np.quantile(values, share) if len(values) else np.nan for values in known.values()
-            ]
-            columns[f"{100 * share:g} % after"] = at
+        rows = []
+        for name, values in known.items():
+            row = {"name": name, "rows": len(self.requests[name]), "split": len(values)}
+            for share in (0.1, 0.5, 0.9):
+                after = np.quantile(values, share) if len(values) else np.nan
+                row[f"{100 * share:g} % after"] = after
+            rows.append(row)
         facts = [(name, f"{len(values)} split") for name, values in known.items()]
         title = self.name or "requests until the split"
-        return Summary(facts, spaced_rows(columns), title=title)
+        return Summary(facts, spaced_rows(rows), title=title)
 
 
 MEASURES = {  # title and label of their panels
@@ -219,7 +217,6 @@ MEASURES = {  # title and label of their panels
     "regret": ("regret against the oracle", "cumulative cost above the oracle (a user)"),
     "silent": ("users who are not asked again", "share of the users (%)"),
 }
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 INTERVAL = "95 % interval over users"
 
 
@@ -274,16 +271,12 @@ class ClarifyDisplay(FrameDisplay):
         canvas.shares_up(self.axes_[3], MEASURES["silent"][1])
         # Who never asks begins far above all others: errors above 1 on a logarithmic axis.
         errors = self.axes_[1]
-        most = max(float(self.rows["errors_high"].fillna(self.rows["errors"]).max()), 1.0)
-        ticks = [tick for tick in TICKS if tick <= most]
-        errors.set_yscale("symlog", linthresh=1.0)
-        errors.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
-        errors.set_yticks([], minor=True)
-        errors.set_ylim(-0.05, 1.3 * most)
-        band = canvas.draw_band_label(self.ax_, "")
-        labels = [str(line.get_label()) for line in lines]
-        interval = f"{INTERVAL}, {canvas.size_text(self.rows['users'], 'users')}"
-        canvas.legend_over(self.figure_, [*lines, band], [*labels, interval], 4)
+        most = float(self.rows["errors_high"].fillna(self.rows["errors"]).max())
+        errors.set_yscale("asinh", linear_width=1.0, base=0)
+        errors.set_ylim(-0.05, 1.3 * max(most, 1.0))
+        size = canvas.size_text(self.rows["users"], "users")
+        canvas.draw_band_label(self.ax_, f"{INTERVAL}, {size}")
+        canvas.legend_over(self.axes_, 4)
         return lines
 
     def _drawn_rows(self) -> pd.DataFrame:
@@ -382,11 +375,14 @@ class SilenceDisplay(Display):
         import pandas as pd
 
         after = {policy: pd.Series(values) for policy, values in self._after().items()}
-        columns = {
-            "policy": list(after),
-            "median requests of the silent": [values.median() for values in after.values()],
-            "silent (%)": [100.0 * values.notna().mean() for values in after.values()],
-            "rows": [len(values) for values in after.values()],
-        }
+        rows = [
+            {
+                "policy": policy,
+                "median requests of the silent": values.median(),
+                "silent (%)": 100.0 * values.notna().mean(),
+                "rows": len(values),
+            }
+            for policy, values in after.items()
+        ]
         facts = [(policy, f"{values.notna().sum()} silent") for policy, values in after.items()]
-        return Summary(facts, spaced_rows(columns), title=self.name or "time until silence")
+        return Summary(facts, spaced_rows(rows), title=self.name or "time until silence")

@@ -6,11 +6,9 @@ on any axes, and `frame` gives every number that is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-import numpy as np
 
 from raglab.displays import canvas
 from raglab.words.results import Result
@@ -121,6 +119,15 @@ def check(holds: object, rule: str, value: object) -> None:
         raise ValueError(msg)
 
 
+def joined_panels(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of several panels below each other, their column `panel` first."""
+    import pandas as pd
+
+    joined = pd.concat(frames, ignore_index=True)
+    joined.insert(0, "panel", joined.pop("panel"))
+    return joined
+
+
 def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> None:
     """Refuse a frame without rows, or without one of some columns."""
     absent = [column for column in columns if column not in rows]
@@ -128,14 +135,15 @@ def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> No
     check(len(rows) and not absent, f"{name} must have rows of {', '.join(columns)}", value)
 
 
-def spaced_rows(columns: Mapping[str, Any], most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:
+# columns, or rows
+def spaced_rows(columns: Any, most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:  # noqa: ANN401
     """Table of a notebook, by its title: some rows at most, evenly spaced.
 
     Args:
-      columns: head -> cells, numbers or texts, all of one length.
+      columns: head -> cells, numbers or texts, all of one length; or a list of rows by head.
     """
     import pandas as pd
 
     frame = pd.DataFrame(columns)
-    rows = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), most)).round().astype(int))
+    rows = canvas.spaced_places(len(frame), most)
     return {f"{len(rows)} of {len(frame):,} rows of frame()": frame.iloc[rows]}

@@ -31,19 +31,13 @@ def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> A
 
     Returns the line.
     """
-    drawn = canvas.curve_style(place) | style
-    return on.plot(
-        from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), label=label, **drawn
-    )[0]
+    look = canvas.line_style(place) | {"drawstyle": "steps-pre", "label": label} | style
+    return on.plot(from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), **look)[0]
 
 
-def from_zero_coverage(
-    values: NDArray[np.float64], first: float | None = None
-) -> NDArray[np.float64]:
-    """Values with the first once more, or another, at coverage 0."""
-    return np.concatenate(
-        [values[:1] if first is None else np.full(len(values[:1]), first), values]
-    )
+def from_zero_coverage(values: NDArray[np.float64], scale: float = 1.0) -> NDArray[np.float64]:
+    """Values with the first once more at coverage 0, times a scale."""
+    return np.concatenate([scale * values[:1], values])
 
 
 def risk_axes(on: Axes, top: float) -> None:
@@ -97,7 +91,6 @@ class Panel(NamedTuple):
 def draw_risk_coverage(
     curves: Mapping[str, Curve],
     points: Mapping[str, tuple[float, float]],
-    ax: Axes | None = None,
     *,
     target: float | None = None,
 ) -> Axes:
@@ -107,7 +100,7 @@ def draw_risk_coverage(
       points: name -> (coverage, hallucination_rate); a NaN has no mark.
       target: drawn as a dashed line.
     """
-    on = canvas.axes(ax, 8.2, 4.8)
+    on = canvas.empty_figure(8.2, 4.8).subplots()
     for place, (name, curve) in enumerate(curves.items()):
         risk_line(on, curve, canvas.literal_text(name), place)
     answering = {name: at for name, at in points.items() if not np.isnan(sum(at))}
@@ -139,7 +132,7 @@ def threshold(
       names: of all policies, so that each keeps its line where several panels share a legend; those
         of the panel where not given.
     """
-    on = canvas.axes(ax, 7.6, 4.2)
+    on = ax or canvas.empty_figure(7.6, 4.2).subplots()
     steps = panel.steps
     # The outer steps have no end, so the range comes from the changes and from the values of the
     # policies.
@@ -182,24 +175,18 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
     """Small multiples of `threshold`, one legend for all."""
     if len(panels) == 1:
         return canvas.whole_figure(threshold(panels[0], targets))
-    columns = COLUMNS
-    n_rows = max(1, -(-len(panels) // columns))
-    drawn = canvas.empty_figure(3.7 * columns, 2.5 * n_rows + 0.7)
-    grid = drawn.subplots(n_rows, columns, squeeze=False)
-    known: dict[str, Any] = {}
+    n_rows = max(1, -(-len(panels) // COLUMNS))
+    drawn = canvas.empty_figure(3.7 * COLUMNS, 2.5 * n_rows + 0.7)
+    grid = drawn.subplots(n_rows, COLUMNS, squeeze=False)
     names = [name for panel in panels for name in panel.marks]
     for place, on in enumerate(grid.flat):
         if place >= len(panels):
             on.set_axis_off()
             continue
         threshold(panels[place], targets, on, legend=False, names=names)
-        if place % columns:
+        if place % COLUMNS:
             on.set_ylabel("")
-        known = {
-            label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)
-        } | known
-    canvas.legend_over(drawn, list(known.values()), list(known), columns=4)
-    return drawn
+    return canvas.legend_over(list(grid.flat), 4)
 
 
 def confusion_matrix(
@@ -218,7 +205,7 @@ def confusion_matrix(
       interval: of each share, [3, 3]; written below it.
       wrong: answers at (ok, ok) from the wrong sources; said there if there are any.
     """
-    on = canvas.axes(ax, 5.4, 4.0)
+    on = ax or canvas.empty_figure(5.4, 4.0).subplots()
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
     size = 7 if canvas.is_narrow(on) else 10 if interval is None else 9
@@ -242,7 +229,7 @@ def confusion_matrix(
     )
     on.set_xlabel("decision (cases, and % of the row)")
     on.set_ylabel("label (cases)")
-    on.set_title(title, fontsize=10)
+    on.set_title(title, loc="left")
     on.tick_params(length=0)
     return on
 
@@ -257,25 +244,6 @@ def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     return drawn
 
 
-def confidence_by_label(
-    counts: Mapping[str, NDArray[np.int64]], edges: Sequence[float], taus: Mapping[str, float]
-) -> Figure:
-    """Histogram of the confidence for each label, with the taus as vertical lines.
-
-    Args:
-      counts: label -> cases between the edges, [B].
-      taus: name -> confidence.
-    """
-    bars = [[(canvas.LABEL_INKS[Status[label]], "", part)] for label, part in counts.items()]
-    panels = _histograms(list(counts), bars, edges, "confidence (points, 0 to 100)")
-    for on in panels:
-        for place, (label, tau) in enumerate(taus.items()):
-            on.axvline(
-                tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label)
-            )
-    return _shared_legend(panels, 2)
-
-
 DECIDED = {Status.ok: "answers", Status.refuse: "refuses", Status.ambiguous: "asks back"}
 
 
@@ -286,64 +254,45 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
       counts: cases by label, decision and percent, [3, 3, B].
       edges: of the bins, percent.
     """
-    bars = [
-        [(canvas.LABEL_INKS[status], DECIDED[status], parts[status]) for status in Status]
-        for parts in counts
-    ]
-    label = "P(right), probability that an answer would be right (%)"
-    return _shared_legend(_histograms([status.name for status in Status], bars, edges, label), 3)
-
-
-def _histograms(
-    labels: Sequence[str],
-    bars: Sequence[Sequence[tuple[str, str, NDArray[np.int64]]]],
-    edges: Sequence[float],
-    along: str,
-) -> Sequence[Axes]:
-    """Panels of counts below each other, one a label.
-
-    Args:
-      bars: of each label colour, name and counts of the parts that stand on each other.
-      along: label of the level axis.
-    """
-    panels = canvas.panels(None, len(labels), 1, (7.4, 5.4))
-    for on, label, parts in zip(panels, labels, bars, strict=True):
+    panels = canvas.panels(None, len(Status), 1, (7.4, 5.4))
+    for on, label, parts in zip(panels, Status, counts, strict=True):
         floor = np.zeros(len(edges) - 1)
-        for colour, name, part in parts:
-            look: Style = {"color": colour, "alpha": 0.75, "label": name}
-            on.stairs(floor + part, edges, baseline=floor, fill=True, **look)
-            floor = floor + part
-        on.set_title(f"label {label} (n = {int(floor.sum())})", fontsize=9, loc="left")
+        for status, part in zip(Status, parts, strict=True):
+            look: Style = {"color": canvas.LABEL_INKS[status], "label": DECIDED[status]}
+            on.stairs(floor + part, edges, baseline=floor, fill=True, alpha=0.75, **look)
+            floor = floor + part  # stairs hold the array itself
+        on.set_title(f"label {label.name} (n = {int(floor.sum())})", fontsize=9, loc="left")
         on.set_ylabel("cases (count)", fontsize=9)
         canvas.counts_up(on, int(floor.max(initial=0)))
         canvas.tidy(on)
     panels[-1].set_xlim(edges[0], edges[-1])
+    along = "P(right), probability that an answer would be right (%)"
     panels[-1].set_xlabel(along, fontsize=9)
-    return panels
+    return canvas.legend_over(panels, 3)
 
 
-def _shared_legend(panels: Sequence[Axes], columns: int) -> Figure:
-    """Legend of the first panel over all of them, where it has entries; returns the figure."""
-    drawn = canvas.whole_figure(panels[0])
-    lines, labels = panels[0].get_legend_handles_labels()
-    if labels:
-        canvas.legend_over(drawn, lines, labels, columns)
-    return drawn
-
-
-COSTS = {  # of a candidate: column -> what it is, its mark
-    "in_sample": (
-        "in sample, not comparable: cases it was made of",
-        {"marker": "o", "markerfacecolor": "none", "markersize": 9},
-    ),
-    "cross_validated": (
-        "cross-fitted: by versions that never saw the case",
-        {"marker": "o", "markersize": 5},
-    ),
-    "report": ("judged: cases nothing was fitted or chosen on", {"marker": "D", "markersize": 5}),
+COSTS: dict[str, Style] = {  # of a candidate: column -> its mark, what it is
+    "in_sample": {
+        "color": canvas.GREY,
+        "marker": "o",
+        "markersize": 9,
+        "markerfacecolor": "none",
+        "label": "in sample, not comparable: cases it was made of",
+    },
+    "cross_validated": {
+        "color": canvas.BLUE,
+        "marker": "o",
+        "markersize": 5,
+        "label": "cross-fitted: by versions that never saw the case",
+    },
+    "report": {
+        "color": canvas.VERMILLION,
+        "marker": "D",
+        "markersize": 5,
+        "label": "judged: cases nothing was fitted or chosen on",
+    },
 }
 LONGEST_CANDIDATE = 44
-COST_INKS = (canvas.GREY, canvas.BLUE, canvas.VERMILLION)
 
 
 def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figure:
@@ -363,22 +312,14 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     drawn = canvas.empty_figure(8.2, max(3.4, 1.5 + 0.24 * len(rows)))
     on = drawn.subplots()
     places = np.arange(len(rows))
-    (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
     label = canvas.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
-    on.axvline(line, color=canvas.GREY, linewidth=0.9, label=label)
-    reach = rows["std_error"].to_numpy(dtype=np.float64)
-    on.errorbar(
-        rows["cross_validated"],
-        places,
-        xerr=reach,
-        linestyle="none",
-        ecolor=canvas.SILVER,
-        elinewidth=3.0,
-    )
-    looks: Any = COSTS
-    for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
+    cost = float(costs["cross_validated"][incumbent])
+    on.axvline(cost, color=canvas.GREY, linewidth=0.9, label=label)
+    bars: Style = {"linestyle": "none", "ecolor": canvas.SILVER, "elinewidth": 3.0}
+    on.errorbar(rows["cross_validated"], places, xerr=rows["std_error"].to_numpy(float), **bars)
+    for column, look in COSTS.items():
         if rows[column].notna().any():
-            on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
+            on.plot(rows[column], places, linestyle="none", **look)
     on.set_yticks(
         places, [canvas.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index]
     )
@@ -388,14 +329,7 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     on.set_ylim(len(rows) - 0.4, -0.6)
     on.set_xlabel("expected cost (a case; 1 is a failed contract)", fontsize=9)
     on.set_ylabel("candidate (cheapest cross-fitted on top)", fontsize=9)
-    lines, labels = on.get_legend_handles_labels()
-    canvas.legend_over(drawn, lines, labels, columns=2)
-    return drawn
-
-
-def share_words(rate: str) -> str:
-    """Name of a rate on an axis, with what it is a share of."""
-    return f"{rate} (share of the {RATE_TABLE[rate].share_of}, %)"
+    return canvas.legend_over([on], 2)
 
 
 def pareto(
@@ -403,7 +337,6 @@ def pareto(
     hallucination: NDArray[np.float64],
     front: NDArray[np.bool_],
     targets: Mapping[str, float],
-    ax: Axes | None = None,
 ) -> Axes:
     """Trials by false-refusal and hallucination rate, a line through those unbeaten in both.
 
@@ -412,35 +345,24 @@ def pareto(
       front: whether no other beats it, [N].
       targets: of these two, dashed where they are stated.
     """
-    on = canvas.axes(ax, 7.0, 4.6)
+    on = canvas.empty_figure(7.0, 4.6).subplots()
     on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **canvas.TRIAL)
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
     on.plot(*line, "o-", label="no other trial is better in both", **canvas.FRONT)
-    for name, draw in (("false_refusal_rate", on.axvline), ("hallucination_rate", on.axhline)):
+    for name, draw, name_axis in (
+        ("false_refusal_rate", on.axvline, canvas.shares_along),
+        ("hallucination_rate", on.axhline, canvas.shares_up),
+    ):
         if name in targets:
             draw(targets[name], label=target_label(name, targets[name]), **canvas.TARGET)
-    canvas.shares_along(on, share_words("false_refusal_rate"))
-    canvas.shares_up(on, share_words("hallucination_rate"))
+        name_axis(on, f"{name} (share of the {RATE_TABLE[name].share_of}, %)")
     canvas.legend_above(on, 3)
     return on
 
 
 def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:
     """Say at the edge that a value lies beyond it."""
-    at, shown = (
-        ((0.98, 0.86 - 0.14 * place), f"{text} →")
-        if right
-        else ((0.02, 0.86 - 0.14 * place), f"← {text}")
-    )
-    side = "right" if right else "left"
-    on.annotate(
-        shown,
-        at,
-        xycoords="axes fraction",
-        ha=side,
-        va="top",
-        fontsize=8,
-        bbox=canvas.LABEL,
-        zorder=3,
-    )
+    x, side, shown = (0.98, "right", f"{text} →") if right else (0.02, "left", f"← {text}")
+    look: Style = {"ha": side, "va": "top", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
+    on.annotate(shown, (x, 0.86 - 0.14 * place), xycoords="axes fraction", **look)

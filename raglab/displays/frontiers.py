@@ -88,10 +88,14 @@ class FrontierDisplay(FrameDisplay):
         look: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
         look["label"] = "fixed mixtures of arms"
         lines = list(on.plot(corners["spend"], corners["reward"], **look | style))
-        above: Style = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
-        for arm, spend, reward in corners[["policy", "spend", "reward"]].itertuples(index=False):
-            name = canvas.literal_text(str(arm))
-            on.annotate(name, (spend, reward), fontsize=8, zorder=4, **above)
+        # the line rises less and less: right below a corner is free, and left above the last
+        for place, row in enumerate(corners.to_dict("records")):
+            is_last = place == len(corners) - 1
+            side: Style = {"xytext": (7, -7), "ha": "left", "va": "top"}
+            side = {"xytext": (-5, 5), "ha": "right", "va": "bottom"} if is_last else side
+            name, look = canvas.literal_text(str(row["policy"])), side | {"bbox": canvas.CLEAR}
+            at = (row["spend"], row["reward"])
+            on.annotate(name, at, textcoords="offset points", fontsize=8, **look)
         for place, row in enumerate(plans.to_dict("records")):
             arms: dict[str, Any] = {
                 f"{axis}err": canvas.interval_arms(

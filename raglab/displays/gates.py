@@ -122,13 +122,22 @@ class ThresholdSweepDisplay(FrameDisplay):
           ValueError: a column is missing, no steps, those of several thresholds, an unknown rate,
             or a certificate of policies.
         """
-        _check_steps(steps, rates, targets or {})
-        _check_gate(certificate)
+        for name in (*rates, *(targets or {})):
+            known = ", ".join(canvas.SWEEP_INKS)
+            check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
         names = ["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]
+        check_rows("steps", steps, names)
+        n = steps["path"].nunique() if "path" in steps else 1
+        check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
+        _check_gate(certificate)
         rows = steps[names].reset_index(drop=True)
-        path, share_of = _threshold_text(steps), steps.attrs.get("share_of", {})
-        fields = (rows, rates, targets or {}, certificate, level, path or cls.threshold, share_of)
-        return cls(*fields).plot(**drawing)
+        units, share_of = (steps.attrs.get(name, {}) for name in ("units", "share_of"))
+        # a frame that does not say its path is of the one that has a unit, if there is one
+        one_unit = units if len(units) == 1 else {}
+        paths = steps["path"].unique() if "path" in steps else one_unit
+        texts = [f"{path} ({units.get(path) or 'unit of its signal'})" for path in paths]
+        path = texts[0] if texts else cls.threshold
+        return cls(rows, rates, targets or {}, certificate, level, path, share_of).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         on, edges, lines = self.ax_, self._edges(), []
@@ -145,17 +154,18 @@ class ThresholdSweepDisplay(FrameDisplay):
             look["label"] = f"{canvas.rate_label(rate)} ({size})"
             lines.append(on.stairs(value, edges, **look | style))
         canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
-        certificate = self.certificate
-        at = None if certificate is None else certificate.threshold
-        if certificate is not None and at is not None:
-            on.axvline(at, label=_certified_text(certificate), **canvas.CERTIFIED)
-            label = f"upper bound there, {100 * certificate.bound:.3g} %"
-            on.plot([at], [certificate.bound], label=label, **canvas.BOUND)
-        elif certificate is not None:
-            on.plot([], [], label=_certified_text(certificate), linestyle="none")
+        marks: list[float] = []
+        if (certificate := self.certificate) is not None:
+            at, text = certificate.threshold, _certified_text(certificate)
+            if at is None:
+                on.plot([], [], label=text, linestyle="none")
+            else:
+                marks = [at]
+                on.axvline(at, label=text, **canvas.CERTIFIED)
+                label = f"upper bound there, {100 * certificate.bound:.3g} %"
+                on.plot(marks, [certificate.bound], label=label, **canvas.BOUND)
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
-        marks = [] if at is None else [at]
         on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], marks))
         for rate, target in self.targets.items():
             look = {"color": canvas.SWEEP_INKS[rate]}
@@ -172,13 +182,11 @@ class ThresholdSweepDisplay(FrameDisplay):
 
         An open end lies as far out as all steps are wide, so that it is drawn.
         """
-        edges = np.append(
-            self.rows["low"].to_numpy(np.float64), self.rows["high"].to_numpy(np.float64)[-1]
-        )
-        known = edges[np.isfinite(edges)]
-        first, last = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
+        edges = np.append(self.rows["low"].to_numpy(float), self.rows["high"].iloc[-1])
+        known = edges[np.isfinite(edges)] if np.isfinite(edges).any() else np.zeros(1)
+        first, last = known[[0, -1]].tolist()
         room = max(last - first, abs(first), 1.0)
-        return np.where(np.isfinite(edges), edges, np.where(edges < 0, first - room, last + room))
+        return np.nan_to_num(edges, neginf=first - room, posinf=last + room)
 
     def _summary(self) -> Summary:
         columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
@@ -265,7 +273,13 @@ class OutcomeTableDisplay(Display):
         rows, columns = _codes("label", label), _codes("status", status)
         counts = metrics.outcome_table(rows, columns)
         check(counts.any(), "label must hold at least one case", "none; check the split")
-        wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
+        wrong = None
+        if right is not None:
+            is_right = np.asarray(right).astype(bool)
+            check(
+                is_right.shape == rows.shape, f"right must be [Q], Q = {len(rows)}", is_right.shape
+            )
+            wrong = int(((rows == Status.ok) & (columns == Status.ok) & ~is_right).sum())
         priced: dict[str, Any] = {} if costs is None else _paid(rows, columns, right, costs, level)
         ends = metrics.outcome_intervals(counts, level)
         return cls(counts, ends, wrong, level=level, **priced).plot(**drawing)
@@ -348,16 +362,6 @@ def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -
     return pd.DataFrame(columns)
 
 
-def _check_steps(steps: pd.DataFrame, rates: Sequence[str], targets: Mapping[str, float]) -> None:
-    for name in (*rates, *targets):
-        known = ", ".join(canvas.SWEEP_INKS)
-        check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
-    wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ENDS))
-    check_rows("steps", steps, wanted)
-    n = steps["path"].nunique() if "path" in steps else 1
-    check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
-
-
 def _check_gate(certificate: Certificate | None) -> None:
     """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
     if certificate is not None:
@@ -365,22 +369,6 @@ def _check_gate(certificate: Certificate | None) -> None:
         is_gate = names <= {"risk"} and not isinstance(certificate.chosen, str)
         rule = "certificate must be of one gate, as certify.certify makes it"
         check(is_gate, rule, f"that of {certificate.chosen or ', '.join(names)}")
-
-
-def _threshold_text(steps: pd.DataFrame) -> str:
-    """Path of the threshold that steps are of, and its unit in brackets.
-
-    Empty where the frame does not say.
-    """
-    units = steps.attrs.get("units", {})
-    (path,) = set(steps["path"]) if "path" in steps else units if len(units) == 1 else ("",)
-    return f"{path} ({units.get(path) or 'unit of its signal'})" if path else ""
-
-
-def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[Any]) -> int:
-    """Answers to cases labelled ok that are not right."""
-    check(right.shape == label.shape, f"right must be [Q], Q = {len(label)}", right.shape)
-    return int(((label == Status.ok) & (status == Status.ok) & ~right.astype(bool)).sum())
 
 
 def _paid(
@@ -413,7 +401,6 @@ def _paid(
 Band = Literal["pointwise", "simultaneous"]
 DIAGONAL = "if scores were true probabilities"
 COUNTS = "cases by score"
-DOTTED = canvas.DASHES[2]  # ends of a second band
 STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
 SPREAD_BINS = 20
 
@@ -491,40 +478,34 @@ class ReliabilityDisplay(Display):
         return cls(curve, interval, spread, ece, smooth, brier, level).plot(**drawing)
 
     @property
-    def summary(self) -> str:
-        """ECE, smooth ECE with its bandwidth, Brier score with its parts, in two lines."""
-        first, second = (", ".join(map(" ".join, part)) for part in (self._errors, self._brier))
-        return f"{first}\n{second}"
-
-    @property
-    def _errors(self) -> list[tuple[str, str]]:
-        smooth, width = self.smooth_ece
-        smoothed = f"{smooth:.3f} (bandwidth {width:.3f})"
-        return [("ECE", f"{self.ece:.3f}"), ("smooth ECE", smoothed)]
-
-    @property
-    def _brier(self) -> list[tuple[str, str]]:
-        score = self.brier
+    def _measures(self) -> list[tuple[str, str]]:
+        """ECE, smooth ECE with its bandwidth, Brier score with its parts."""
+        (smooth, width), score = self.smooth_ece, self.brier
         parts = f"MCB {score.mcb:.3f} − DSC {score.dsc:.3f} + UNC {score.unc:.3f}"
-        return [("Brier", f"{score.score:.3f} = {parts}")]
+        return [
+            ("ECE", f"{self.ece:.3f}"),
+            ("smooth ECE", f"{smooth:.3f} (bandwidth {width:.3f})"),
+            ("Brier", f"{score.score:.3f} = {parts}"),
+        ]
 
     def _draw(self, style: Style) -> list[Any]:
         on, curve, narrow = self.ax_, self.curve, canvas.is_narrow(self.ax_)
         if DIAGONAL not in on.get_legend_handles_labels()[1]:
             on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
         # A second curve on the same axes takes the next colour.
-        look = canvas.bin_style(len(on.containers)) | style
+        place = len(on.containers)
+        look = canvas.line_style(place) | {"linewidth": 1.0, "elinewidth": 1.2, "capsize": 3}
+        look |= {"marker": canvas.MARKERS[place % 7], "markersize": 5} | style
         who = f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases)"
-        label = f"{who}: {' '.join(self._errors[0]) if narrow else self.summary}"
+        ece, smooth, brier = map(" ".join, self._measures)
+        label = f"{who}: {ece}" if narrow else f"{who}: {ece}, {smooth}\n{brier}"
         arms = canvas.interval_arms(curve.y, self.interval.low, self.interval.high)
         points = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **look)
         self._draw_case_strip(look["color"], filled=len(on.containers) == 1)
         on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
         on.set_xlabel("score (as a probability, 0 to 1)")
         canvas.shares_up(on, "came true (share of cases, %)")
-        on.set_ylim(STRIP[0] - 0.01, 1 + canvas.SHARE_MARGIN)
-        on.set_yticks(np.linspace(0.0, 1.0, 6))
-        on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
+        canvas.strip_below(on, STRIP[0] - 0.01)
         canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
         return [points.lines[0]]
 
@@ -541,11 +522,6 @@ class ReliabilityDisplay(Display):
         label = f"{COUNTS}, tallest bar {int(bars.max())}"
         self.ax_.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), label=label, **look)
 
-    @property
-    def line_(self) -> Any:  # noqa: ANN401 - an artist
-        """Line through the points."""
-        return self.lines_[0]
-
     def frame(self) -> pd.DataFrame:
         """One row a point.
 
@@ -557,7 +533,7 @@ class ReliabilityDisplay(Display):
         frame = self.frame()
         columns: dict[str, Any] = dict(frame[["bin_low", "score"]])
         columns["came true"] = rate_cells(frame)
-        facts = [*self._errors, *self._brier, ("interval", _exact(self.level))]
+        facts = [*self._measures, ("interval", _exact(self.level))]
         return Summary(facts, spaced_rows(columns), title=self.name or "scores")
 
 
@@ -651,7 +627,9 @@ class RiskCoverageDisplay(Display):
             confidence at all, or a certificate of policies, of other cases, another confidence or
             another target.
         """
-        _check_band(band, target)
+        bands = (*get_args(Band), None)
+        check(band in bands, f"band must be one of {bands}", band)
+        check(0.0 <= (target or 0.0) <= 1.0, "target must be in [0, 1]", f"{target}; 0.1 is 10 %")
         curve = _check_curve(metrics.risk_coverage(correct, confidence), "confidence")
         if certificate is not None:
             _check_certificate(certificate, curve, target)
@@ -678,7 +656,7 @@ class RiskCoverageDisplay(Display):
             look: Style = canvas.BAND | {"color": line.get_color()}
             if place:  # of a second curve the ends alone: two fills would mix their colours
                 look = {"facecolor": "none", "edgecolor": line.get_color(), "linewidth": 0.7}
-                look["linestyle"] = DOTTED
+                look |= canvas.DOTTED  # ends of a second band
             on.fill_between(x, low, high, step="pre", **look)
             if self._interval_is not in on.get_legend_handles_labels()[1]:
                 canvas.draw_band_label(on, self._interval_is)
@@ -696,11 +674,6 @@ class RiskCoverageDisplay(Display):
         figures.risk_axes(on, figures.risk_top(self.curve, most, self.target or 0.0, bound))
         canvas.legend_above(on)
         return [line]
-
-    @property
-    def line_(self) -> Any:  # noqa: ANN401 - an artist
-        """Line of the risk."""
-        return self.lines_[0]
 
     @property
     def _areas(self) -> list[tuple[str, str]]:
@@ -753,12 +726,6 @@ class RiskCoverageDisplay(Display):
         at_once = self.band == "simultaneous"
         where = "at all coverages at once" if at_once else "at each coverage by itself"
         return f"{100 * self.level:g} % interval {where}"
-
-
-def _check_band(band: str | None, target: float | None) -> None:
-    bands = (*get_args(Band), None)
-    check(band in bands, f"band must be one of {bands}", band)
-    check(0.0 <= (target or 0.0) <= 1.0, "target must be in [0, 1]", f"{target}; 0.1 is 10 %")
 
 
 def _curve_cases(curve: Curve) -> int:

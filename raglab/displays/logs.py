@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
+from raglab.displays.display import (
+    Display,
+    FrameDisplay,
+    check,
+    check_rows,
+    joined_panels,
+    spaced_rows,
+)
 from raglab.displays.tables import estimate_cells
 from raglab.off_policy.evaluation import COLUMNS as NEEDED
 from raglab.reward import LESS_IS_BETTER
@@ -141,13 +148,7 @@ LOOKS: tuple[Style, ...] = (
     {"marker": "s", "color": canvas.VERMILLION},
     {"marker": "^", "color": canvas.GREEN},
 )
-CLEAR: Style = {"facecolor": "white", "edgecolor": "none"}  # of text on the line of a reference
-CENTRED: Style = {
-    "ha": "center",
-    "va": "center",
-    "color": canvas.GREY,
-    "bbox": CLEAR | {"pad": 1.5},
-}
+CENTRED: Style = {"ha": "center", "va": "center", "color": canvas.GREY, "bbox": canvas.CLEAR}
 ARM_MEASURES = {
     "mean_reward": "mean reward",
     "success_share": "successes",
@@ -240,17 +241,15 @@ class RewardAuditDisplay(Display):
 
         `panel`, `of` (arm, policy or signal), `value`, `low`, `high`.
         """
-        import pandas as pd
-
         arms, simulation = self.audit.arms, self.audit.simulation
         drawn = [(arms, measure) for measure in ARM_MEASURES]
         drawn += [(simulation, "value"), (simulation, "difference")]
         parts = []
         for rows, measure in [*drawn, (self.audit.correlations, "concordance")]:
-            ends = dict(zip(ENDS, (measure, f"{measure}_low", f"{measure}_high"), strict=True))
-            columns = {end: rows[name] for end, name in ends.items()}
-            parts.append(pd.DataFrame({"panel": measure, "of": rows.iloc[:, 0]} | columns))
-        return pd.concat(parts, ignore_index=True)
+            part = rows[[measure, f"{measure}_low", f"{measure}_high"]].set_axis(ENDS, axis=1)
+            part.insert(0, "of", rows.iloc[:, 0])
+            parts.append(part.assign(panel=measure))
+        return joined_panels(parts)
 
     def _summary(self) -> Summary:
         arms, policies = self.audit.arms, self.audit.simulation
@@ -342,7 +341,6 @@ class LiveRatesDisplay(FrameDisplay):
         # A source looks the same in all panels, so that one legend serves them; inside it would lie
         # on a high rate.
         places = {name: place for place, name in enumerate(sorted(self.rows["source"].unique()))}
-        entries: dict[str, Any] = {}
         lines = []
         for on, (rate, part) in zip(self.axes_, self.rows.groupby("rate", sort=False), strict=True):
             for source, rows in part.groupby("source"):
@@ -350,13 +348,12 @@ class LiveRatesDisplay(FrameDisplay):
                 mark = {"marker": canvas.MARKERS[places[source]], "markersize": 4}
                 look = canvas.line_style(places[source]) | mark | style
                 lines.append(canvas.draw_with_band(on, rows, "until", "estimate", label, look))
-                entries.setdefault(label, lines[-1])
             title = RATE_TITLES.get(str(rate), canvas.literal_text(str(rate)))
             size = canvas.size_text(part["known"], "known requests a window")
             on.set_title(f"{title} ({size})", loc="left")
             canvas.shares_up(on, "requests (share, %)")
-        entries[self._interval_is] = canvas.draw_band_label(self.ax_, "")
-        canvas.legend_over(self.figure_, list(entries.values()), list(entries), 3)
+        canvas.draw_band_label(self.axes_[-1], self._interval_is)
+        canvas.legend_over(self.axes_, 3)
         self.axes_[-1].set_xlabel("last request of the window (UTC)")
         self.figure_.autofmt_xdate()
         return lines

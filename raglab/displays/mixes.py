@@ -109,12 +109,10 @@ class MixDisplay(FrameDisplay):
                 label = "crossing" if not place else None
                 on.axvline(end, label=label, **canvas.CERTIFIED)
         if self.stated is not None:
-            low, high = self.stated
-            span: Style = {"color": canvas.GREEN, "label": "stated share"}
-            if low == high:
-                on.axvline(low, linewidth=2.0, **span)
-            else:
-                on.axvspan(low, high, **span | canvas.BAND)
+            # one share is a line, several are a band
+            width = 2.0 if len({*self.stated}) == 1 else 0.0
+            look = canvas.BAND | {"color": canvas.GREEN, "label": "stated share"}
+            on.axvspan(*self.stated, **look | {"linewidth": width})
         canvas.shares_along(on, "share of ok in traffic (other labels as in the labelled cases)")
         on.set_ylim(bottom=0.0)
         size = canvas.size_text(self.cases, "labelled cases")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, check, spaced_rows
+from raglab.displays.display import Display, check, joined_panels, spaced_rows
 from raglab.values import Status
 from raglab.words.results import Summary
 
@@ -24,7 +24,6 @@ MOST_PATHS = 5  # panels of thresholds
 MOST_STEPS = 2_000  # that a line draws
 MOST_DAYS = 12  # names of days on an axis
 HATCHES = ("", "//", "..")  # of bars by decision, told apart in grey
-OWN = "policy's own value"
 WORDS = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked back"}
 
 
@@ -92,18 +91,16 @@ class ReviewDisplay(Display):
         for on, path in zip(self.axes_, self.paths, strict=False):
             lines += self._draw_curve(on, path, style)
         if len(self.review.days):
-            lines += self._draw_days(self.axes_[-1], style)
-        entries = [*lines[:3], *[line for line in lines if line.get_label() == OWN][:1]]
-        labels = [*(WORDS[status] for status in Status), OWN][: len(entries)]
-        canvas.legend_over(self.figure_, entries, labels, 4)
+            lines += self._draw_days(self.axes_[len(self.paths)], style)
+        for spare in self.axes_[self._n_panels :]:
+            spare.set_axis_off()
+        canvas.legend_over(self.axes_, 4)
         return lines
 
     def _draw_curve(self, on: Axes, path: str, style: Style) -> list[Any]:
         """Shares of all requests as one threshold moves, as exact steps."""
         curve = self.review.curves[path]
-        places = np.unique(
-            np.linspace(0, len(curve.low) - 1, min(len(curve.low), MOST_STEPS)).round().astype(int)
-        )
+        places = canvas.spaced_places(len(curve.low), MOST_STEPS)
         low, counts = curve.low[places], curve.counts[places]
         current = float(self.review.thresholds.set_index("path")["current"][path])
         inner = low[1:]
@@ -112,9 +109,9 @@ class ReviewDisplay(Display):
         lines: list[Any] = []
         for status in Status:
             look: Style = {"color": canvas.LABEL_INKS[status], "linewidth": 1.5, "baseline": None}
-            look["linestyle"] = canvas.DASHES[status.value]
+            look |= {"linestyle": canvas.DASHES[status.value], "label": WORDS[status]}
             lines.append(on.stairs(counts[:, status] / self.review.n, edges, **look | style))
-        lines.append(on.axvline(current, label=OWN, **canvas.CERTIFIED))
+        lines.append(on.axvline(current, label="policy's own value", **canvas.CERTIFIED))
         on.set_xlim(first, last)
         unit = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
         label = f"{path}{unit}, now {current:.6g}"
@@ -131,11 +128,11 @@ class ReviewDisplay(Display):
         for status in Status:
             share = (days[status.name] / days["n"]).to_numpy(np.float64)
             look: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
-            look |= {"hatch": HATCHES[status], "edgecolor": "white"}
+            look |= {"hatch": HATCHES[status], "edgecolor": "white", "label": WORDS[status]}
             bars.append(on.bar(at, share, bottom=base, **look | style))
             base += share
         few = MOST_DAYS // (1 + canvas.is_narrow(on))
-        shown = np.unique(np.linspace(0, len(days) - 1, min(len(days), few)).round().astype(int))
+        shown = canvas.spaced_places(len(days), few)
         rows = days.iloc[shown]
         names = [
             f"{day or 'no day'}\nn = {n:,}" for day, n in zip(rows["day"], rows["n"], strict=True)
@@ -151,16 +148,13 @@ class ReviewDisplay(Display):
 
         Steps of the thresholds, then days, with `panel` as the first column.
         """
-        import pandas as pd
-
         gates = self.review.gates
         steps = gates[gates["path"].isin(self.paths)]
         frames = [
             steps.assign(panel=steps["path"]).drop(columns="path"),
             self.review.days.assign(panel="days"),
         ]
-        joined = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
-        return joined[["panel", *(name for name in joined if name != "panel")]]
+        return joined_panels([frame for frame in frames if len(frame)])
 
     def _summary(self) -> Summary:
         rows = self.review.thresholds

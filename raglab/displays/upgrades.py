@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from raglab.displays import canvas
-from raglab.displays.display import Display, check, spaced_rows
+from raglab.displays.display import Display, check, joined_panels, spaced_rows
 from raglab.displays.figures import confusion_matrix
 from raglab.values import Status
 from raglab.words.results import Summary
@@ -109,7 +109,7 @@ class TraceComparisonDisplay(Display):
             name_axis(canvas.literal_text(text, canvas.LONGEST_TITLE))
         missing = f", {len(rows) - len(drawn)} without a score" if len(drawn) < len(rows) else ""
         title = f"{self.path}: {len(drawn):,} questions{missing}"
-        on.set_title(canvas.literal_text(title, canvas.LONGEST_TITLE))
+        on.set_title(canvas.literal_text(title, canvas.LONGEST_TITLE), loc="left")
         canvas.tidy(on)
         canvas.limit_ticks(on)
         canvas.legend_beside(on)
@@ -123,14 +123,8 @@ class TraceComparisonDisplay(Display):
 
         Pairs of decisions, then scores, with `panel` as the first column.
         """
-        import pandas as pd
-
-        frames = [
-            self.comparison.decisions.assign(panel="decisions"),
-            self._scores().assign(panel="scores"),
-        ]
-        joined = pd.concat(frames, ignore_index=True)
-        return joined[["panel", *(name for name in joined if name != "panel")]]
+        decisions = self.comparison.decisions.assign(panel="decisions")
+        return joined_panels([decisions, self._scores().assign(panel="scores")])
 
     def _summary(self) -> Summary:
         rows = self.comparison.decisions

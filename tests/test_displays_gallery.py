@@ -1,0 +1,101 @@
+"""Every display: axes given are used, a notebook shows it once, nothing leaves its figure."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+import test_displays_bandits
+import test_displays_boundary
+import test_displays_gates
+import test_displays_traffic
+import test_displays_upgrades
+from raglab.displays import canvas
+from raglab.displays.frontiers import FrontierDisplay
+from raglab.displays.monitors import MonitorDisplay
+from raglab.displays.signals import SignalAuditDisplay
+from raglab.displays.traffic import ReviewDisplay
+from raglab.displays.upgrades import TraceComparisonDisplay
+from test_displays_frontiers import small_table
+from test_displays_monitors import frame
+from test_displays_signals import AUDIT
+
+
+def made() -> dict[str, Any]:
+    """Every kind of display."""
+    more: dict[str, Any] = {"name": "<b>mine</b>"}
+    return {
+        **test_displays_gates.made(**more),
+        **test_displays_bandits.made(**more),
+        "boundary": test_displays_boundary.shown(**more),
+        "frontier": FrontierDisplay.from_table(small_table(), **more),
+        "monitor": MonitorDisplay.from_monitor(frame(), **more),
+        "signals": SignalAuditDisplay.from_audit(AUDIT, **more),
+        "traffic": ReviewDisplay.from_review(test_displays_traffic.made(), **more),
+        "upgrade": TraceComparisonDisplay.from_comparison(
+            test_displays_upgrades.compared(), **more
+        ),
+    }
+
+
+DRAWN, AGAIN = made(), made()
+every_display = pytest.mark.parametrize("name", DRAWN)
+
+
+@every_display
+def test_axes_given_are_axes_used(name: str) -> None:
+    """`ax` is drawn on, or its place taken; no figure is pyplot's; a pickle draws the same."""
+    shown = pickle.loads(pickle.dumps(DRAWN[name]))
+    on = canvas.empty_figure(12, 5).subplots()
+    assert shown.plot(ax=on) is shown
+    assert shown.figure_ is on.figure
+    assert (shown.ax_ is on) == (len(shown.axes_) == 1)
+    assert shown.plot().figure_ is not on.figure
+    assert shown.figure_.canvas.manager is None
+    assert shown.frame().equals(DRAWN[name].frame())
+
+
+@every_display
+def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
+    """One image, then tables, escaped, no bare nan; the same bytes again."""
+    page = DRAWN[name]._repr_html_()
+    assert (
+        page.count("<img ") == page.count("data:image/png;base64,") == 1 <= page.count("<details")
+    )
+    assert page.partition("<details")[2].count("<tr><td")
+    assert page.index("<img ") < page.index("<table")
+    assert "<b>mine" not in page
+    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
+    assert page == AGAIN[name]._repr_html_()
+
+
+@every_display
+@pytest.mark.parametrize("width", [None, 7.0, 3.4])
+def test_nothing_drawn_leaves_its_figure(name: str, width: float | None) -> None:
+    """Labels have units; labels and legends are inside, legends off the axes, panels off others."""
+    shown = DRAWN[name].plot(width=width)
+    drawn_on = FigureCanvasAgg(shown.figure_)
+    drawn_on.draw()
+    renderer, whole = drawn_on.get_renderer(), shown.figure_.bbox.padded(1)
+    names = []
+    for on in (on for on in shown.axes_ if on.axison):
+        assert not (label := on.get_xlabel()) or re.search(r"\(.+\)|, now ", label, re.DOTALL)
+        names.append(on.xaxis.label.get_window_extent(renderer))
+        low, high = on.get_ylim()
+        ticks = [tick for tick in on.get_yticklabels() if low <= tick.get_position()[1] <= high]
+        parts = [on.xaxis.label, on.yaxis.label, on.title, *on.texts, *ticks]
+        if (legend := on.get_legend()) is not None:
+            parts.append(legend)
+            own = legend.get_window_extent(renderer)
+            assert not any(own.overlaps(text.get_window_extent(renderer)) for text in on.texts)
+            assert own.y0 >= on.bbox.y1 - 1 or own.x0 >= on.bbox.x1 - 1
+        for part in (part for part in parts if part is legend or part.get_text()):
+            box = part.get_window_extent(renderer)
+            assert whole.x0 <= box.x0 and box.x1 <= whole.x1, part  # noqa: PT018 - one box
+            assert whole.y0 <= box.y0 and box.y1 <= whole.y1, part  # noqa: PT018
+    for place, label in enumerate(names):
+        assert not any(label.overlaps(after) for after in names[place + 1 :])
