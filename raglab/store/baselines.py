@@ -139,15 +139,14 @@ class Baseline(Result):
     first_forms: Mapping[str, str]
 
     def _summary(self) -> Summary:
-        counts = {"scored by status": self.status_only, "missing answers": self.missing_answers}
-        facts = [
-            ("policy", self.policy_id),
-            ("cases", f"{len(self.cases):,}"),
-            ("basis", self.basis),
-            ("expected cost", f"{self.expected_cost:.3f}"),
-            *((name, f"{n:,}") for name, n in counts.items() if n),
-        ]
-        return Summary(facts, {"cases": self.frame()})
+        return Summary(
+            [
+                ("policy", self.policy_id),
+                ("cases", f"{len(self.cases):,}"),
+                (COST, f"{self.expected_cost:.3f}"),
+            ],
+            {"cases": self.frame()},
+        )
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -157,8 +156,7 @@ class Baseline(Result):
     @property
     def case_costs(self) -> NDArray[np.float64]:
         """Cost of each case, [Q]."""
-        costs: NDArray[np.float64] = metrics.cell_costs(self.costs)[self.cells]
-        return costs
+        return metrics.cell_costs(self.costs)[self.cells]
 
     @property
     def expected_cost(self) -> float:
