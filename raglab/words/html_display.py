@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Literal, NamedTuple
 
 from raglab.words.characters import visible
@@ -133,17 +133,11 @@ def _table(fold: Fold, share: int) -> str:
     if fold.head:
         lines.append(f"<tr>{''.join(f'<th>{escaped(name)}</th>' for name in fold.head)}</tr>")
     # 200: for the line on what is left
-    room, shown, rows = share - sum(map(_size, lines)) - 200, 0, iter(fold.rows)
-    cut = None
-    for row in islice(rows, MOST_ROWS):
-        line = f"<tr>{_cells(row, named=not fold.head)}</tr>"
-        if _size(line) > room:
-            cut = row
-            break
-        lines.append(line)
-        room -= _size(line)
-        shown += 1
-    more = (sum(1 for _ in rows) + (cut is not None)) if fold.total is None else fold.total - shown
+    room, rows = share - sum(map(_size, lines)) - 200, iter(fold.rows)
+    taken = [f"<tr>{_cells(row, named=not fold.head)}</tr>" for row in islice(rows, MOST_ROWS)]
+    shown = sum(size <= room for size in accumulate(map(_size, taken)))
+    lines += taken[:shown]
+    more = (len(taken) + sum(1 for _ in rows) if fold.total is None else fold.total) - shown
     if more:
         lines.append(
             f'<tr><td colspan="{max(1, len(fold.head))}" class="off">… {more:,} more</td></tr>'

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -393,7 +393,7 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
       ValueError: an unknown key or part, a reference to what is not there, a bad expression; names
         file, key and rule.
     """
-    rows = dict(_bundled_pack())
+    rows = dict(_GENERIC_ROWS)
     retired: list[str] = []
     current = _without_retired(stated, "", retired)
     if retired:
@@ -423,11 +423,10 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     if (
         size := _text_size({key: value for key, value in whole.items() if key not in _PLAIN_TEXT})
     ) > MOST_TEXT:
-        rule = (
-            f"expressions of a pack must have at most {MOST_TEXT:,} characters together, its "
-            "parts put in"
+        msg = (
+            f"{where('fields')}: expressions of a pack must have at most {MOST_TEXT:,} characters "
+            f"together, its parts put in, got {size:,}; take some away."
         )
-        msg = f"{where('fields')}: {rule}, got {size:,}; take some away."
         raise ValueError(msg)
     try:
         return Pack.model_validate(whole)
@@ -506,8 +505,10 @@ def _fill_expressions(
     # Parts hold parts: thirty that each hold the one before twice would fill the memory.
     size = len(text) + sum(len(parts.get(match[1], "")) for match in _PART.finditer(text))
     if size > LONGEST_EXPRESSION:
-        rule = f"an expression must have at most {LONGEST_EXPRESSION:,} characters with its parts"
-        msg = f"{where(path)}: {path}: {rule}, got {size:,}; shorten it."
+        msg = (
+            f"{where(path)}: {path}: an expression must have at most {LONGEST_EXPRESSION:,} "
+            f"characters with its parts, got {size:,}; shorten it."
+        )
         raise ValueError(msg)
 
     def part(match: re.Match[str]) -> str:
@@ -574,14 +575,8 @@ def _unread(stated: Mapping[str, Any]) -> list[str]:
     return [f"{path} ({meant})" if meant else path for path, meant in paths]
 
 
-@cache
-def _bundled_pack() -> Mapping[str, Any]:
-    return dict(
-        yaml.safe_load(
-            files(__package__ or "").joinpath("generic_pack.yaml").read_text(encoding="utf-8")
-        )
-    )
-
-
+_GENERIC_ROWS: Mapping[str, Any] = yaml.safe_load(
+    files(__package__ or "").joinpath("generic_pack.yaml").read_text(encoding="utf-8")
+)
 GENERIC = pack_of({}, lambda _: "raglab/words/generic_pack.yaml")  # of no trade
 BUNDLED: Mapping[str, Pack] = {GENERIC.name: GENERIC}  # packs that ship with the package

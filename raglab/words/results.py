@@ -7,7 +7,7 @@ then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isinf, isnan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -99,12 +99,10 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
         return "yes" if plain else "no"
     if isinstance(plain, float):
         # a table of many kinds of numbers: four digits, whatever their size
-        endless = plain in {float("inf"), float("-inf")}
-        return DASH if isnan(plain) else decimals(plain) if endless else f"{plain:.4g}"
+        return DASH if isnan(plain) else decimals(plain) if isinf(plain) else f"{plain:.4g}"
     is_missing = plain is None or type(plain).__name__ in {"NAType", "NaTType"}  # of pandas
     return DASH if is_missing else str(plain)
 
 
 def _text(part: Cell | str) -> str:
-    text, small = part[:2] if isinstance(part, Cell) else (part, "")
-    return f"{text} {small}".rstrip()
+    return f"{part.text} {part.small}".rstrip() if isinstance(part, Cell) else part
