@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display
+from raglab.words.html_display import LONGEST, Cell, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DASH = "–"
 LINE = 100  # characters of a line of text
-MOST_FACTS = 300  # characters of the short form
 
 
 class Summary(NamedTuple):
     """What a result shows of itself.
 
-    facts: rows of a name and its values; the short form has them all. tables: frames and folds by
+    facts: rows of a name and its values; the text has them all. tables: frames and folds by
     title, for the notebook alone; the first stands open. notes: sentences for the reader. title: of
     the page; else the name of the class.
     """
@@ -38,7 +37,7 @@ class Summary(NamedTuple):
 
 
 class Result:
-    """Mixin of results: `repr` in one line, `str` with its notes, a notebook page, a frame."""
+    """Mixin of results: `repr` in one bounded line, `str` with notes, a notebook page, a frame."""
 
     TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
 
@@ -52,15 +51,17 @@ class Result:
         return table.copy()
 
     def __repr__(self) -> str:
-        facts = "; ".join(" ".join(map(_text, row)) for row in self._summary().facts)
-        line = visible(f"{type(self).__name__}({facts})")
-        return line if len(line) <= MOST_FACTS else f"{line[: MOST_FACTS - 2]}…)"
+        line = self._line()
+        return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
     def __str__(self) -> str:
-        notes = (
-            fill(visible(note), LINE, break_on_hyphens=False) for note in self._summary().notes
-        )
-        return "\n".join((repr(self), *notes))
+        texts = (self._line(), *map(visible, self._summary().notes))
+        return "\n".join(fill(text, LINE, break_on_hyphens=False) for text in texts)
+
+    def _line(self) -> str:
+        """Every fact, in one line."""
+        facts = "; ".join(" ".join(map(_text, row)) for row in self._summary().facts)
+        return visible(f"{type(self).__name__}({facts})")
 
     def _repr_html_(self) -> str:
         summary = self._summary()
