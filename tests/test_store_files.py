@@ -644,6 +644,8 @@ def writes(call: ast.Call) -> bool:
         return (
             len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
         )
+    if call.func.attr == "rename" and call.keywords:  # of a frame
+        return False
     return WRITING.fullmatch(call.func.attr) is not None
 
 
