@@ -67,7 +67,7 @@ class Crossing(NamedTuple):
         if self.low >= self.high:
             return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
         if not rivals:
-            return f"{lead}. At every share of ok in traffic {subject} costs least."
+            return f"{lead}. At no share of ok in traffic is a policy without tuning cheaper."
         ends = [
             (f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})", name)
             for side, end, (low, high), name in (

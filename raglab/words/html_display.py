@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Literal, NamedTuple
 
 from raglab.words.characters import visible
@@ -130,13 +130,18 @@ def _fold(fold: Fold, share: int) -> str:
 def _table(fold: Fold, share: int) -> str:
     """Rows of a table as far as they fit, and how many are left."""
     lines = ["<table>"]
+    columns = len(fold.head) or None
     if fold.head:
-        lines.append(f"<tr>{''.join(f'<th>{escaped(name)}</th>' for name in fold.head)}</tr>")
+        names = [f"<th>{escaped(name)}</th>" for name in fold.head]
+        columns = sum(size <= share // 2 for size in accumulate(map(_size, names)))
+        if columns < len(names):
+            names[columns:] = [f"<th>… {len(names) - columns:,} more columns</th>"]
+        lines.append(f"<tr>{''.join(names)}</tr>")
     # 200: for the line on what is left
     room, shown, rows = share - sum(map(_size, lines)) - 200, 0, iter(fold.rows)
     cut = None
     for row in islice(rows, MOST_ROWS):
-        line = f"<tr>{_cells(row, named=not fold.head)}</tr>"
+        line = f"<tr>{_cells(row[:columns], named=not fold.head)}</tr>"
         if _size(line) > room:
             cut = row
             break

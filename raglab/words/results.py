@@ -57,10 +57,9 @@ class Result:
         return line if len(line) <= MOST_FACTS else f"{line[: MOST_FACTS - 2]}…)"
 
     def __str__(self) -> str:
-        notes = (
-            fill(visible(note), LINE, break_on_hyphens=False) for note in self._summary().notes
-        )
-        return "\n".join((repr(self), *notes))
+        notes = map(visible, self._summary().notes)
+        lines = (fill(text, LINE, break_on_hyphens=False) for text in (repr(self), *notes))
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         summary = self._summary()
@@ -94,7 +93,7 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
       >>> value_text(0.123456), value_text(float("nan")), value_text(True), value_text(12)
       ('0.1235', '–', 'yes', '12')
     """
-    plain = value.item() if hasattr(value, "item") else value
+    plain = value.item() if getattr(value, "size", 0) == 1 and hasattr(value, "item") else value
     if isinstance(plain, bool):
         return "yes" if plain else "no"
     if isinstance(plain, float):
