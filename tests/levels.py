@@ -217,17 +217,16 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_default_learner_default_updates.py": ("test_the_published_arithmetic_to_the_bit",),
         "test_default_learner_stratification.py": ("test_noise_splits_under_five_percent",),
-        "test_displays_bandits.py": ("test_a_notebook_sees_figure_and_table_once",),
         "test_displays_boundary.py": ("test_no_text_covers_another",),
         "test_displays_figures.py": (
             "test_axes_have_labels_with_units",
-            "test_figures_are_the_same_bytes",
             "test_legends_and_labels_do_not_overlap",
         ),
-        "test_displays_gates.py": (
+        "test_displays_gallery.py": (
             "test_a_notebook_sees_figure_and_table_once",
-            "test_small_cases_are_drawn",
+            "test_nothing_drawn_leaves_its_figure",
         ),
+        "test_displays_gates.py": ("test_small_cases_are_drawn",),
         "test_docs_pages.py": (
             "test_the_blocks_of_a_page_run[docs/start]",
             "test_the_blocks_of_a_page_run[howto/arms]",

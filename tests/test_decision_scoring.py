@@ -103,9 +103,9 @@ def test_a_comparison() -> None:
     """Two policies on the same cases."""
     trace = alone({"": 60})
     found = raglab.compare(trace, POLICY, POLICY.replace("similarity.min_similarity", 0.9))
-    assert sentence(trace) in repr(found)
-    assert sentence(trace) in found._repr_html_()
-    assert "status alone" not in repr(raglab.compare(labelled(0, {"": 60}), POLICY, POLICY))
+    assert f"scored by status {sentence(trace).split()[0]}" in repr(found)
+    assert "scored by status" in found._repr_html_()
+    assert "by status" not in repr(raglab.compare(labelled(0, {"": 60}), POLICY, POLICY))
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +115,12 @@ def tuned() -> Any:
 
 
 def test_a_study(tuned: Any, tmp_path: Path) -> None:
-    """Result, its display, its notes of both splits, and the first screen of its report."""
+    """Result, its display, its counts of both splits, and the first screen of its report."""
     told = sentence(tuned.judged_on)
-    assert told in repr(tuned)
-    assert told in tuned._repr_html_()
-    assert [note for note in tuned.notes if note.startswith(f"Of the cases judged on, {told}")]
-    assert [
-        note
-        for note in tuned.notes
-        if note.startswith(f"Of the cases tuned on, {sentence(tuned.tuned_on)}")
-    ]
+    for name, trace in (("judged", tuned.judged_on), ("tuned", tuned.tuned_on)):
+        assert tuned.counts[f"{name}_status_only"] == int(sentence(trace).split()[0])
+    assert "judged_status_only" in repr(tuned)
+    assert "judged_status_only" in tuned._repr_html_()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         page = raglab.write_report(

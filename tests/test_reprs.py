@@ -85,7 +85,7 @@ def test_large_values_are_one_short_line() -> None:
 def test_what_has_html_has_a_text_too() -> None:
     """A terminal and a page that shows no HTML have the text."""
     kinds = shown_classes()
-    assert {"Display", "TuneResult", "AuditLog"} <= {kind.__name__ for kind in kinds}
+    assert {"Display", "Result", "AuditLog"} <= {kind.__name__ for kind in kinds}
     # a base leaves the text to what inherits from it
     alone = [kind for kind in kinds if not kind.__subclasses__()]
     assert [kind.__name__ for kind in alone if kind.__repr__ is object.__repr__] == []

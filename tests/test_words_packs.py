@@ -320,11 +320,8 @@ def test_wording_of_earlier_versions_is_named_and_does_nothing() -> None:
     """
     wording = {"en": {"fields": {"fee": {"the": "the fee", "a": "a fee", "named": "stated"}}}}
     fields = {"fee": {"asked": ["fee"]}}
-    told = (
-        r"2 keys .*: wording\.en\.fields\.fee\.a \(the field after .*, "
-        r"wording\.en\.fields\.fee\.named \(whether .*\);"
-    )
-    with pytest.warns(UserWarning, match=told):
+    keys = r"2 keys .*wording\.en\.fields\.fee\.a, wording\.en\.fields\.fee\.named"
+    with pytest.warns(UserWarning, match=keys):
         pack = pack_of({"name": "gym", "fields": fields, "wording": wording})
     assert pack == pack_of(
         {

@@ -85,8 +85,9 @@ class Facts(NamedTuple):
 _WORDS = LANGUAGES.comparison
 # Kind of a unit's word and its factor, by the key of the word: minutes, months, metres and so on
 _UNITS = {
-    claim_words(word)[0].key: (measure.split()[0], float(measure.split()[1]))
+    claim_words(word)[0].key: (kind, float(factor))
     for measure, words in _WORDS.measures.items()
+    for kind, factor in [measure.split()]
     for word in words
 }
 # signs of currencies by the key of their hundredths
@@ -95,8 +96,12 @@ _CENTS = {
 }
 _YES = dict.fromkeys(_WORDS.affirming, 1) | dict.fromkeys(_WORDS.denying, -1)
 _UNIT_WORDS = {
-    *(word for words in _WORDS.measures.values() for word in words),
-    *(word for words in _WORDS.hundredths.values() for word in words),
+    *(
+        word
+        for table in (_WORDS.measures, _WORDS.hundredths)
+        for words in table.values()
+        for word in words
+    ),
     *tables().endings,
     *tables().suffixes,
     *tables().money_suffixes,
@@ -177,14 +182,13 @@ _CAPITAL = re.compile(r"[^\W\d_](?:[^\W_]|['’](?=\w))*")
 _MARKS, _STOPS = " \t\"'“”«»([*_-–", (".", "!", "?", ":", ";", "\n")  # before a sentence begins
 NEAR = 8  # characters before a word in which they are looked for
 _RUN = re.compile(rf"\s(?:& |(?:{any_of(LANGUAGES.words.joining)}) )?|, | ?[-–/+] ?")
-_NO_NAMES = (
-    STOP_WORDS
-    | frozenset(_YES)
-    | frozenset(_NOON)
-    | frozenset(tables().months)
-    | frozenset(LANGUAGES.words.titles)
-    | {code.lower() for code in currencies().values()}
-    | frozenset(_WORDS.firms)
+_NO_NAMES = STOP_WORDS.union(
+    _YES,
+    _NOON,
+    tables().months,
+    LANGUAGES.words.titles,
+    (code.lower() for code in currencies().values()),
+    _WORDS.firms,
 )
 _NO_KEYS = SPEAKER | {"?"}
 _IDLE = frozenset({LITTLE, NEGATION, BREAK, UNIT})

@@ -56,18 +56,18 @@ WITH_NE = frozenset(LANGUAGES.negation.with_particle)
 NE = frozenset(LANGUAGES.negation.particles)
 
 
-def _poles() -> tuple[dict[str, tuple[str, int]], tuple[tuple[str, tuple[str, int]], ...]]:
-    """Idea and sign by whole word, and by beginning."""
-    whole: dict[str, tuple[str, int]] = {}
-    begun: dict[str, tuple[str, int]] = {}
-    for name, poles in LANGUAGES.opposites.items():
-        for sign, pole in ((1, poles.positive), (-1, poles.negative)):
-            for word in pole:
-                (begun if word.endswith("-") else whole)[word.rstrip("-")] = (f"~{name}", sign)
-    return whole, tuple(sorted(begun.items(), key=lambda item: (-len(item[0]), item[0])))
-
-
-POLES, POLE_BEGINNINGS = _poles()
+# Ideas and signs by word; an ending of `-` is for all words that begin so.
+_POLES = {
+    word: (f"~{name}", sign)
+    for name, poles in LANGUAGES.opposites.items()
+    for sign, pole in ((1, poles.positive), (-1, poles.negative))
+    for word in pole
+}
+POLES = {word: pole for word, pole in _POLES.items() if not word.endswith("-")}
+POLE_BEGINNINGS = sorted(
+    ((word.rstrip("-"), pole) for word, pole in _POLES.items() if word.endswith("-")),
+    key=lambda item: (-len(item[0]), item[0]),
+)
 
 
 def canonical_value(value: float) -> str:

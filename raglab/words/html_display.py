@@ -26,6 +26,7 @@ Mark = Literal["", "changed", "good", "bad", "off", "number"]
 
 # `--jp-*` are JupyterLab's colours in either theme; elsewhere the system's preference decides.
 # Three times the class: JupyterLab aligns cells of tables to the right by two.
+# Under a head only words longer than a cell are broken; such a table scrolls where it is wide.
 STYLE = """<style>
 .raglab-value{--fg:var(--jp-ui-font-color1,#1f2328);--dim:var(--jp-ui-font-color2,#59636e);
 --line:var(--jp-border-color2,#d1d9e0);--mark:#fff1c2;--good:#1a7f37;--bad:#b3361b;
@@ -43,6 +44,8 @@ color:var(--fg);font-size:13px;line-height:1.45;max-width:100%;overflow-x:auto}
 10px 1px 0}
 .raglab-value td,.raglab-value th{border:0;background:none;color:inherit;white-space:pre-wrap;overf\
 low-wrap:anywhere}
+.raglab-value td:first-child,.raglab-value td:first-child~td{overflow-wrap:break-word;max-width:\
+60ch}
 .raglab-value th{color:var(--dim);font-weight:normal;white-space:nowrap}
 .raglab-value td span{display:inline-block;margin-right:1.2em;padding:0 2px}
 .raglab-value .changed{background:var(--mark)}.raglab-value .good{color:var(--good)}
@@ -138,17 +141,13 @@ def _table(fold: Fold, share: int) -> str:
             names[columns:] = [f"<th>… {len(names) - columns:,} more columns</th>"]
         lines.append(f"<tr>{''.join(names)}</tr>")
     # 200: for the line on what is left
-    room, shown, rows = share - sum(map(_size, lines)) - 200, 0, iter(fold.rows)
-    cut = None
-    for row in islice(rows, MOST_ROWS):
-        line = f"<tr>{_cells(row[:columns], named=not fold.head)}</tr>"
-        if _size(line) > room:
-            cut = row
-            break
-        lines.append(line)
-        room -= _size(line)
-        shown += 1
-    more = (sum(1 for _ in rows) + (cut is not None)) if fold.total is None else fold.total - shown
+    room, rows = share - sum(map(_size, lines)) - 200, iter(fold.rows)
+    taken = [
+        f"<tr>{_cells(row[:columns], named=not fold.head)}</tr>" for row in islice(rows, MOST_ROWS)
+    ]
+    shown = sum(size <= room for size in accumulate(map(_size, taken)))
+    lines += taken[:shown]
+    more = (len(taken) + sum(1 for _ in rows) if fold.total is None else fold.total) - shown
     if more:
         lines.append(
             f'<tr><td colspan="{max(1, len(fold.head))}" class="off">… {more:,} more</td></tr>'

@@ -282,12 +282,10 @@ def currencies(language: Language = LANGUAGES) -> Mapping[str, str]:
 
     Words that need a figure beside them too.
     """
-    signs = {sign.lower(): code for sign, code in CURRENCY_SIGNS.items()}
-    codes = {code.lower(): code for code in CURRENCY_CODES}
     own = (language.quantities.currencies, language.quantities.currencies_beside_figures)
     return {
-        **signs,
-        **codes,
+        **{sign.lower(): code for sign, code in CURRENCY_SIGNS.items()},
+        **{code.lower(): code for code in CURRENCY_CODES},
         **{word: code for table in own for code, words in table.items() for word in words},
     }
 

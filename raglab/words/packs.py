@@ -12,11 +12,9 @@ Reading a pack from a file or folder is `raglab.store.policies.load_pack`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
@@ -32,6 +30,7 @@ from pydantic import (
 )
 
 from raglab.arguments.user_warnings import warn_user
+from raglab.words.canonical import canonical_json, digest
 from raglab.words.languages import TEXTS, meant_key
 
 LONGEST_EXPRESSION = 10_000  # characters
@@ -337,10 +336,7 @@ class Pack(_Part):
 
         Tables keep their order, defaults are left out.
         """
-        text = json.dumps(
-            _canonical_pack(self), sort_keys=True, ensure_ascii=False, separators=(",", ":")
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return digest(canonical_json(_canonical_pack(self)), 12)
 
     @cached_property
     def stored(self) -> str | None:
@@ -362,31 +358,22 @@ class Pack(_Part):
 
     @model_validator(mode="after")
     def _refers_to_what_is_there(self) -> Self:
-        for where, name, known in _references(self):
-            if name not in known:
+        for name, role in self.roles.items():
+            if role.field not in self.fields:
                 msg = (
-                    f"{where} must name one that exists, got {name!r}; write one of "
-                    f"{', '.join(known)}"
+                    f"roles.{name}.field must name one that exists, got {role.field!r}; write one "
+                    f"of {', '.join(self.fields)}"
                 )
                 raise ValueError(msg)
         return self
 
 
-def _references(pack: Pack) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Names that a pack refers to: where, the name, what there is."""
-    yield from (
-        (f"roles.{name}.field", role.field, tuple(pack.fields)) for name, role in pack.roles.items()
-    )
-
-
 def _canonical_pack(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
     if isinstance(value, BaseModel):
-        kinds = type(value).model_fields
-        stated = {name: getattr(value, name) for name in kinds}
         return {
             name: _canonical_pack(held)
-            for name, held in stated.items()
-            if held != kinds[name].default
+            for name, field in type(value).model_fields.items()
+            if (held := getattr(value, name)) != field.default
         }
     if isinstance(value, Mapping):
         return [[name, _canonical_pack(held)] for name, held in value.items()]
@@ -406,16 +393,13 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
       ValueError: an unknown key or part, a reference to what is not there, a bad expression; names
         file, key and rule.
     """
-    rows = dict(_bundled_pack())
-    current, retired = without_retired(stated)
+    rows = dict(_GENERIC_ROWS)
+    retired: list[str] = []
+    current = _without_retired(stated, "", retired)
     if retired:
-        named = [
-            f"{path}{RETIRED_MEANING.get(path.rpartition('.')[2], '')}" for path in retired[:6]
-        ]
-        shown = ", ".join(named) + (f" and {len(retired) - 6} more" if len(retired) > 6 else "")
         warn_user(
-            f"{where(retired[0])}: {len(retired)} keys of an earlier version do nothing any more: "
-            f"{shown}; remove them."
+            f"{where(retired[0])}: {len(retired)} keys of an earlier version do nothing any more, "
+            f"such as {', '.join(retired[:6])}; remove them."
         )
     if unread := _unread(current):
         warn_user(
@@ -439,11 +423,10 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     if (
         size := _text_size({key: value for key, value in whole.items() if key not in _PLAIN_TEXT})
     ) > MOST_TEXT:
-        rule = (
-            f"expressions of a pack must have at most {MOST_TEXT:,} characters together, its "
-            "parts put in"
+        msg = (
+            f"{where('fields')}: expressions of a pack must have at most {MOST_TEXT:,} characters "
+            f"together, its parts put in, got {size:,}; take some away."
         )
-        msg = f"{where('fields')}: {rule}, got {size:,}; take some away."
         raise ValueError(msg)
     try:
         return Pack.model_validate(whole)
@@ -451,65 +434,29 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
         raise ValueError(" ".join(_problem(problem, where) for problem in error.errors())) from None
 
 
-_RETIRED = {
-    "": """about mentions intents sections named_sections page toc whole cited_part part no_part \
-documents versions now
-        change wide broad somebody verb form_words filler same value_words figures families \
-field_model""",
-    "fields": "family one_kind column",
-    "reading": "headings total figure aside under no_value filled right",
-    "vague_role": "unless field key",
-    "wording": "any_document documents families values sections written",
-    "field_wording": "a named",
-}
-RETIRED_MEANING = {  # of keys whose name does not say it
-    "a": " (the field after a negation; `the` alone is read)",
-    "named": " (whether pages name or state it; `the` alone is read)",
-}
-# Keys of earlier versions, by the part that they stood in; '' is the pack.
-RETIRED: Mapping[str, frozenset[str]] = {
-    part: frozenset(keys.split()) for part, keys in _RETIRED.items()
-}
+# Paths of keys of earlier versions.
+_RETIRED = re.compile(
+    r"about|mentions|intents|sections|named_sections|page|toc|whole|cited_part|part|no_part"
+    r"|documents|versions|now|change|wide|broad|somebody|verb|form_words|filler|same|value_words"
+    r"|figures|families|field_model|vague_role\.(?:unless|field|key)"
+    r"|fields\.[^.]+\.(?:family|one_kind|column)"
+    r"|fields\.[^.]+\.reading\.(?:headings|total|figure|aside|under|no_value|filled|right)"
+    r"|wording\.[^.]+\.(?:any_document|documents|families|values|sections|written)"
+    r"|wording\.[^.]+\.fields\.[^.]+\.(?:a|named)"
+)
 
 
-def without_retired(stated: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What a pack states but for keys of earlier versions, and the paths of these."""
-    retired: list[str] = []
-
-    # whatever a pack holds
-    def current_keys(value: Any, part: str, path: str) -> Any:  # noqa: ANN401
-        if not isinstance(value, Mapping):
-            return value
-        gone = [key for key in value if key in RETIRED.get(part, ())]
-        retired.extend(f"{path}{key}" for key in gone)
-        return {key: item for key, item in value.items() if key not in gone}
-
-    rows = current_keys(stated, "", "")
-    for part in ("fields", "wording"):
-        if isinstance(rows.get(part), Mapping):
-            rows[part] = {
-                name: current_keys(item, part, f"{part}.{name}.")
-                for name, item in rows[part].items()
-            }
-    for name, item in rows["fields"].items() if isinstance(rows.get("fields"), Mapping) else ():
-        if isinstance(item, Mapping) and "reading" in item:
-            rows["fields"][name] = {
-                **item,
-                "reading": current_keys(item["reading"], "reading", f"fields.{name}.reading."),
-            }
-    for language, item in (
-        rows["wording"].items() if isinstance(rows.get("wording"), Mapping) else ()
-    ):
-        if isinstance(item, Mapping) and isinstance(item.get("fields"), Mapping):
-            path = f"wording.{language}.fields"
-            own = {
-                name: current_keys(texts, "field_wording", f"{path}.{name}.")
-                for name, texts in item["fields"].items()
-            }
-            rows["wording"][language] = {**item, "fields": own}
-    if "vague_role" in rows:
-        rows["vague_role"] = current_keys(rows["vague_role"], "vague_role", "vague_role.")
-    return rows, retired
+# whatever a pack holds
+def _without_retired(value: Any, path: str, retired: list[str]) -> Any:  # noqa: ANN401
+    """What a pack states but for keys of earlier versions, whose paths are added to `retired`."""
+    if not isinstance(value, Mapping):
+        return value
+    retired += [f"{path}{key}" for key in value if _RETIRED.fullmatch(f"{path}{key}")]
+    return {
+        key: _without_retired(held, f"{path}{key}.", retired)
+        for key, held in value.items()
+        if not _RETIRED.fullmatch(f"{path}{key}")
+    }
 
 
 def merge_packs(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -558,8 +505,10 @@ def _fill_expressions(
     # Parts hold parts: thirty that each hold the one before twice would fill the memory.
     size = len(text) + sum(len(parts.get(match[1], "")) for match in _PART.finditer(text))
     if size > LONGEST_EXPRESSION:
-        rule = f"an expression must have at most {LONGEST_EXPRESSION:,} characters with its parts"
-        msg = f"{where(path)}: {path}: {rule}, got {size:,}; shorten it."
+        msg = (
+            f"{where(path)}: {path}: an expression must have at most {LONGEST_EXPRESSION:,} "
+            f"characters with its parts, got {size:,}; shorten it."
+        )
         raise ValueError(msg)
 
     def part(match: re.Match[str]) -> str:
@@ -626,14 +575,8 @@ def _unread(stated: Mapping[str, Any]) -> list[str]:
     return [f"{path} ({meant})" if meant else path for path, meant in paths]
 
 
-@cache
-def _bundled_pack() -> Mapping[str, Any]:
-    return dict(
-        yaml.safe_load(
-            files(__package__ or "").joinpath("generic_pack.yaml").read_text(encoding="utf-8")
-        )
-    )
-
-
+_GENERIC_ROWS: Mapping[str, Any] = yaml.safe_load(
+    files(__package__ or "").joinpath("generic_pack.yaml").read_text(encoding="utf-8")
+)
 GENERIC = pack_of({}, lambda _: "raglab/words/generic_pack.yaml")  # of no trade
 BUNDLED: Mapping[str, Pack] = {GENERIC.name: GENERIC}  # packs that ship with the package

@@ -7,26 +7,25 @@ then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isinf, isnan
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display
+from raglab.words.html_display import LONGEST, Cell, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DASH = "–"
 LINE = 100  # characters of a line of text
-MOST_FACTS = 300  # characters of the short form
 
 
 class Summary(NamedTuple):
     """What a result shows of itself.
 
-    facts: rows of a name and its values; the short form has them all. tables: frames and folds by
+    facts: rows of a name and its values; the text has them all. tables: frames and folds by
     title, for the notebook alone; the first stands open. notes: sentences for the reader. title: of
     the page; else the name of the class.
     """
@@ -38,7 +37,7 @@ class Summary(NamedTuple):
 
 
 class Result:
-    """Mixin of results: `repr` in one line, `str` with its notes, a notebook page, a frame."""
+    """Mixin of results: `repr` in one bounded line, `str` with notes, a notebook page, a frame."""
 
     TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
 
@@ -52,14 +51,17 @@ class Result:
         return table.copy()
 
     def __repr__(self) -> str:
-        facts = "; ".join(" ".join(map(_text, row)) for row in self._summary().facts)
-        line = visible(f"{type(self).__name__}({facts})")
-        return line if len(line) <= MOST_FACTS else f"{line[: MOST_FACTS - 2]}…)"
+        line = self._line()
+        return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
     def __str__(self) -> str:
-        notes = map(visible, self._summary().notes)
-        lines = (fill(text, LINE, break_on_hyphens=False) for text in (repr(self), *notes))
-        return "\n".join(lines)
+        texts = (self._line(), *map(visible, self._summary().notes))
+        return "\n".join(fill(text, LINE, break_on_hyphens=False) for text in texts)
+
+    def _line(self) -> str:
+        """Every fact, in one line."""
+        facts = "; ".join(" ".join(map(_text, row)) for row in self._summary().facts)
+        return visible(f"{type(self).__name__}({facts})")
 
     def _repr_html_(self) -> str:
         summary = self._summary()
@@ -98,12 +100,10 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
         return "yes" if plain else "no"
     if isinstance(plain, float):
         # a table of many kinds of numbers: four digits, whatever their size
-        endless = plain in {float("inf"), float("-inf")}
-        return DASH if isnan(plain) else decimals(plain) if endless else f"{plain:.4g}"
+        return DASH if isnan(plain) else decimals(plain) if isinf(plain) else f"{plain:.4g}"
     is_missing = plain is None or type(plain).__name__ in {"NAType", "NaTType"}  # of pandas
     return DASH if is_missing else str(plain)
 
 
 def _text(part: Cell | str) -> str:
-    text, small = part[:2] if isinstance(part, Cell) else (part, "")
-    return f"{text} {small}".rstrip()
+    return f"{part.text} {part.small}".rstrip() if isinstance(part, Cell) else part

@@ -74,10 +74,10 @@ class ImportCounts:
         )
 
     def sentence(self) -> str:
-        """All reasons in a line, '' where there is none."""
+        """All reasons in a line, the most frequent first, '' where there is none."""
         rows = [
             f"{number:,} {reason} (the first: {self.first[reason]})"
-            for reason, number in self.reasons.items()
+            for reason, number in self.reasons.most_common()
         ]
         if len(rows) > MOST_REASONS:
             rows[MOST_REASONS:] = [f"{len(rows) - MOST_REASONS:,} more kinds"]
