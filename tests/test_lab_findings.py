@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from labelled import labelled
-from raglab import Goal
+from raglab import Goal, trace_from_frame
 from raglab.decision.answer_text import MissingAnswers
+from raglab.lab.candidates import FIXED
 from raglab.lab.comparison import PolicyContest
 from raglab.lab.findings import (
     ADVICE,
     Advice,
     Standing,
     _missing_text,
+    _rivals_text,
     findings_frame,
     notes_of,
 )
@@ -168,3 +172,38 @@ def test_what_no_policy_asks_back_is_said(studies: dict[str, TuneResult], asked:
     judged["missed_ambiguity_rate_k"] = n - asked
     text = _missing_text(result, judged)
     assert (f"any of {n} ambiguous" in text) == (n > 0 and not asked)
+
+
+def test_policies_without_tuning_that_decide_alike_are_no_rivals() -> None:
+    """Refusing all is compared with answering, not with defaults that refuse all as well."""
+    # no confidence is measured, so the published defaults refuse every question
+    rows = [
+        (f"question {i}?", ("ok", "refuse")[i % 2], ("tune", "report")[i // 2 % 2], f"hit {i}", 0.6)
+        for i in range(40)
+    ]
+    names = ["query", "label", "split", "hit_id", "score"]
+    trace = trace_from_frame(pd.DataFrame(rows, columns=names), score="cosine")
+    costs = {label: {"answered_wrong": 40.0} for label in ("ok", "refuse")}
+    result = tune(trace, goal=Goal(costs=costs), trials=8, batch_size=8)
+    alike = {"defaults", "always-refuse"}
+    assert result.selected in alike
+    assert result.costs["report"]["defaults"] == result.costs["report"]["always-refuse"]
+    assert result.crossing is not None
+    assert not alike & {result.crossing.below, result.crossing.above}
+
+
+def test_where_no_candidate_competes_no_answers_are_said_to_be_missing(
+    studies: dict[str, TuneResult],
+) -> None:
+    """A single level of a score leaves nothing to tune."""
+    result = studies["few"]
+    none = result.costs.assign(competes=result.costs.index.isin(FIXED))
+    text = _rivals_text(replace(result, costs=none))
+    assert text == "Not shown: no candidate competes with it"
+
+
+def test_cases_without_a_split_stand_in_the_headline() -> None:
+    """A study that leaves cases out says so."""
+    result = tune(labelled(4, {"tune": 30, "": 30}), trials=8, batch_size=8)
+    assert result.counts["unsplit"] == 30
+    assert "unsplit 30" in repr(result)

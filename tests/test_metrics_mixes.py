@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.gating.expected_cost import LABEL_OF_CLASS, mixed_bias
-from raglab.metrics.crossings import cost_table, crossing
+from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.metrics.decision_rates import effective_counts
 from raglab.metrics.mixes import checked_mix, cost_columns, mix_weighings, weighed_by_mix
 from raglab.values import Status
@@ -293,3 +293,12 @@ def test_an_interval_of_mixes_widens_what_a_point_says() -> None:
     assert two["expected_cost"] == pytest.approx(one["expected_cost"])
     assert two["expected_cost_low"] < one["expected_cost_low"]
     assert two["expected_cost_high"] > one["expected_cost_high"]
+
+
+def test_a_crossing_that_few_cases_do_not_rule_out_is_said() -> None:
+    """No crossing of the means is no proof: the near end of the interval stands beside it."""
+    ends: dict[str, Any] = {"low": -np.inf, "high": np.inf, "below": "", "above": "", "sample": 0.5}
+    sure = Crossing(low_interval=(-np.inf, -np.inf), high_interval=(np.inf, np.inf), **ends)
+    assert sure.says("mine").endswith("is a policy without tuning cheaper.")
+    open_ = Crossing(low_interval=(-np.inf, 0.1), high_interval=(0.8, np.inf), **ends)
+    assert open_.says("mine").endswith("one may be above 80 % or below 10 %.")

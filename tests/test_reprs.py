@@ -27,7 +27,7 @@ SAMPLES = Path(__file__).parent / "data" / "formats-0.1.0"
 
 
 def shown_classes() -> list[type]:
-    """Classes of the package that state HTML of their own."""
+    """Classes of the package that state HTML, of their own or by the mixin of results."""
     modules = [
         importlib.import_module(module.name)
         for module in pkgutil.walk_packages(raglab.__path__, "raglab.")
@@ -39,7 +39,7 @@ def shown_classes() -> list[type]:
         (
             kind
             for kind in kinds
-            if kind.__module__.startswith("raglab.") and "_repr_html_" in vars(kind)
+            if kind.__module__.startswith("raglab.") and hasattr(kind, "_repr_html_")
         ),
         key=lambda kind: kind.__qualname__,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from raglab.words.results import DASH, LINE, Result, Summary, value_text
@@ -41,3 +42,26 @@ def test_values_are_numbers_until_they_are_shown() -> None:
     assert list(map(value_text, shown)) == [
         "1.235e+06", "0.0001234", "∞", DASH, DASH, "no", "7", "a"
     ]  # fmt: skip
+
+
+def test_a_long_line_of_facts_is_wrapped_and_its_words_kept() -> None:
+    """`str` fits a terminal; the short form stays one line."""
+
+    class Long(Sizes):
+        def _summary(self) -> Summary:
+            return Summary([(f"fact{i}", "value") for i in range(20)], notes=self.notes)
+
+    long = Long(pd.DataFrame(), ("w" * 500,))
+    assert len(repr(long)) > LINE
+    assert max(map(len, str(long).splitlines())) <= LINE
+    assert str(long).replace("\n", " ").startswith(repr(long))
+
+
+def test_arrays_in_cells_and_many_columns_fit_a_page() -> None:
+    """An array is shown as text; columns beyond the room are counted."""
+    assert value_text(np.array([1, 2])) == "[1 2]"
+    assert value_text(np.array([0.5])) == "0.5"
+    wide = Sizes(pd.DataFrame({f"column {i}": ["v"] for i in range(3000)}))
+    page = wide._repr_html_()
+    assert len(page.encode()) < 20_000
+    assert "more columns" in page

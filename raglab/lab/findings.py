@@ -276,6 +276,8 @@ def _rivals_text(result: StudyResult) -> str:
     """Why no candidate replaced the incumbent, and what the cases cannot tell (rule S6.12)."""
     costs = result.costs
     rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
+    if rivals.empty:
+        return "Not shown: no candidate competes with it"
     rivals = rivals[rivals["compared"]] if "compared" in rivals else rivals
     if rivals.empty:
         return "Not shown: no candidate has the recorded answers to be compared with it"

@@ -314,8 +314,8 @@ class TuneResult(Result):
             for path, (after, before) in self.policy.diff(self.default_policy).items()
         ]
         counts = {name: count for name, count in self.counts.items() if count}
-        # cases that are left out, and those of which any answer counts as correct
-        headline = ("judged_failed", "judged_status_only")
+        # cases that are left out or unused, and those of which any answer counts as correct
+        headline = ("judged_failed", "judged_status_only", "unsplit")
         facts += [(name, f"{counts[name]:,}") for name in headline if name in counts]
         return Summary(
             facts,
@@ -891,11 +891,19 @@ def _judged_costs(
     table.insert(3, "report", report)
     crossings: dict[str, Crossing | None] = {}
     compared = dict(table.get("compared", {}))
+
+    def differs(name: str, rival: str) -> bool:
+        # of two policies without tuning, one that costs the same of every case is no rival
+        costs = losses if unseen else chosen.gains
+        return name not in FIXED or not np.array_equal(costs[name], costs[rival])
+
     for name, policy in policies.items():
         free = [
             rival
             for rival in FIXED
-            if policies[rival].policy_id != policy.policy_id and compared.get(rival, True)
+            if policies[rival].policy_id != policy.policy_id
+            and compared.get(rival, True)
+            and differs(name, rival)
         ]
         known = cases.weight is None and judged.weight is None and free
         crossings[name] = (

@@ -67,7 +67,13 @@ class Crossing(NamedTuple):
         if self.low >= self.high:
             return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
         if not rivals:
-            return f"{lead}. At every share of ok in traffic {subject} costs least."
+            # what the cases do not rule out, by the near ends of the intervals
+            near = {"above": self.high_interval[0], "below": self.low_interval[1]}
+            may = [f"{side} {_share(end)} %" for side, end in near.items() if not isinf(end)]
+            doubt = f", but by the 90 % interval one may be {' or '.join(may)}" if may else ""
+            return (
+                f"{lead}. At no share of ok in traffic is a policy without tuning cheaper{doubt}."
+            )
         ends = [
             (f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})", name)
             for side, end, (low, high), name in (

@@ -133,11 +133,18 @@ def _fold(fold: Fold, share: int) -> str:
 def _table(fold: Fold, share: int) -> str:
     """Rows of a table as far as they fit, and how many are left."""
     lines = ["<table>"]
+    columns = len(fold.head) or None
     if fold.head:
-        lines.append(f"<tr>{''.join(f'<th>{escaped(name)}</th>' for name in fold.head)}</tr>")
+        names = [f"<th>{escaped(name)}</th>" for name in fold.head]
+        columns = sum(size <= share // 2 for size in accumulate(map(_size, names)))
+        if columns < len(names):
+            names[columns:] = [f"<th>… {len(names) - columns:,} more columns</th>"]
+        lines.append(f"<tr>{''.join(names)}</tr>")
     # 200: for the line on what is left
     room, rows = share - sum(map(_size, lines)) - 200, iter(fold.rows)
-    taken = [f"<tr>{_cells(row, named=not fold.head)}</tr>" for row in islice(rows, MOST_ROWS)]
+    taken = [
+        f"<tr>{_cells(row[:columns], named=not fold.head)}</tr>" for row in islice(rows, MOST_ROWS)
+    ]
     shown = sum(size <= room for size in accumulate(map(_size, taken)))
     lines += taken[:shown]
     more = (len(taken) + sum(1 for _ in rows) if fold.total is None else fold.total) - shown

@@ -95,7 +95,7 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
       >>> value_text(0.123456), value_text(float("nan")), value_text(True), value_text(12)
       ('0.1235', '–', 'yes', '12')
     """
-    plain = value.item() if hasattr(value, "item") else value
+    plain = value.item() if getattr(value, "size", 0) == 1 and hasattr(value, "item") else value
     if isinstance(plain, bool):
         return "yes" if plain else "no"
     if isinstance(plain, float):

@@ -42,7 +42,8 @@ def _error_notice(error: Exception) -> dict[str, str]:
     if isinstance(error, ValidationError):
         broken = error.errors(include_url=False, include_context=False)[0]
         place, value = map(shown_value, (broken["loc"], broken["input"]))
-        text = f"a message must fit: {broken['msg']}, got {value} at {place}."
+        got = "" if broken["type"].startswith("missing") else f", got {value}"  # else an address
+        text = f"a message must fit: {broken['msg']}{got} at {place}."
     return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 

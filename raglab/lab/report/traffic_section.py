@@ -46,6 +46,12 @@ def with_mix_costs(judged: ReportData, goal: Goal) -> ReportData:
     codes = trace_codes(judged.replayed, [judged.policies[name] for name in names], judged.arm)
     paid = dict(zip(names, metrics.cell_costs(goal.matrix)[CELL_OF_CODE[codes]], strict=True))
     label = judged.signals.label.astype(np.int64)
+    # of two policies without tuning, one that costs the same of every case is no rival
+    fixed = {judged.policies[name].policy_id for name in FIXED if name in judged.policies}
+    if own.policy_id in fixed:
+        free = [name for name in free if not np.array_equal(paid[name], paid[judged.subject])]
+    if not free:
+        return judged._replace(mix_costs=cost_table(paid, label))
     rivals = np.stack([paid[name] for name in free])
     crossed = crossing(paid[judged.subject], rivals, free, label)
     return judged._replace(crossing=crossed, mix_costs=cost_table(paid, label))
