@@ -412,9 +412,7 @@ def check_labelled(codes: NDArray[np.int8]) -> NDArray[np.int8]:
       >>> check_labelled(label_codes([Case("a", "who?", "ok"), Case("b", "why?")]))
       Traceback (most recent call last):
       ValueError: every case must have a label where decisions are counted, got 1 of 2 without; \
-label them, or keep the labelled ones, trace.subset([i for i, c in enumerate(trace.cases) if \
-c.expect_status]); rates of a drawn sample \
-are those of raglab.review.
+label them, take trace.subset of the labelled, or rate a drawn sample by raglab.review.
     """
     n = int((codes == UNLABELLED).sum())
     if n:

@@ -187,7 +187,7 @@ def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
         propensity=1.0, **{f"p_{arm}": share[:, at] for at, arm in enumerate(ARMS)}
     )
     certain.to_csv(tmp_path / "certain.csv", index=False)
-    assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
+    assert "log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
 
 
 def test_the_log_of_a_bandit_at_work(

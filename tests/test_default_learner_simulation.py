@@ -468,7 +468,7 @@ def test_displays_draw_what_was_found() -> None:
     table = simulate(made, {"published": DefaultLearner(), "oracle": "oracle"}, **sizes)
     curves = ClarifyDisplay.from_simulation(table, name="tastes")
     assert [on.get_title(loc="left") for on in curves.axes_][:2] == ["questions", "silent errors"]
-    assert curves.axes_[1].get_yscale() == "symlog"
+    assert curves.axes_[1].get_yscale() == "asinh"
     bands = [path.vertices[:, 1] for one in curves.axes_[1].collections for path in one.get_paths()]
     assert (table["errors_low"] < 0.0).any()
     # no count is below 0, whatever its interval

@@ -64,17 +64,6 @@ def lines_of_a_deal() -> list[dict[str, object]]:
             "again_reused": False,
             "unmapped": False,
         },
-        {
-            **known,
-            "method": "isotonic",
-            "k": 0,
-            "n": 0,
-            "coverage": 0.0,
-            "verdict": "open",
-            "again": False,
-            "again_reused": False,
-            "unmapped": True,
-        },
         {**known, "method": "refit", "refused": "too few cases, got 1"},
     ]
 
@@ -96,5 +85,4 @@ def test_tables_count_each_line_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "| other | as they were | 1, 0 | 0.00 (0/1) | 0, 0, 1 |" in printed
     quantile = "| other | quantile | 1, 0 | 0.00 (0/1) | 0, 1, 0 | 1.00 (1/1) |"
     assert f"{quantile} 1.00 (1/1), 0 | 0.00 (0/1) | 0 | 0.50 → 0.40 |" in printed
-    assert "| other | isotonic | 1, 0 | 0.00 (0/1) | 0, 1, 0 | 0.00 (0/1) | –, 0 |" in printed
     assert "too few cases    1" in printed

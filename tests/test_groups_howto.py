@@ -30,7 +30,7 @@ def test_the_page_says_what_it_does(ran: tuple[dict[str, Any], list[str]]) -> No
     groups = defined["by_tenant"].decision.model.groups
     assert list(groups.bias) == ["acme", "zeta"]
     assert groups.bias["acme"][2] < 0.0 < groups.bias["zeta"][2]
-    assert any("newcomer" in text for text in texts)
+    assert any("1 of 3 groups" in text for text in texts)
     assert defined["costs"][1] < defined["costs"][0]
     assert set(defined["rates"]["group"]) == {"acme", "zeta", "newcomer"}
     assert len(GUIDE.read_text(encoding="utf-8").splitlines()) <= 70

@@ -173,7 +173,7 @@ def test_cases_without_sources_are_counted_in_every_headline() -> None:
         raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns)),
         repeats=0,
     )
-    assert "60 of 90 cases are scored by status alone" in repr(audit)
+    assert "60 of 90 cases are scored by status alone" in str(audit)
 
 
 # Kind P: small things.

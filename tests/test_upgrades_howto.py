@@ -34,7 +34,7 @@ def test_the_page_says_what_it_does(ran: dict[str, Any]) -> None:
     measured = rescaled.frame().query("path == 'similarity.min_similarity'").iloc[0]
     assert measured["passes_from"] == pytest.approx(measured["passes_to"], abs=0.01)
     assert strict.look == 3
-    assert "these certify" in strict.missing[1]
+    assert "certify 26.5 %" in strict.missing[1]
     assert "split certify" in ran["tune_only"].missing[0]
 
 
