@@ -26,7 +26,7 @@ def test_sharded_is_whole(tmp_path: Path) -> None:
     )
     save_shards([trace], tmp_path / "shards", shard=70)
     sharded = Trace.open(tmp_path / "shards")
-    with pytest.warns(UserWarning, match="'tiny' \\(15\\)"):
+    with pytest.warns(UserWarning, match="1 of 3 groups"):
         policies = [fit_decision(view, free_policy(), group="tenant") for view in (trace, sharded)]
     assert policies[0].policy_id == policies[1].policy_id
     assert policies[0].decision.model.groups is not None
