@@ -133,16 +133,16 @@ def test_frame_by_head() -> None:
 
 def test_said_in_words() -> None:
     """Shares that would be right and wrong above the upper threshold, AUROC by head, named case."""
-    told = dict(undrawn()._facts)
+    facts = dict(undrawn()._facts)
     pairs = 0.5 + 2.5 + 3.0 + 4.5  # of 5 wrong ones that 20, 35, 40 and 90 rank above, ties half
-    assert told["at or above tau_default 40"].startswith("4 ")
+    assert facts["at or above tau_default 40"].startswith("4 ")
     shares = ("2/4 (50.0 %)", "1/1 (100.0 %)", "1/3 (33.3 %)")
-    assert tuple(told[f"of {group}"] for group in GROUPS[:3]) == shares
-    assert told["of these the policy answers"] == "4"
-    assert told["AUROC of right if answered"].startswith(f"{pairs / 20:.3f} (")
-    assert told["cases that name documents"] == "1"
-    assert told["of these between the thresholds"].split(", ")[0] == "1"
-    assert all(name in undrawn().says for name in told)
+    assert tuple(facts[f"of {group}"] for group in GROUPS[:3]) == shares
+    assert facts["of these the policy answers"] == "4"
+    assert facts["AUROC of right if answered"].startswith(f"{pairs / 20:.3f} (")
+    assert facts["cases that name documents"] == "1"
+    assert facts["of these between the thresholds"].split(", ")[0] == "1"
+    assert all(name in undrawn().says for name in facts)
 
 
 def test_equal_thresholds_leave_no_zone_between() -> None:
@@ -223,8 +223,8 @@ def test_depths() -> None:
     assert [int(one.group[0]) for one in seen] == [MISSED, CHOSEN, CHOSEN]
     assert [int(one.zone[0]) for one in seen] == [NEVER, BOTH, BOTH]
     assert all(one.answered[0] for one in seen)
-    told = [dict(DecisionBoundaryDisplay(one)._facts)["refinement depth"] for one in seen]
-    assert told == ["0", "1", "that decided"]
+    facts = [dict(DecisionBoundaryDisplay(one)._facts)["refinement depth"] for one in seen]
+    assert facts == ["0", "1", "that decided"]
     wide = random_trace(3, n_cases=20, depths=3, arms=2)
     said = replay.decide(wide, refining, arm="iterative")
     np.testing.assert_array_equal(

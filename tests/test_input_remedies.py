@@ -149,9 +149,9 @@ class TestScale:
         with pytest.warns(UserWarning, match=message):
             raglab.decide(trace, typed)
         result = raglab.tune(trace, candidates={"typed": typed}, trials=2)
-        said = " ".join(result.findings["text"])
-        assert re.search(message.removesuffix(";"), said)
-        assert "typed" in said
+        texts = " ".join(result.findings["text"])
+        assert re.search(message.removesuffix(";"), texts)
+        assert "typed" in texts
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             raglab.decide(trace, start)

@@ -268,6 +268,14 @@ class TestBudget:
         np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
         assert "regret" not in shown
 
+    def test_a_plan_that_cannot_be_made_is_named(self) -> None:
+        """Without a feature that differs there is no ridge to compare with."""
+        table = priced()
+        alike = table._replace(features=np.zeros_like(table.features))
+        result = raglab.tune_bandit(alike, bandit="thompson_nig", budget=0.6, **SMALL)
+        assert PRICED not in set(result.comparison["policy"])
+        assert result.settings["left_out"] == PRICED
+
     def test_a_fixed_arm_must_be_within_it(self) -> None:
         """The large model is better and too dear: the fixed arm is the small one."""
         result = study("priced", bandit="thompson_nig", budget=0.6)

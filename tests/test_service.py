@@ -359,22 +359,11 @@ class TestAttacks:
             assert {future.result()[0] for future in running} <= {200, 503}
 
     @pytest.mark.parametrize("body", [GOOD, hits(10)], ids=["a question", "ten questions"])
-    def test_fifty_clients_at_once_are_answered(
-        self, app: Any, service: Service, body: bytes
-    ) -> None:
-        """200 requests, 50 at a time: all are decided, or wait first and ask again."""
-
-        def ask(_: int) -> int:
-            for _ in range(20):  # on a slow machine
-                start = time.monotonic()
-                status, content = service.post(body)
-                if status != 503:
-                    break
-                assert content != app.BUSY.content or time.monotonic() - start >= app.LIMITS.wait_s
-            return status
-
+    def test_fifty_clients_at_once_are_answered(self, service: Service, body: bytes) -> None:
+        """200 requests, 50 at a time: all are decided."""
         with ThreadPoolExecutor(50) as pool:
-            assert Counter(pool.map(ask, range(200))) == {200: 200}
+            answers = Counter(pool.map(lambda _: service.post(body)[0], range(200)))
+        assert answers == {200: 200}
 
     def test_many_at_once_are_answered_or_told_to_wait(self, service: Service) -> None:
         """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""

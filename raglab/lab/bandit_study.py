@@ -356,7 +356,7 @@ class TableProblem:
         if self.budget is None:
             return Rivals(plans, fixed)
         # Under a budget the best of every row is not to be had: the best within it is. A plan that
-        # cannot be made of these rows is left out.
+        # cannot be made of these rows is left out, and named in the settings.
         del plans[ORACLE]
         try:
             mixture = frontier(tune).mixture_at(self.budget)
@@ -518,6 +518,9 @@ def tune_bandit(
     again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
     best = _best_finalist(tried, problem, again)
     rivals = problem.rivals()
+    plans = () if best.budget is None else (MIXTURE, PRICED)
+    if left_out := [name for name in plans if name not in rivals.plans]:
+        settings["left_out"] = ", ".join(left_out)
     table, compared = _compare(problem, best, rivals, {**again, "level": level, "n_boot": n_boot})
     notes += [*_study_notes(table, tried, rivals, problem), *compared]
     return BanditStudy(
