@@ -181,6 +181,13 @@ class Rivals(NamedTuple):
     plans: dict[str, Array]
     fixed: str | None
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Plans under a budget that could not be made, as a setting; {} where none is missing."""
+        within = (MIXTURE, PRICED) if WITHIN in self.plans else ()
+        names = ", ".join(name for name in within if name not in self.plans)
+        return {"left_out": names} if names else {}
+
 
 @dataclass(frozen=True)
 class TraceProblem:
@@ -518,9 +525,7 @@ def tune_bandit(
     again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
     best = _best_finalist(tried, problem, again)
     rivals = problem.rivals()
-    plans = () if best.budget is None else (MIXTURE, PRICED)
-    if left_out := [name for name in plans if name not in rivals.plans]:
-        settings["left_out"] = ", ".join(left_out)
+    settings |= rivals.left_out
     table, compared = _compare(problem, best, rivals, {**again, "level": level, "n_boot": n_boot})
     notes += [*_study_notes(table, tried, rivals, problem), *compared]
     return BanditStudy(
