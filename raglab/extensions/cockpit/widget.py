@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError, validate_call
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.views import STRICT, Filter, Text
+from raglab.extensions.cockpit.views import FILTER, STRICT, Text
 from raglab.metrics import RATES
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
@@ -194,7 +194,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
     def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
         """List other cases."""
-        self.cockpit.filter = Filter(**filter)
+        self.cockpit.filter = FILTER.validate_python(filter)
         self.refresh()
 
     def do_undo(self) -> None:
