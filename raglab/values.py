@@ -13,12 +13,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import FieldRule, checked, converted, holds_read_only, read_only
+from raglab.arguments.plain_arrays import refuse as refuse  # noqa: PLC0414 - read from here above
 from raglab.words.html_display import Cell, Fold, display, short
 
 if TYPE_CHECKING:
@@ -524,12 +525,6 @@ class Generation(NamedTuple):
 def unanswered(reason: Reason | str) -> Generation:
     """No answer of a generator, and why."""
     return Generation("", np.nan, (), reason)
-
-
-def refuse(rule: str, value: object, remedy: str) -> NoReturn:
-    """Raise a ValueError with rule, value and remedy."""
-    msg = f"{rule}, got {value}; {remedy}."
-    raise ValueError(msg)
 
 
 class ModelUnavailableError(RuntimeError):

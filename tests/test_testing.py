@@ -17,8 +17,9 @@ import pytest
 import raglab
 from raglab.live.signal_functions import COLUMNS, SignalFunction
 from raglab.store.traces import Trace
-from raglab.testing import check_signal, sample_trace
+from raglab.testing import check_signal
 from raglab.values import Case, Hits
+from sample_traces import sample_trace
 
 COUNT = count()  # what a function that remembers its calls hangs on
 
@@ -71,7 +72,7 @@ class TestRules:
             asked.update(rows["query"])
             return good(rows)
 
-        found = check_signal(function(judge, batch=2))
+        found = check_signal(function(judge, batch=2), sample_trace())
         assert (found.rows, found.missing) == (5, 0.0)
         assert np.isnan([found.auroc, found.auroc_low, found.auroc_high]).all()
         assert set(asked.values()) == {4}
@@ -84,7 +85,7 @@ class TestRules:
             assert tuple(rows) == COLUMNS
             return rows["answer.confidence"]
 
-        found = check_signal(function(judge, COLUMNS, stage="answer"))
+        found = check_signal(function(judge, COLUMNS, stage="answer"), sample_trace())
         assert (found.rows, found.missing) == (5, 0.2)
 
     @pytest.mark.parametrize(
@@ -107,20 +108,20 @@ class TestRules:
             AssertionError,
             match=rf"the signal judge must .*{rule}.*got .* and .* for case 'sample-",
         ):
-            check_signal(function(fn))
+            check_signal(function(fn), sample_trace())
 
     @pytest.mark.parametrize("returned", [[0.5], [float("inf")] * 5, [1.5] * 5, "text", None])
     def test_what_is_no_value(self, returned: Any) -> None:
         """As where a trace gets it."""
         with pytest.raises(ValueError, match="the signal judge must"):
-            check_signal(function(lambda _: returned))
+            check_signal(function(lambda _: returned), sample_trace())
 
     def test_one_that_raises(self) -> None:
         """The cause is kept."""
         with pytest.raises(
             ValueError, match=r"got ZeroDivisionError: .* for case 'sample-0' or one of the 4"
         ) as error:
-            check_signal(function(lambda rows: [1 / 0] * len(rows)))
+            check_signal(function(lambda rows: [1 / 0] * len(rows)), sample_trace())
         assert isinstance(error.value.__cause__, ZeroDivisionError)
 
     def test_a_trace_without_rows(self) -> None:

@@ -16,7 +16,7 @@ from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,12 @@ from raglab.arguments.user_warnings import warn_user
 ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})  # by name, without importing pandas
 _SHOWN = 60  # characters of a value in a message
+
+
+def refuse(rule: str, value: object, remedy: str) -> NoReturn:
+    """Raise a ValueError with rule, value and remedy."""
+    msg = f"{rule}, got {value}; {remedy}."
+    raise ValueError(msg)
 
 
 def is_missing(value: object) -> bool:
