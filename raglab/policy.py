@@ -5,9 +5,7 @@ It holds every one of them, and has a policy_id.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterable, Mapping
-from copy import deepcopy
 from functools import cache, cached_property, partial
 from importlib.resources import files
 from operator import not_
@@ -22,7 +20,6 @@ from pydantic import (
     ValidationError,
     create_model,
     field_validator,
-    model_validator,
 )
 
 from raglab import gates
@@ -48,7 +45,6 @@ from raglab.policy_parts.sections import (
     PatternLists,
     Refine,
     Resolver,
-    SignalSection,
     SignalSections,
     StrategySection,
     cut_value,
@@ -275,32 +271,14 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     certificate: dict[str, Any] | None = None
     notes: StrictStr | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_all_sections(cls, rows: object) -> object:
-        needed = [name for name, field in cls.model_fields.items() if field.is_required()]
-        missing = [name for name in needed if isinstance(rows, Mapping) and name not in rows]
-        if missing:
-            rule = (
-                f"{cls.__name__} must be made with every section, got none of {', '.join(missing)}"
-            )
-            remedy = (
-                "the published defaults are raglab.Policy.load(), with some values of your own "
-                "raglab.Policy"
-            )
-            msg = f"{rule}; {remedy}.from_mapping(mapping)."
-            raise TypeError(msg)  # a ValueError would be one line among those of pydantic
-        return rows
-
     @field_validator("certificate", "notes")
     @classmethod
     def _of_json(cls, stated: Any) -> Any:  # noqa: ANN401 - of either
-        if not _is_json(stated):
-            msg = (
-                "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of "
-                "texts to them; correct it"
-            )
-            raise ValueError(msg)
+        try:  # halves of surrogate pairs and numbers without a text are in no file
+            canonical_json(stated, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError):
+            msg = "it must be JSON, of Unicode texts and finite numbers; correct it"
+            raise ValueError(msg) from None
         return stated
 
     @field_validator("certificate")
@@ -414,11 +392,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           update: field -> its new value.
           deep: whether the values of the fields are copied too.
         """
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        fields = (deepcopy(fields) if deep else fields) | dict(update or {})
-        return type(self).model_construct(
-            set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields
-        )
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("policy_id", None)
+        return copied
 
     def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
         """Differences from another policy: path -> (value here, value there).
@@ -522,12 +498,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         )
         stated = self.decision.order or tuple(gate.name for gate in gates.GATES)
         names: list[str] = []
-        for name in (*stated, *(gate.name for gate in gates.GATES if gate.switch)):
-            names += (
-                [section for section in user if section not in stated]
-                if name == "signals"
-                else [name]
-            )
+        for name in (*stated, *_SECTIONS):
+            names += [gate for gate in user if gate not in stated] if name == "signals" else [name]
         return list(dict.fromkeys((*names, *user)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
@@ -794,24 +766,9 @@ def _shown(
 
 
 def _no_such_path(path: str) -> str:
-    section, _, name = path.partition(".")
-    if section == OWN and name:
-        return (
-            f"{cut_value(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as "
-            "it is registered."
-        )
-    if section == "signals" and name:
-        keys = ", ".join(SignalSection.model_fields)
-        if is_name(name.partition(".")[0]):
-            return (
-                f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of "
-                f"{keys}."
-            )
-        named = f"small letters, digits and underscores for the name, and one of {keys}"
-        return f"{cut_value(path)!r} names no signal; write signals.<name>.<key> with {named}."
     return (
-        f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: "
-        "`Policy.manifest`)."
+        f"{cut_value(path)!r} is no field of a policy; write section.key, as in l2.max_l2, "
+        "signals.<name>.min or gates.<name>.<threshold> (all of them: `Policy.manifest`)."
     )
 
 
@@ -834,10 +791,7 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
         rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
-        return (
-            f"{path}: {rule[0].lower() + rule[1:]}, got "
-            f"{cut_value(repr(problem['input']))}{_threshold_unit(place)}."
-        )
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {cut_value(repr(problem['input']))}."
 
     problems = error.errors()
     more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
@@ -846,34 +800,13 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
     )
 
 
-def _is_json(value: object) -> bool:
-    """Whether a value is the same after it was written and read again."""
-    if isinstance(value, Mapping):
-        return all(
-            isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
-    if isinstance(value, str):
-        # halves of surrogate pairs
-        return not any("\ud800" <= character <= "\udfff" for character in value)
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**63  # a longer one has no text in YAML
-    return value is None or (isinstance(value, float) and math.isfinite(value))
-
-
 _PROBLEMS = 5  # that a message names
 _LONGEST_DIFF = 120  # characters of the changes that the short form tells
 
 
-def _threshold_unit(location: Iterable[Any]) -> str:
-    section, *rest = location
-    model = PolicyData.model_fields.get(str(section))
-    fields = getattr(model.annotation, "model_fields", {}) if model else {}
-    info = fields.get(str(rest[0])) if rest else None
-    if info is None:
-        return ""
-    text = info.description or next(
-        (m.description for m in getattr(info.annotation, "__metadata__", ()) if m.description), None
-    )
-    return f"; it is {text}" if text else ""
+def _threshold_unit(section: object = "", key: object = "", *_: object) -> str:
+    field = PolicyData.model_fields.get(str(section))
+    info = getattr(field and field.annotation, "model_fields", {}).get(str(key))
+    # of a section made of the gate table it stands inside the annotation
+    stated = (info, *getattr(info and info.annotation, "__metadata__", ()))
+    return next((f"; it is {m.description}" for m in stated if m and m.description), "")

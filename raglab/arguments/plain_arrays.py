@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -263,21 +263,15 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
 
     # the method of a dataclass cannot be written in its body
     def decorate(kind: Any) -> Any:  # noqa: ANN401
-        init, names = kind.__init__, [attribute.name for attribute in fields(kind)]
-
-        def convert(name: str, value: Any) -> Any:  # noqa: ANN401 - of any field
-            return converters[name](value) if name in converters else value
+        init = kind.__init__
+        form = signature(init)
 
         @wraps(init)
-        def call(self: Any, *values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
-            by_place = map(convert, names, values[: len(names)])
-            rest = values[len(names) :]  # too many, which `init` refuses
-            init(
-                self,
-                *by_place,
-                *rest,
-                **{name: convert(name, value) for name, value in named.items()},
-            )
+        def call(*values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
+            stated = form.bind(*values, **named)
+            for name in stated.arguments.keys() & converters.keys():
+                stated.arguments[name] = converters[name](stated.arguments[name])
+            init(*stated.args, **stated.kwargs)
 
         kind.__init__ = call
         return kind
@@ -302,33 +296,18 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
         call, make = kind.__new__, kind._make.__func__
         none = object()  # the default of a field that has none
         tests = [
-            (kind._field_defaults.get(name, none), rules[name].exact, rules[name].good)
+            (name, kind._field_defaults.get(name, none), rules[name].exact, rules[name].good)
             for name in kind._fields
         ]
 
         def check(value: Any) -> Any:  # noqa: ANN401 - of the kind
             # a tuple of all fields; strict costs
-            for item, (default, exact, good) in zip(value, tests):  # noqa: B905
+            for item, (name, default, exact, good) in zip(value, tests):  # noqa: B905
                 if item is not default and type(item) is not exact and not good(item):
-                    refuse(value)
+                    of, (_, rule, remedy, _) = repr(value[0])[:_FIELD_SHOWN], rules[name]
+                    where = f"{kind.__name__} {of}: {name} must be {rule}"
+                    refuse(where, repr(item)[:_FIELD_SHOWN], remedy)
             return value
-
-        def refuse(value: Any) -> None:  # noqa: ANN401 - of the kind
-            wrong = (
-                (name, item)
-                for name, item in zip(kind._fields, value, strict=True)
-                if not fits(name, item)
-            )
-            name, item = next(wrong)
-            of, item_text = repr(value[0])[:_FIELD_SHOWN], repr(item)[:_FIELD_SHOWN]
-            msg = (
-                f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {item_text}; "
-                f"{rules[name].remedy}."
-            )
-            raise ValueError(msg)
-
-        def fits(name: str, item: object) -> bool:
-            return item is kind._field_defaults.get(name, none) or rules[name].good(item)
 
         kind.__new__ = wraps(call)(
             lambda cls, *values, **fields: check(call(cls, *values, **fields))

@@ -380,13 +380,7 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     for key, value in stated.items():
         deep = key in MERGED and isinstance(value, Mapping)
         rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
-    parts = rows.pop("parts", {})
-    if not isinstance(parts, Mapping):
-        rule = f"{where('parts')}: parts must be a mapping of names to expressions"
-        refuse(rule, type(parts).__name__, "write name: expression")
-    known, size = {"money": MONEY}, 0
-    for name, expression in parts.items():
-        known[str(name)] = _fill_expressions(str(expression), known, f"parts.{name}", where)
+    known, size = _filled_parts(rows.pop("parts", {}), where), 0
 
     def expanded(value: Any, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
         """A value with the named parts put into its expressions."""
@@ -409,6 +403,27 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
         pack = Pack.model_validate(whole)
     except ValidationError as error:
         raise ValueError(" ".join(_problem(problem, where) for problem in error.errors())) from None
+    if unread := _unread(stated, pack):
+        warn_user(
+            f"{where(unread[0])}: nothing reads {', '.join(unread)}; correct the names, or remove "
+            "the entries."
+        )
+    return pack
+
+
+def _filled_parts(parts: object, where: Callable[[str], str]) -> dict[str, str]:
+    """Parts by name, those that stand in others put in."""
+    if not isinstance(parts, Mapping):
+        rule = f"{where('parts')}: parts must be a mapping of names to expressions"
+        refuse(rule, type(parts).__name__, "write name: expression")
+    known = {"money": MONEY}
+    for name, expression in parts.items():
+        known[str(name)] = _fill_expressions(str(expression), known, f"parts.{name}", where)
+    return known
+
+
+def _unread(stated: Mapping[str, Any], pack: Pack) -> list[str]:
+    """Entries of a language that there is not, and wording of a field that the pack lacks."""
     unread = [
         f"{key}.{language}"
         for key in ("wording", "language_words", "amounts")
@@ -418,12 +433,7 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     for language, wording in stated.get("wording", {}).items() if "fields" in stated else ():
         names = set(wording.get("fields", ())).difference(pack.fields)
         unread += [f"wording.{language}.fields.{name}" for name in sorted(names)]
-    if unread:
-        warn_user(
-            f"{where(unread[0])}: nothing reads {', '.join(unread)}; correct the names, or remove "
-            "the entries."
-        )
-    return pack
+    return unread
 
 
 def merge_packs(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,19 +36,14 @@ class Summary(NamedTuple):
     title: str = ""
 
 
-class Result:
-    """Mixin of results: `repr` in one bounded line, `str` with notes, a notebook page, a frame."""
+class Shown:
+    """Mixin: `repr` in one bounded line, `str` with notes, a notebook page."""
 
-    TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
+    __slots__ = ()
 
     def _summary(self) -> Summary:
         """What the result shows of itself."""
         raise NotImplementedError
-
-    def frame(self) -> pd.DataFrame:
-        """The table of the result, as a copy."""
-        table: pd.DataFrame = getattr(self, self.TABLE)
-        return table.copy()
 
     def __repr__(self) -> str:
         line = self._line()
@@ -72,6 +67,17 @@ class Result:
         rows = [(f"{place}", note) for place, note in enumerate(summary.notes, 1)]
         notes = [Fold("notes", rows, open=True)] if rows else []
         return display(summary.title or type(self).__name__, summary.facts, [*notes, *folds])
+
+
+class Result(Shown):
+    """Mixin of results: what is shown, and a frame."""
+
+    TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
+
+    def frame(self) -> pd.DataFrame:
+        """The table of the result, as a copy."""
+        table: pd.DataFrame = getattr(self, self.TABLE)
+        return table.copy()
 
 
 def frame_fold(title: str, frame: pd.DataFrame, *, is_open: bool = False) -> Fold:

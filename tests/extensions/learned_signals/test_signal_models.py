@@ -40,8 +40,8 @@ from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
 from raglab.testing import check_signal
-from sample_traces import sample_trace
 from raglab.values import ModelUnavailableError
+from sample_traces import sample_trace
 from tiny_models import save_bert
 
 ROWS = pd.DataFrame(
