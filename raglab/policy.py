@@ -791,7 +791,8 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
         rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
-        return f"{path}: {rule[0].lower() + rule[1:]}, got {cut_value(repr(problem['input']))}."
+        value = cut_value(repr(problem["input"]))
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {value}{_threshold_unit(*place)}."
 
     problems = error.errors()
     more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""

@@ -316,11 +316,8 @@ SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known
 
 def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
     """User gates, checked against their registration as far as this process has it (rule S2.18)."""
+    _check_names(stated, "gates must be named")
     for name, section in stated.items():
-        if not is_name(name):
-            what = "small letters, digits and underscores, at most 40, a letter first"
-            msg = f"gates must be named ({what}), got {cut_value(repr(name))}; correct the name"
-            raise ValueError(msg)
         for key, value in section.items():
             if (key == "enabled") is not isinstance(value, bool) or not isfinite(value):
                 rule = "must be a finite number, of enabled true or false"
