@@ -30,7 +30,6 @@ OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
 OF_CHOSEN = ("missing", "share")
 MOST_NUMBER = 1e300  # that a threshold may be, so that no difference of two overflows
 _Finite = Annotated[float, Field(strict=True, ge=-MOST_NUMBER, le=MOST_NUMBER, allow_inf_nan=False)]
-WIDER, WIDEST = 16, 2**58  # growth of the steps of a search over bit patterns, and where it ends
 # share by which headroom at two values of a threshold may differ and count as equal
 _ROUNDING = 1e-9
 Margin = Callable[[Callable[[str], Any], Any], Floats]
@@ -355,63 +354,38 @@ def critical_values(
         return still
 
     critical = np.full(shape, np.nan)
-    critical[changing] = last_passing(
-        passes, near, far, crossing(near, far, passing[changing], failing[changing])
-    )
+    critical[changing] = last_passing(passes, near, far, len(changing[0]))
     return critical
-
-
-def crossing(
-    near: float,
-    far: float,
-    passing: NDArray[np.float64],
-    failing: NDArray[np.float64],
-) -> Any:  # noqa: ANN401
-    """Where a straight line between the headroom at two values of a threshold is 0, [N].
-
-    NaN where none is.
-    """
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        return near + (far - near) * (passing / (passing - failing))
 
 
 def last_passing(
     passes: Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.bool_]],
     near: float,
     far: float,
-    guess: NDArray[np.float64],
+    size: int,
 ) -> NDArray[np.float64]:
     """Last value on the way from one range end to the other where each case still passes, [N].
 
-    All pass at `near`, none at `far`, and once each in between changes. The search walks from a
-    guess, in steps over the ordered bit patterns of floats, each wider than the last, until it has
-    passed the change, and then halves; a case that is found is asked no more.
+    All pass at `near`, none at `far`, and once each in between changes. The ordered bit patterns of
+    floats are halved, so that the value is exact after at most 64 calls; a case that is found is
+    asked no more.
 
     Args:
       passes: of values [M] at positions of cases [M], whether each passes.
-      guess: [N]; NaN where nobody knows.
+      size: cases, N.
 
     Example:
-      >>> last_passing(lambda value, _: value * 3.0 <= 1.0, 0.0, 1.0, np.array([0.3])).item() * 3.0
+      >>> last_passing(lambda value, _: value * 3.0 <= 1.0, 0.0, 1.0, 1).item() * 3.0
       1.0
     """
     toward = 1 if far > near else -1
-    known, cases = np.full(len(guess), near), np.arange(len(guess))
-    first, last = (_ordered(np.full(len(guess), end)) for end in (near, far))
-    at = _ordered(np.where(np.isnan(guess), 0.0, guess))
-    between = (at > np.minimum(first, last)) & (at < np.maximum(first, last)) & ~np.isnan(guess)
-    at, step = np.where(between, at, _middle(first, last)), 1
-    while len(cases):
-        still = passes(_float(at), cases)
-        first, last = np.where(still, at, first), np.where(still, last, at)
-        known[cases] = _float(first)
-        open_ = first + toward != last
-        cases, first, last, still = cases[open_], first[open_], last[open_], still[open_]
-        middle = _middle(first, last)
-        onward = first + toward * np.minimum(np.abs(middle - first), step)
-        back = last - toward * np.minimum(np.abs(last - middle), step)
-        at, step = np.where(still, onward, back), min(step * WIDER, WIDEST)
-    return known
+    first, last = (_ordered(np.full(size, end)) for end in (near, far))
+    while len(cases := np.flatnonzero(first + toward != last)):
+        middle = _middle(first[cases], last[cases])
+        still = passes(_float(middle), cases)
+        first[cases] = np.where(still, middle, first[cases])
+        last[cases] = np.where(still, last[cases], middle)
+    return _float(first)
 
 
 def _middle(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -296,12 +296,10 @@ def _check_names(names: Iterable[str], rule: str) -> None:
 def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
     """Gates on signals, bounds of the built-in ones within the range of their unit."""
     _check_names(signals, "signals must be named")
-    for name, section in signals.items():
-        if name not in NAMES:
-            continue
+    for name in in_order(signals.keys() & set(NAMES)):
         unit = signal(name).unit
         for key in ("min", "max"):
-            bound = getattr(section, key)
+            bound = getattr(signals[name], key)
             if bound is not None and not unit.low <= bound <= unit.high:
                 within = f"[{unit.low:g}, {unit.high:g}]"
                 msg = (
@@ -517,82 +515,54 @@ class PatternLists(_Section):
         """
         return patterns_hash(self)
 
-    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
-    @classmethod
-    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-        if len(patterns) > MOST_PATTERNS:
-            msg = (
-                f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; "
-                "join some by |"
-            )
-            raise ValueError(msg)
-        for pattern in patterns:
-            parts = (pattern,) if isinstance(pattern, str) else pattern
-            if not parts or not all(parts):
-                msg = "a pattern must not be empty; remove it"
-                raise ValueError(msg)
-            for part in parts:
-                if len(part) > LONGEST_PATTERN:
-                    msg = (
-                        f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} "
-                        "are more; split it"
-                    )
-                    raise ValueError(msg)
-        return patterns
-
-    @field_validator("entities", "document_entities")
-    @classmethod
-    def _compile_entities(
-        cls, entities: dict[str, tuple[Pattern, ...]]
-    ) -> dict[str, tuple[Pattern, ...]]:
-        n_aliases = sum(map(len, entities.values()))
-        if max(n_aliases, len(entities)) > MOST_PATTERNS:
-            msg = (
-                f"entities must be at most {MOST_PATTERNS} with all their aliases, "
-                f"{max(n_aliases, len(entities))} are "
-                "more; state those of documents in their metadata"
-            )
-            raise ValueError(msg)
-        for name, aliases in entities.items():
-            if len(name) > LONGEST_NAME:
-                msg = (
-                    f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} "
-                    "are more; shorten it"
-                )
-                raise ValueError(msg)
-            cls._compile(aliases)
-        return entities
-
     @model_validator(mode="after")
-    def _compiled(self) -> Self:
-        """Patterns of all lists against one budget, so that many small bombs count as one big.
+    def _usable(self) -> Self:
+        """Patterns of all lists against one budget.
 
-        A thousand small bombs are no larger than one.
+        A thousand small bombs are no larger than a big one.
         """
-        lists: dict[str, list[Pattern]] = {name: list(getattr(self, name)) for name in COUNTED}
-        lists |= {
-            name: list(chain.from_iterable(getattr(self, name).values()))
-            for name in ("entities", "document_entities")
-        }
         spent = NOTHING_SPENT
-        for name, patterns in lists.items():
+        for name in (*COUNTED, "entities", "document_entities"):
+            held = getattr(self, name)
             try:
-                spent = check_patterns(patterns, spent)
+                spent = check_patterns(_listed_patterns(held), spent)
+                unknown = [name for name in self.document_entities if name not in self.entities]
+                if unknown and name == "document_entities":
+                    rule = f"document_entities must be among entities, {unknown[0]!r} is not"
+                    raise ValueError(f"{rule}; add it there, or correct the name")  # noqa: EM102, TRY003, TRY301
             except ValueError as error:  # of that list, as errors of its own fields are
                 problem = PydanticCustomError(
                     "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
                 )
-                details = InitErrorDetails(type=problem, loc=(name,), input=getattr(self, name))
+                details = InitErrorDetails(type=problem, loc=(name,), input=held)
                 raise ValidationError.from_exception_data(type(self).__name__, [details]) from None
         return self
 
-    @model_validator(mode="after")
-    def _known_entities(self) -> Self:
-        unknown = next((name for name in self.document_entities if name not in self.entities), None)
-        if unknown is not None:
-            msg = (
-                f"document_entities must be among entities, {unknown!r} is not; add it there, or "
-                "correct the name"
+
+def _listed_patterns(held: Any) -> list[Pattern]:  # noqa: ANN401 - a list, or lists by name
+    """Patterns of a list, or all aliases of entities by name, as many and as long as may be.
+
+    Raises:
+      ValueError: too many, one that is empty or too long, or a name that is too long.
+    """
+    of_entities = isinstance(held, dict)
+    patterns = [*chain.from_iterable(held.values())] if of_entities else [*held]
+    parts = [*chain.from_iterable([p] if isinstance(p, str) else p or [""] for p in patterns)]
+    n, longest = max(len(held), len(patterns)), max(map(len, parts), default=0)
+    name = max(map(len, held), default=0) if of_entities else 0
+    if n > MOST_PATTERNS:
+        rule = f"a list must hold at most {MOST_PATTERNS} patterns, {n} are more; join some by |"
+        if of_entities:
+            rule = (
+                f"entities must be at most {MOST_PATTERNS} with all their aliases, {n} are more; "
+                "state those of documents in their metadata"
             )
-            raise ValueError(msg)
-        return self
+    elif not all(parts):
+        rule = "a pattern must not be empty; remove it"
+    elif longest > LONGEST_PATTERN:
+        rule = f"a pattern must have at most {LONGEST_PATTERN} characters, {longest} are more"
+    elif name > LONGEST_NAME:
+        rule = f"an entity's name must have at most {LONGEST_NAME} characters, {name} are more"
+    else:
+        return patterns
+    raise ValueError(rule)
