@@ -57,7 +57,8 @@ from raglab.signals import (
 from raglab.values import SCHEMA_VERSION, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display
+from raglab.words.html_display import Cell, Fold
+from raglab.words.results import Shown, Summary
 
 
 class Structure(NamedTuple):
@@ -212,7 +213,7 @@ MOST_SETS = 100  # of cases that parts of a policy learned from
 _LONGEST_CODES = 2**18  # characters of a set: 32,768 questions
 
 
-class PolicyData(_Sections):  # type: ignore[misc, valid-type]
+class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     """All thresholds, switches and patterns together; frozen, changed by `replace`.
 
     It also has a section a gate (`l2`, `similarity`, …): `enabled` and the gate's thresholds.
@@ -434,58 +435,36 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             if value or path not in USER_SECTIONS
         }
 
-    def __repr__(self) -> str:
-        changes = [
-            f"{path} {told_value(value)}{_idle_mark(self, path)}"
-            for path, (value, _) in self.diff().items()
-        ]
-        text, rest = "", len(changes)
-        for change in changes:
-            if len(text) + len(change) > _LONGEST_DIFF:
-                break
-            text, rest = f"{text}, {change}", rest - 1
-        more = f", … {rest} more" if rest else ""
-        what = (
-            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(text + more)[2:]}"
-            if changes
-            else "published"
-        )
-        return f"{type(self).__name__.removesuffix('Data')}({self.policy_id}, {what})"
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: gates in their order, then the rest.
-
-        What differs from the published is marked.
-        """
-        changed = self.diff()
+    def _summary(self) -> Summary:
+        """Gates in their order, then the rest; what differs from the published is marked."""
+        changed, settings = self.diff(), self.settings
         rows: dict[str, list[Cell]] = {}
-        settings = self.settings
-        for path, value in settings.items():
+        # a gate that the published policy states and this one does not stands among the changes
+        for path in (*settings, *sorted(changed.keys() - settings.keys())):
             section, _, key = path.partition(".")
             if section in (*USER_SECTIONS, "patterns") and "." in key:
-                section, _, key = f"{section}.{key}".rpartition(".")
+                section, _, key = path.rpartition(".")
             mark = _idle_mark(self, path) if path in changed else ""
-            rows.setdefault(section, []).append(_shown(path, f"{key}{mark}", value, changed))
-        for path in changed.keys() - settings.keys():  # a gate of the other that is not stated here
-            rows.setdefault(path.rpartition(".")[0], []).append(
-                _shown(path, path.rpartition(".")[2], None, changed)
-            )
+            shown = _shown(path, f"{key}{mark}", settings.get(path), changed)
+            rows.setdefault(section, []).append(shown)
         order = [name for name in self.gates_in_order() if name in rows]
         rest = [name for name in rows if name not in order]
+        told = [
+            f"{path} {told_value(value)}{_idle_mark(self, path)}"
+            for path, (value, _) in changed.items()
+        ]
         facts = [
             ("policy_id", self.policy_id),
-            ("changes", f"{len(changed)} of the published"),
             ("decides by", self.decision.rule),
             ("pack", self.pack),
             ("certificate", "none" if self.certificate is None else "held"),
+            (f"{len(changed)} changes of the published", ", ".join(told)),
         ]
-        folds = (
-            Fold("gates in order", [(name, *rows[name]) for name in order], open=True),
-            Fold("other settings", [(name, *rows[name]) for name in rest]),
-        )
-        return display(type(self).__name__.removesuffix("Data"), facts, folds)
+        folds = {
+            title: Fold(title, [(name, *rows[name]) for name in names], open=title != "other")
+            for title, names in (("gates in order", order), ("other", rest))
+        }
+        return Summary(facts, folds)
 
     def gates_in_order(self) -> list[str]:
         """Sections of the gates in the order in which they decide.
@@ -509,10 +488,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           path: `section.key`.
         """
         value: Any = self
-        if not isinstance(path, str):
-            # as of any other path that there is not
-            raise ValueError(_no_such_path(repr(path)))  # noqa: TRY004
-        for part in path.split("."):
+        for part in str(path).split("."):
             # a signal that the policy does not gate has no bounds
             if value is self.signals and is_name(part):
                 value = value.get(part, UNSTATED)
@@ -530,16 +506,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         if not is_name(name) or (key and not is_name(key)):
             raise ValueError(_no_such_path(path))
         stated = self.gates.get(name)
-        if not key:
-            return stated or {}
-        if key == "enabled":
-            return stated is not None and stated.get(key, True)
-        rows = (
-            {threshold.key: threshold.default for threshold in REGISTERED[name].thresholds}
-            if name in REGISTERED
-            else {}
-        )
-        return (stated or {}).get(key, rows.get(key))
+        rows = {row.key: row.default for row in getattr(REGISTERED.get(name), "thresholds", ())}
+        known = rows | {"enabled": stated is not None} | (stated or {})
+        return known.get(key) if key else stated or {}
 
     @cached_property  # a policy is frozen, and a page or a study asks for its id again and again
     def policy_id(self) -> str:
@@ -765,9 +734,9 @@ def _shown(
     return Cell(text, f"published {told_value(changed[path][1])}", "changed")
 
 
-def _no_such_path(path: str) -> str:
+def _no_such_path(path: object) -> str:
     return (
-        f"{cut_value(path)!r} is no field of a policy; write section.key, as in l2.max_l2, "
+        f"{cut_value(str(path))!r} is no field of a policy; write section.key, as in l2.max_l2, "
         "signals.<name>.min or gates.<name>.<threshold> (all of them: `Policy.manifest`)."
     )
 
@@ -802,7 +771,6 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
 
 
 _PROBLEMS = 5  # that a message names
-_LONGEST_DIFF = 120  # characters of the changes that the short form tells
 
 
 def _threshold_unit(section: object = "", key: object = "", *_: object) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import FieldRule, checked, converted, holds_read_only, read_only
 from raglab.arguments.plain_arrays import refuse as refuse  # noqa: PLC0414 - read from here above
-from raglab.words.html_display import Cell, Fold, display, short
+from raglab.words.html_display import Cell, Fold, short
 from raglab.words.results import Shown, Summary
 
 if TYPE_CHECKING:
@@ -334,20 +334,6 @@ class Case(NamedTuple):
         label = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
         return f"Case({short(self.id)}, {short(self.query)}{label})"
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: the fields that are stated."""
-        fields, usual = self._asdict(), self._field_defaults
-        stated = [
-            (name, value)
-            for name, value in fields.items()
-            if name != "id" and value != usual.get(name)
-        ]
-        texts = [
-            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-            for name, value in stated
-        ]
-        return display(f"Case {self.id}", texts)
-
 
 SOURCE_GRADES = "source_grades"  # key of `extra`
 
@@ -368,19 +354,13 @@ def source_grades(case: Case) -> dict[str, float]:
       {'a.md': 1.0, 'b.md': 2.0}
     """
     grades = dict.fromkeys((*case.expect_sources, *case.expect_sources_any), 1.0)
-    stated = case.extra.get(SOURCE_GRADES)
-    if stated is None:
-        return grades
-    rule = f"{SOURCE_GRADES} must give expected sources numbers above 0"
+    stated = case.extra.get(SOURCE_GRADES) or {}
     for source, grade in stated.items() if isinstance(stated, Mapping) else [(None, stated)]:
         usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
         if source not in grades or not usable or not 0.0 < grade < np.inf:
+            rule = f"{SOURCE_GRADES} of case {case.id!r} must give expected sources numbers above 0"
             value = short(str({source: grade} if isinstance(stated, Mapping) else stated))
-            msg = (
-                f"{rule}, got {value} in case {case.id!r}; correct it, or list the source under "
-                "expect_sources_any."
-            )
-            raise ValueError(msg)
+            refuse(rule, value, "correct it, or list the source under expect_sources_any")
         grades[source] = float(grade)
     return grades
 
@@ -417,12 +397,12 @@ label them, take trace.subset of the labelled, or rate a drawn sample by raglab.
     """
     n = int((codes == UNLABELLED).sum())
     if n:
-        msg = (
-            f"every case must have a label where decisions are counted, got {n} of {len(codes)} "
-            "without; label them, take trace.subset of the labelled, or rate a drawn sample by "
-            "raglab.review."
+        refuse(
+            "every case must have a label where decisions are counted",
+            f"{n} of {len(codes)} without",
+            "label them, take trace.subset of the labelled, or rate a drawn sample by "
+            "raglab.review",
         )
-        raise ValueError(msg)
     return codes
 
 

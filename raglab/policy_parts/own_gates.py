@@ -133,6 +133,9 @@ def register_gate(
         if not isinstance(thresholds, Mapping):
             rule = f"thresholds of gate {own} must be a mapping of key to side, default and unit"
             refuse(rule, repr(str(thresholds)[:80]), "write {} for none")
+        if not callable(function):
+            kind = type(function).__name__
+            raise TypeError(f"gate {own} must be a function, got a {kind}.")  # noqa: EM102, TRY003
         firing: Any = on_fire
         rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
         # last, so that a gate that is refused leaves nothing behind
@@ -146,8 +149,10 @@ def register_gate(
 
 def _is_measurement(name: object) -> bool:
     """Whether a gate may read it."""
-    section, _, own = name.partition(".") if isinstance(name, str) else ("", "", "")
-    return (section == "signals" and is_name(own)) or name in {*OF_QUESTION, *OF_HITS, *OF_CHOSEN}
+    if not isinstance(name, str):
+        return False
+    section, _, own = name.partition(".")
+    return (section == "signals" and is_name(own)) or name in (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
 
 
 class _Declared(BaseModel):
@@ -174,7 +179,7 @@ def _threshold(gate: str, key: str, stated: object) -> Threshold:
         problem = error.errors()[0]
         path = ".".join(map(str, (gate, key, *problem["loc"][:1])))
         rule = "a threshold states side and default, and may state unit, low and high"
-        refuse(f"{path}: {problem['msg']}", str(problem["input"])[:80], rule)
+        refuse(f"{path}: {problem['msg']}", repr(problem["input"])[:80], rule)
     unit = unit_of(row.unit)
     low, high = (
         (unit.low if row.low is None else row.low),
