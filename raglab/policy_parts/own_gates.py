@@ -135,7 +135,8 @@ def register_gate(
             refuse(rule, repr(str(thresholds)[:80]), "write {} for none")
         if not callable(function):
             kind = type(function).__name__
-            raise TypeError(f"gate {own} must be a function, got a {kind}.")  # noqa: EM102, TRY003
+            msg = f"gate {own} must be a function of read and thresholds, got a {kind}."
+            raise TypeError(msg)
         firing: Any = on_fire
         rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
         # last, so that a gate that is refused leaves nothing behind

@@ -84,16 +84,9 @@ def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa
             if error.args and isinstance(error.args[0], bytes)
             else str(error)
         )
-        remedy = (
-            "look-around is not linear-time: write a list of expressions that must all match"
-            if "(?=" in pattern or "(?!" in pattern or "(?<" in pattern
-            else "repeat less, or split it"
-            if "too large" in reason
-            else "see the syntax of RE2"
-        )
         msg = (
             f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); "
-            f"{remedy}."
+            "write look-around as a list of expressions that must all match, and repeat less."
         )
         raise ValueError(msg) from None
 
@@ -155,8 +148,11 @@ def check_patterns(
     return PatternBudget(n_parts, size)
 
 
-def matches(pattern: Pattern, text: str) -> bool:
+def matches(pattern: Pattern, text: str | bytes) -> bool:
     """Whether a pattern, or every part of a list of them, occurs in the text, in linear time.
+
+    Args:
+      text: as it is or, where many patterns are looked for in it, as UTF-8.
 
     Raises:
       ValueError: the expression is no RE2 expression (look-ahead, back-reference, bad syntax).
@@ -167,11 +163,6 @@ def matches(pattern: Pattern, text: str) -> bool:
       >>> matches(["price", "bicycle"], "the BICYCLE price"), matches("price", "the cost")
       (True, False)
     """
-    return _matches(pattern, text)
-
-
-def _matches(pattern: Pattern, text: str | bytes) -> bool:
-    """As `matches`; a text that many patterns are looked for in is UTF-8 already."""
     parts = [pattern] if isinstance(pattern, str) else pattern
     return all(_compile_part(part).search(text) is not None for part in parts)
 
@@ -235,17 +226,12 @@ class _Alternatives:
             yield from (
                 name
                 for name, aliases in self.rows
-                if any(_matches(alias, text) for alias in aliases)
+                if any(matches(alias, text) for alias in aliases)
             )
 
 
-@lru_cache(maxsize=256)
-def _alternatives(rows: tuple[tuple[str, tuple[Pattern, ...]], ...]) -> _Alternatives:
-    """Entities with their aliases, kept with what was compiled of them.
-
-    A live question asks the same ones again.
-    """
-    return _Alternatives(rows)
+# kept with what was compiled of them: a live question asks the same ones again
+_alternatives = lru_cache(maxsize=256)(_Alternatives)
 
 
 def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:

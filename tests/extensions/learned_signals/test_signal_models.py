@@ -39,9 +39,9 @@ from raglab.live.measured_signals import MissingSignalsWarning, add_signals
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
-from raglab.testing import check_signal
 from raglab.values import ModelUnavailableError
 from sample_traces import sample_trace
+from signal_checks import check_signal
 from tiny_models import save_bert
 
 ROWS = pd.DataFrame(

@@ -1,7 +1,4 @@
-"""Checks of what users bring (shore): whether a signal function measures the same.
-
-It is tried alone, among others and again.
-"""
+"""Whether a signal function measures the same: alone, among others and again."""
 
 from __future__ import annotations
 
