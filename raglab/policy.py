@@ -55,7 +55,7 @@ from raglab.signals import (
     is_name,
 )
 from raglab.values import SCHEMA_VERSION, refuse
-from raglab.words.canonical import canonical_json, digest
+from raglab.words.canonical import canonical_json, digest, merged_rows
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold
 from raglab.words.results import Shown, Summary
@@ -310,7 +310,7 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
             msg = f"{rule}; write section: {{key: value}}, as `raglab policy` prints one."
             raise ValueError(msg)
-        rows = _merge_sections(_published_defaults(), stated or {})
+        rows = merged_rows(_published_defaults(), stated or {}, {"entities", "document_entities"})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
         check_order_names(policy, f"{where}: ")
         certified = (policy.certificate or {}).get("policy_id", policy.policy_id)
@@ -592,15 +592,6 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
     """
     if stored and pack and stored != pack:
         refuse(f"{what} must be used with the pack that it was made with, {stored}", pack, remedy)
-
-
-def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    rows = dict(base)
-    for key, value in stated.items():
-        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
-        deep = deep and key not in {"entities", "document_entities"}
-        rows[key] = _merge_sections(rows[key], value) if deep else value
-    return rows
 
 
 def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a mapping

@@ -84,8 +84,7 @@ _MAPPING = FieldRule(
 
 def _file_name(source: str) -> str:
     """The last part of a path."""
-    last = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return last if last != "." else PurePosixPath(source).name
+    return PurePosixPath(source.replace("\\", "/")).name
 
 
 def document_path(source: str) -> str:

@@ -100,6 +100,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class _ListSection(_Section):
+    """A section in which YAML's lists become tuples."""
+
+    model_config = ConfigDict(strict=False)
+
+
 # Of models: as many as no fit makes, and so far from the largest float that no sum of them
 # overflows.
 MOST_KNOTS, MOST_PARTS, MOST_WEIGHT = 10_000, 200, 1e12
@@ -145,11 +151,8 @@ class Coverage(section_of(gates.gate_by_name("coverage"))):  # type: ignore[misc
     min_hits: Annotated[int, Field(ge=1, le=100)]
 
 
-class Polyline(_Section):
+class Polyline(_ListSection):
     """A signal's share of the logit: knots ascending, values never falling."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     x: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
     y: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
@@ -357,11 +360,8 @@ class CostsSection(_Section):
         )
 
 
-class PartSection(_Section):
+class PartSection(_ListSection):
     """What one signal adds to the logits of the classes (rule S2.17)."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     center: Number
     scale: Annotated[float, Field(strict=True, ge=LEAST_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
@@ -374,11 +374,8 @@ MOST_GROUPS = 10_000  # of a model
 LONGEST_GROUP = 200  # characters of its name
 
 
-class GroupSection(_Section):
+class GroupSection(_ListSection):
     """Rule S2.20: what a case's group adds to the class logits, by the value of an attribute."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     attribute: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)]
     bias: Annotated[
@@ -397,11 +394,8 @@ LabelShare = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=F
 LabelShares = tuple[LabelShare, LabelShare, LabelShare]
 
 
-class MixSection(_Section):
+class MixSection(_ListSection):
     """Rule S6.15: shares of ok, refuse and ambiguous in the fitted cases and in traffic."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     fitted: LabelShares
     traffic: LabelShares
@@ -415,11 +409,8 @@ class MixSection(_Section):
         return shares
 
 
-class ModelSection(_Section):
+class ModelSection(_ListSection):
     """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     parts: Annotated[dict[StrictStr, PartSection], Field(max_length=MOST_PARTS)]
     bias: ClassBias
@@ -428,11 +419,6 @@ class ModelSection(_Section):
     fitted_on: StrictStr | None = None
     groups: Annotated[GroupSection | None, Field(exclude_if=lambda groups: groups is None)] = None
     mix: Annotated[MixSection | None, Field(exclude_if=lambda mix: mix is None)] = None
-
-    def __repr__(self) -> str:
-        names = ", ".join(self.parts)
-        shown = names if len(names) <= 200 else f"{names[:200]}…"
-        return f"{type(self).__name__}({len(self.parts)} signals: {shown})"
 
     @field_validator("parts")
     @classmethod
@@ -492,11 +478,8 @@ LONGEST_PATTERN = 2_000  # characters
 LONGEST_NAME = 200  # characters of an entity's name
 
 
-class PatternLists(_Section):
+class PatternLists(_ListSection):
     """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     deny: tuple[Stated, ...]
     allow: tuple[Stated, ...]

@@ -31,7 +31,7 @@ from pydantic import (
 
 from raglab.arguments.plain_arrays import refuse
 from raglab.arguments.user_warnings import warn_user
-from raglab.words.canonical import canonical_json, digest
+from raglab.words.canonical import canonical_json, digest, merged_rows
 from raglab.words.languages import TEXTS
 
 LONGEST_EXPRESSION = 10_000  # characters
@@ -379,7 +379,7 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     rows = dict(_GENERIC_ROWS)
     for key, value in stated.items():
         deep = key in MERGED and isinstance(value, Mapping)
-        rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
+        rows[key] = merged_rows(rows.get(key, {}), value) if deep else value
     known, size = _filled_parts(rows.pop("parts", {}), where), 0
 
     def expanded(value: Any, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
@@ -434,15 +434,6 @@ def _unread(stated: Mapping[str, Any], pack: Pack) -> list[str]:
         names = set(wording.get("fields", ())).difference(pack.fields)
         unread += [f"wording.{language}.fields.{name}" for name in sorted(names)]
     return unread
-
-
-def merge_packs(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with the entries of another put over it, mapping by mapping."""
-    rows = dict(base)
-    for key, value in stated.items():
-        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
-        rows[key] = merge_packs(rows[key], value) if deep else value
-    return rows
 
 
 def _fill_expressions(

@@ -94,15 +94,8 @@ def poles(value: object) -> Section:
     raise ValueError(msg)
 
 
-class By(NamedTuple):
-    """Entries of one kind, by texts or numbers that a file chooses."""
-
-    key: type[str | int]
-    kind: Callable[[object], Any]
-
-
-# a dictionary: entries by names, each with its kind
-Kind: TypeAlias = Callable[[object], Any] | By | dict[str, Any]
+# a dictionary: entries by names, each with its kind, or by any key of a type
+Kind: TypeAlias = Callable[[object], Any] | dict[Any, Any]
 
 
 def _all(kind: Kind, names: str) -> dict[str, Any]:
@@ -124,11 +117,11 @@ LANGUAGE: dict[str, Any] = {
     **_all(months, "months months_short"),
     "months_or_words": words,
     "numerals": {
-        **_all(By(int, words), "numbers scales inside suffixes money_suffixes"),
+        **_all({int: words}, "numbers scales inside suffixes money_suffixes"),
         **_all(words, "joins_hundreds joins_tens endings counts"),
     },
     "quantities": {
-        **_all(By(str, words), "currencies currencies_beside_figures units"),
+        **_all({str: words}, "currencies currencies_beside_figures units"),
         **_all(words, "percent missing nil unlimited"),
         **_all(
             patterns, "below above between joints articles of_dates of_money older newer stated"
@@ -136,28 +129,28 @@ LANGUAGE: dict[str, Any] = {
     },
     "negation": {
         **_all(words, "negators with_particle particles numbering names contracted contracted_as"),
-        "not_before": By(str, words),
-        "irregular": By(str, plain_text),
+        "not_before": {str: words},
+        "irregular": {str: plain_text},
     },
-    "opposites": By(str, poles),
+    "opposites": {str: poles},
     "no_answer": {
-        "words": By(str, plain_text),
+        "words": {str: plain_text},
         **_all(patterns, "openers unable silent concludes turns preambles labels examples sources"),
     },
-    "answers": {"words": By(str, plain_text), "asked": By(str, patterns), "dates": patterns},
+    "answers": {"words": {str: plain_text}, "asked": {str: patterns}, "dates": patterns},
     "comparison": {
         **_all(words, "affirming denying noon midnight days ordinals firms"),
         **_all(patterns, "affirms denies asks restricts past until since per each"),
-        **_all(By(str, words), "measures hundredths rates"),
-        "spellings": By(str, plain_text),
+        **_all({str: words}, "measures hundredths rates"),
+        "spellings": {str: plain_text},
     },
-    "intent": {"words": By(str, plain_text), "rules": By(str, patterns)},
+    "intent": {"words": {str: plain_text}, "rules": {str: patterns}},
     "tables": {
-        "words": By(str, plain_text),
-        "operations": By(str, patterns),
+        "words": {str: plain_text},
+        "operations": {str: patterns},
         **_all(patterns, "operating totals parts later earlier unit time share money"),
     },
-    "texts": By(str, plain_text),
+    "texts": {str: plain_text},
 }
 _EMPTY = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
 _NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
@@ -175,7 +168,7 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
     """
     inside = f"{place}." if place else ""
     try:
-        if callable(kind) and not isinstance(kind, By):
+        if callable(kind):
             return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
         mapping = {} if value is None else value
         if not isinstance(mapping, dict):
@@ -184,14 +177,15 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
     except ValueError as error:
         problems.append(f"{place}: {error}; en.yaml shows the form.")
         return None
-    if isinstance(kind, By):
+    key_type = next(iter(kind))
+    if isinstance(key_type, type):
         problems += [
-            f"{inside}{key}: a key must be {_KEYS[kind.key]}."
+            f"{inside}{key}: a key must be {'a number' if key_type is int else 'a quoted text'}."
             for key in mapping
-            if type(key) is not kind.key
+            if type(key) is not key_type
         ]
         return {
-            key: _entry(item, kind.kind, f"{inside}{key}", problems)
+            key: _entry(item, kind[key_type], f"{inside}{key}", problems)
             for key, item in mapping.items()
         }
     problems += [
@@ -204,9 +198,6 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
         for name, part in kind.items()
     }
     return (Section if place else Language)(**entries)
-
-
-_KEYS = {str: "a text, in quotes", int: "a number"}
 
 
 # a safe loader of yaml: the compiled one overruns its stack on deep nesting, which ends the process
