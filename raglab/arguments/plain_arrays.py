@@ -113,8 +113,7 @@ def check_present(values: NDArray[np.float64], name: str, remedy: str) -> None:
         if missing.any():  # infinities of both signs sum to NaN too
             position = _shown_position(int(missing.ravel().argmax()), values.shape)
             count = f"{int(missing.sum()):,} of {values.size:,}"
-            msg = f"{name} must not be missing, got {count}, the first {position}; {remedy}."
-            raise ValueError(msg)
+            refuse(f"{name} must not be missing", f"{count}, the first {position}", remedy)
 
 
 def within_range(
@@ -164,11 +163,8 @@ def _cells(values: Any, name: str, dtype: type | None = None) -> NDArray[Any]:  
     if cells.dtype == object and any(
         isinstance(value, list | tuple | np.ndarray) for value in cells.flat
     ):
-        msg = (
-            f"{name} must be an array of single values, got rows of different lengths; give as "
-            "many to each."
-        )
-        raise ValueError(msg)
+        rule = f"{name} must be an array of single values"
+        refuse(rule, "rows of different lengths", "give as many to each")
     return cells
 
 
@@ -179,11 +175,8 @@ def _number(value: object, name: str, position: str) -> float:
         except (OverflowError, TypeError):  # beyond 1.8e308, or complex
             pass
     shown = " ".join(repr(value).split())[:_SHOWN]  # a table in a cell takes several lines
-    msg = (
-        f"{name} must be numbers, got {shown} {position}; convert them first, and give NaN where "
-        "one is missing."
-    )
-    raise ValueError(msg)
+    rule = f"{name} must be numbers"
+    refuse(rule, f"{shown} {position}", "convert them first, and give NaN where one is missing")
 
 
 def _shown_position(position: int, shape: tuple[int, ...]) -> str:

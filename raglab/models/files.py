@@ -159,11 +159,13 @@ def read_prompts(folder: Path) -> Prompts:
         stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         named = {str(key): text or "" for key, text in (stated.get("prompts") or {}).items()}
         default = stated.get("default_prompt_name")
-        texts = {name: named.get(name, "") for name in ("query", "document", "passage", "corpus")}
-        everywhere = "" if default is None or default in texts else named[default]
-        passage = texts["document"] or texts["passage"] or texts["corpus"] or everywhere
+        kinds = ("query", "document", "passage", "corpus")
+        everywhere = "" if default is None or default in kinds else named[default]
+        query, *passages = (named.get(kind) for kind in kinds)
         # a TypeError where one is no text
-        prompts = Prompts("" + (texts["query"] or everywhere), "" + passage)
+        prompts = Prompts(
+            "" + (query or everywhere), "" + (next(filter(None, passages), "") or everywhere)
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = (
             f"prompts must be texts by name in JSON, got something else in {visible(str(path))}; "
@@ -362,15 +364,10 @@ def _check_listing(name: str, files: Iterable[str]) -> None:
         for file in there
         if Path(file).suffix in {*PICKLED_SUFFIXES, ".h5", ".msgpack", ".onnx", ".ot"}
     ]
-    content = (
-        f"{visible(unsafe[0])} alone, without {_safe_twins(Path(unsafe[0]).name)[0]}"
-        if unsafe
-        else "no weights"
-    )
+    content = f"{visible(unsafe[0])} alone" if unsafe else "no weights"
     msg = (
         f"weights must be safetensors, got {content} in {name!r}; choose another revision "
-        "(NAME@refs/pr/1 is where the "
-        "hub's converter puts them) or another model."
+        "(NAME@refs/pr/1 is where the hub's converter puts them) or another model."
     )
     raise _NoSafeWeightsError(msg)
 

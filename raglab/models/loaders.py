@@ -111,10 +111,15 @@ class Encoder:
                 )
             )
 
-        embeddings = np.empty((len(pictures), self.dim), np.float32)
-        for at, vectors in forward_passes(
-            self.model, [(*picture.size, i) for i, picture in enumerate(pictures)], one_pass
-        ):
+        sizes = [(*picture.size, i) for i, picture in enumerate(pictures)]
+        return self._in_order(forward_passes(self.model, sizes, one_pass), len(pictures))
+
+    def _in_order(
+        self, passes: Iterator[tuple[list[int], NDArray[np.float32]]], size: int
+    ) -> NDArray[np.float32]:
+        """Vectors of all passes, each at its place."""
+        embeddings = np.empty((size, self.dim), np.float32)
+        for at, vectors in passes:
             embeddings[at] = vectors
         return embeddings
 
@@ -125,10 +130,7 @@ class Encoder:
           query: whether the texts are questions; passages otherwise. They differ by the model's
             prompts alone.
         """
-        embeddings = np.empty((len(texts), self.dim), np.float32)
-        for at, vectors in self._passes(texts, _sentence_vectors, query=query):
-            embeddings[at] = vectors
-        return embeddings
+        return self._in_order(self._passes(texts, _sentence_vectors, query=query), len(texts))
 
     def tokens(self, texts: Sequence[str], *, query: bool = False) -> list[Tokens]:
         """Token embeddings, L2-normalised, prompt and special tokens left out.

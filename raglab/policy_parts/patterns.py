@@ -79,11 +79,8 @@ def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        reason = (
-            error.args[0].decode()
-            if error.args and isinstance(error.args[0], bytes)
-            else str(error)
-        )
+        reason = error.args[0] if error.args else error
+        reason = reason.decode() if isinstance(reason, bytes) else str(reason)
         msg = (
             f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); "
             "write look-around as a list of expressions that must all match, and repeat less."
@@ -139,12 +136,9 @@ def check_patterns(
             size, n_parts = size + _compile_part(part).programsize, n_parts + 1
             if size > MOST_INSTRUCTIONS or n_parts > MOST_PARTS:
                 most = f"{MOST_PARTS:,} expressions and {MOST_INSTRUCTIONS:,} instructions of RE2"
+                rule = f"all patterns together must take at most {most}"
                 total = f"{n_parts:,} and {size:,} up to {part[:80]!r}"
-                refuse(
-                    f"all patterns together must take at most {most}",
-                    total,
-                    "repeat less, or join some",
-                )
+                refuse(rule, total, "repeat less, or join some")
     return PatternBudget(n_parts, size)
 
 

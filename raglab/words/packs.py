@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -152,7 +152,6 @@ ValueKind = Literal[
     "quantity",
     "text",
 ]
-VALUE_KINDS: tuple[ValueKind, ...] = get_args(ValueKind)
 
 
 class FieldReading(_Part):
@@ -173,15 +172,10 @@ class FieldReading(_Part):
     @model_validator(mode="after")
     def _has_a_kind(self) -> Self:
         if self.labels and self.kind is None:
-            msg = (
-                "a reading with labels must have a kind, which its value has; write one of "
-                f"{', '.join(VALUE_KINDS)}"
-            )
+            msg = "a reading with labels must have the kind of its value; state kind"
             raise ValueError(msg)
         if self.without and not self.labels:
-            msg = (
-                "without narrows the labels of a reading, got no labels; name them, or leave it out"
-            )
+            msg = "without narrows the labels of a reading, got no labels; name them"
             raise ValueError(msg)
         return self
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
+from raglab.arguments.plain_arrays import refuse
+
 
 class Section(SimpleNamespace):
     """A part of a language: its entries by name, read only.
@@ -49,20 +51,18 @@ def words(value: object) -> tuple[str, ...]:
 def patterns(value: object) -> tuple[str, ...]:
     """An expression, or a list of them; each must compile."""
     expressions = words([value] if isinstance(value, str) else value)
+    rule = (
+        f"an expression must be a regular one, and must have at most {LONGEST_PATTERN} characters"
+    )
     for pattern in expressions:
+        problem = f"{len(pattern)} characters" if len(pattern) > LONGEST_PATTERN else ""
         try:
-            if len(pattern) > LONGEST_PATTERN:
-                problem = f"{len(pattern)} characters"
-            else:
-                re.compile(pattern)
-                continue
+            re.compile("" if problem else pattern)
         except re.error as error:
             problem = f"{pattern!r} ({error})"
-        msg = (
-            f"an expression must be a regular one, and must have at most {LONGEST_PATTERN} "
-            f"characters, got {problem}; mend it"
-        )
-        raise ValueError(msg)
+        if problem:
+            msg = f"{rule}, got {problem}; mend it"
+            raise ValueError(msg)
     return expressions
 
 
@@ -285,11 +285,8 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
         joined = re.sub(_NAME.format(held[0]), words[held[0]].replace("\\", r"\\"), joined)
         steps += 1
         if len(joined) > LONGEST_EXPRESSION or steps > len(words) ** 2:
-            msg = (
-                f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for "
-                f"themselves, got {held[0]}."
-            )
-            raise ValueError(msg)
+            rule = f"words must stand for at most {LONGEST_EXPRESSION:,} characters"
+            refuse(f"{rule}, and not for themselves", held[0], "correct it")
     return joined
 
 
