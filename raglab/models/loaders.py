@@ -201,14 +201,15 @@ class Encoder:
         """Positions of a forward pass's texts, and what is read from its raw outputs."""
         # Stated even where empty: the library would pass over a prompt named `passage`.
         prompt = self.prompts.query if query else self.prompts.passage
-        task = "query" if query else "document"
         stated = self.reads_pictures
 
         def one_pass(at: list[int]) -> _Result:
             # Stated as text: the library would fetch what looks like the address or the path of a
             # picture.
             batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
-            return read(_encoded(self.model, batch, prompt, task))
+            encode: Any = self.model.encode_query if query else self.model.encode_document
+            options = {"batch_size": BATCH, "output_value": None, "show_progress_bar": False}
+            return read(encode(batch, prompt=prompt, **options))
 
         return forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
 
@@ -605,72 +606,17 @@ def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray
     """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
     from torch import nn
 
-    prompt = model.prompts.get(model.default_prompt_name)
-
     def one_pass(at: list[int]) -> NDArray[np.float64]:
         batch = [pairs[i] for i in at]
-        if _is_bare(model, batch):
-            raw = numpy_array(_outputs(model, batch[0], prompt)["scores"])
-        else:
-            raw = model.predict(
-                batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
-            )
+        raw = model.predict(
+            batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
+        )
         return np.reshape(raw, (len(batch), -1))
 
     logit_rows = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
     for at, logits in forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
         logit_rows[at] = logits
     return logit_rows
-
-
-# an encoder or cross-encoder
-def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401
-    """Whether a pass is one text on a processor, where the library's call setup changes nothing."""
-    return (
-        len(batch) == 1
-        and model.device.type == "cpu"
-        and getattr(model, "truncate_dim", None) is None
-    )
-
-
-def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any:  # noqa: ANN401
-    """Raw model outputs for one text or pair, as the library's `encode` and `predict` have them.
-
-    Left out is what these do besides: walking all modules to see where they are, sorting, bars of
-    progress.
-    """
-    import torch
-
-    if model.training:
-        model.eval()
-    with torch.inference_mode():
-        return model(model.preprocess([text], prompt=prompt, **options), **options)
-
-
-def _encoded(
-    model: Any,  # noqa: ANN401
-    batch: Sequence[Any],
-    prompt: str,
-    task: str,
-) -> list[dict[str, Any]]:
-    """Raw outputs of each text of a batch.
-
-    Task: `query` or `document`, which some models tell apart.
-    """
-    if not _is_bare(model, batch):
-        encode: Callable[..., list[Any]] = (
-            model.encode_query if task == "query" else model.encode_document
-        )
-        return encode(
-            list(batch), prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False
-        )
-    whole = _outputs(model, batch[0], prompt, task=task)
-    return [
-        {
-            name: output[0] if getattr(output, "ndim", 0) and len(output) == 1 else output
-            for name, output in whole.items()
-        }
-    ]
 
 
 # a network of transformers
