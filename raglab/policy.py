@@ -438,21 +438,19 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     def _summary(self) -> Summary:
         """Gates in their order, then the rest; what differs from the published is marked."""
         changed, settings = self.diff(), self.settings
-        rows: dict[str, list[Cell]] = {}
+        place = {name: number for number, name in enumerate(self.gates_in_order())}
         # a gate that the published policy states and this one does not stands among the changes
-        for path in (*settings, *sorted(changed.keys() - settings.keys())):
-            section, _, key = path.partition(".")
-            if section in (*USER_SECTIONS, "patterns") and "." in key:
-                section, _, key = path.rpartition(".")
-            mark = _idle_mark(self, path) if path in changed else ""
-            shown = _shown(path, f"{key}{mark}", settings.get(path), changed)
-            rows.setdefault(section, []).append(shown)
-        order = [name for name in self.gates_in_order() if name in rows]
-        rest = [name for name in rows if name not in order]
-        told = [
-            f"{path} {told_value(value)}{_idle_mark(self, path)}"
-            for path, (value, _) in changed.items()
-        ]
+        paths = [*settings, *sorted(changed.keys() - settings.keys())]
+        rows: dict[bool, list[tuple[Cell | str, ...]]] = {True: [], False: []}
+        told: list[str] = []
+        for path in sorted(paths, key=lambda path: place.get(path.rpartition(".")[0], len(place))):
+            value, name, was = told_value(settings.get(path)), path, ""
+            if path in changed:
+                idle = " (idle)" if threshold_need(self, path) else ""
+                name, was = f"{path}{idle}", told_value(changed[path][1])
+                told.append(f"{path} {value}{idle}")
+            of_gate = path.rpartition(".")[0] in place
+            rows[of_gate].append((name, Cell(value, mark="changed" if was else ""), was))
         facts = [
             ("policy_id", self.policy_id),
             ("decides by", self.decision.rule),
@@ -460,9 +458,10 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             ("certificate", "none" if self.certificate is None else "held"),
             (f"{len(changed)} changes of the published", ", ".join(told)),
         ]
+        head = ("setting", "value", "published")
         folds = {
-            title: Fold(title, [(name, *rows[name]) for name in names], open=title != "other")
-            for title, names in (("gates in order", order), ("other", rest))
+            title: Fold(title, rows[of_gate], None, head, open=of_gate)
+            for title, of_gate in (("gates in order", True), ("other settings", False))
         }
         return Summary(facts, folds)
 
@@ -616,10 +615,6 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
     rows[first] = inner
 
 
-def _idle_mark(policy: PolicyData, path: str) -> str:
-    return " (idle)" if threshold_need(policy, path) else ""
-
-
 def idle_reasons(idle: Iterable[tuple[PolicyData, str]]) -> str:
     """Why thresholds cannot act in a policy and what would make them act; '' of none."""
     reasons: dict[str, list[str]] = {}
@@ -709,20 +704,6 @@ def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
             return f"{len(value['x'])} knots"  # type: ignore[call-overload]
         return f"{len(value)} entr{'y' if len(value) == 1 else 'ies'}"
     return cut_value(str(value), 60)
-
-
-# any value
-def _shown(
-    path: str,
-    key: str,
-    value: Any,  # noqa: ANN401
-    changed: Mapping[str, tuple[Any, Any]],
-) -> Cell:
-    """Cell of one setting, marked where it is not the published one."""
-    text = told_value(value) if key == "enabled" else f"{key} {told_value(value)}"
-    if path not in changed:
-        return Cell(text, mark="off" if value is False or value is None else "")
-    return Cell(text, f"published {told_value(changed[path][1])}", "changed")
 
 
 def _no_such_path(path: object) -> str:
