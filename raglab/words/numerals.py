@@ -124,9 +124,16 @@ def tables() -> NumeralTables:
         for number, words in enumerate(names, 1)
         for word in words
     }
-    values = map(by_word, (own.numbers, own.inside, own.scales, own.suffixes, own.money_suffixes))
     marks = map(frozenset, (own.joins_hundreds, own.joins_tens, own.endings))
-    return NumeralTables(*values, months, *marks)
+    return NumeralTables(
+        by_word(own.numbers),
+        by_word(own.inside),
+        by_word(own.scales),
+        by_word(own.suffixes),
+        by_word(own.money_suffixes),
+        months,
+        *marks,
+    )
 
 
 def number_word_value(words: Sequence[str], start: int = 0) -> tuple[int, int]:
@@ -240,7 +247,8 @@ def calendar_date(digits: str) -> tuple[int, int, int]:
 
 
 # numbers of months by name, with and without accents
-_MONTHS = {unaccented(name): month for name, month in tables().months.items()} | tables().months
+_NAMES = tables().months
+_MONTHS = {**{unaccented(name): month for name, month in _NAMES.items()}, **_NAMES}
 _MONTH, _DAY_ENDING = any_of(_MONTHS), any_of(tables().endings) or "(?!)"
 _OF = "|".join(LANGUAGES.quantities.of_dates) or "(?!)"
 _DATES = re.compile(
