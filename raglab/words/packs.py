@@ -391,7 +391,7 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
 
     whole = {key: expanded(value, key) for key, value in rows.items()}
     if size > MOST_TEXT:
-        rule = f"expressions of a pack must have at most {MOST_TEXT:,} characters with their parts"
+        rule = f"expressions of a pack must have at most {MOST_TEXT:,} characters together"
         refuse(f"{where('fields')}: {rule}", f"{size:,}", "take some away")
     try:
         pack = Pack.model_validate(whole)
