@@ -281,7 +281,7 @@ def _cached(repository: str, revision: str | None) -> Path:
     except (OSError, ValueError) as error:
         name = repository if revision is None else f"{repository}@{revision}"
         rule = f"a model must be a folder or a name in the local model cache, got {name!r}, which"
-        remedy = f"fetch it once with download=True or {DOWNLOAD_VARIABLE}=1, or pass its folder"
+        remedy = f"fetch it once with download=True or {DOWNLOAD_VARIABLE}=1, or pass the folder"
         msg = f"{rule} is neither; {remedy}."
         raise ValueError(msg) from error
     altered = _altered_files(folder)

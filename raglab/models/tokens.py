@@ -96,7 +96,7 @@ def _max_tokens(folder: Path) -> int | None:
 
 def _length(stated: object, key: str) -> int | None:
     """A length of a configuration; None where it has none, or one that stands for no limit."""
-    value = stated.get(key) if isinstance(stated, dict) else None
+    value: Any = stated.get(key) if isinstance(stated, dict) else None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and 0 < value < 10**9 else None
 
