@@ -26,7 +26,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Corpus
+from raglab.values import Chunk, Corpus
 from raglab.words.characters import visible
 from raglab.words.html_display import MOST_ROWS, Cell, Fold, display
 from worlds import random_policies, with_signals
@@ -105,14 +105,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "Trace": lambda: _hostile(BIG),
     "Corpus": lambda: Corpus(
         SCRIPT, tuple(Chunk(f"{place}", SCRIPT * 99, f"{SCRIPT}{place}") for place in range(BIG))
-    ),
-    "Case": lambda: Case(
-        SCRIPT,
-        SCRIPT * 300,
-        "ok",
-        (SCRIPT,) * 500,
-        notes=SCRIPT * 300,
-        extra={SCRIPT: SCRIPT * 999},
     ),
     "Decisions": lambda: decide(_hostile(1_000), Policy.load()),
     "Certificate": lambda: _certificate("0123456789ab"),
