@@ -444,13 +444,13 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         rows: dict[bool, list[tuple[Cell | str, ...]]] = {True: [], False: []}
         told: list[str] = []
         for path in sorted(paths, key=lambda path: place.get(path.rpartition(".")[0], len(place))):
-            value, name, was = told_value(settings.get(path)), path, ""
+            value, was = told_value(settings.get(path)), ""
             if path in changed:
+                was = told_value(changed[path][1])
                 idle = " (idle)" if threshold_need(self, path) else ""
-                name, was = f"{path}{idle}", told_value(changed[path][1])
                 told.append(f"{path} {value}{idle}")
             of_gate = path.rpartition(".")[0] in place
-            rows[of_gate].append((name, Cell(value, mark="changed" if was else ""), was))
+            rows[of_gate].append((path, Cell(value, mark="changed" if was else ""), was))
         facts = [
             ("policy_id", self.policy_id),
             ("decides by", self.decision.rule),
