@@ -6,6 +6,7 @@ It holds every one of them, and has a policy_id.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from copy import deepcopy
 from functools import cache, cached_property, partial
 from importlib.resources import files
 from operator import not_
@@ -393,9 +394,11 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           update: field -> its new value.
           deep: whether the values of the fields are copied too.
         """
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("policy_id", None)
-        return copied
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields = (deepcopy(fields) if deep else fields) | dict(update or {})
+        return type(self).model_construct(
+            set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields
+        )
 
     def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
         """Differences from another policy: path -> (value here, value there).

@@ -224,8 +224,13 @@ class _Alternatives:
             )
 
 
-# kept with what was compiled of them: a live question asks the same ones again
-_alternatives = lru_cache(maxsize=256)(_Alternatives)
+@lru_cache(maxsize=256)
+def _alternatives(rows: tuple[tuple[str, tuple[Pattern, ...]], ...]) -> _Alternatives:
+    """Entities with their aliases, kept with what was compiled of them.
+
+    A live question asks the same ones again.
+    """
+    return _Alternatives(rows)
 
 
 def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
