@@ -5,7 +5,6 @@ It holds every one of them, and has a policy_id.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from functools import cache, cached_property, partial
@@ -22,7 +21,6 @@ from pydantic import (
     ValidationError,
     create_model,
     field_validator,
-    model_validator,
 )
 
 from raglab import gates
@@ -48,7 +46,6 @@ from raglab.policy_parts.sections import (
     PatternLists,
     Refine,
     Resolver,
-    SignalSection,
     SignalSections,
     StrategySection,
     cut_value,
@@ -59,9 +56,10 @@ from raglab.signals import (
     is_name,
 )
 from raglab.values import SCHEMA_VERSION, refuse
-from raglab.words.canonical import canonical_json, digest
+from raglab.words.canonical import canonical_json, digest, merged_rows
 from raglab.words.characters import visible
-from raglab.words.html_display import Cell, Fold, display
+from raglab.words.html_display import Cell, Fold
+from raglab.words.results import Shown, Summary
 
 
 class Structure(NamedTuple):
@@ -216,7 +214,7 @@ MOST_SETS = 100  # of cases that parts of a policy learned from
 _LONGEST_CODES = 2**18  # characters of a set: 32,768 questions
 
 
-class PolicyData(_Sections):  # type: ignore[misc, valid-type]
+class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     """All thresholds, switches and patterns together; frozen, changed by `replace`.
 
     It also has a section a gate (`l2`, `similarity`, …): `enabled` and the gate's thresholds.
@@ -275,32 +273,14 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     certificate: dict[str, Any] | None = None
     notes: StrictStr | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_all_sections(cls, rows: object) -> object:
-        needed = [name for name, field in cls.model_fields.items() if field.is_required()]
-        missing = [name for name in needed if isinstance(rows, Mapping) and name not in rows]
-        if missing:
-            rule = (
-                f"{cls.__name__} must be made with every section, got none of {', '.join(missing)}"
-            )
-            remedy = (
-                "the published defaults are raglab.Policy.load(), with some values of your own "
-                "raglab.Policy"
-            )
-            msg = f"{rule}; {remedy}.from_mapping(mapping)."
-            raise TypeError(msg)  # a ValueError would be one line among those of pydantic
-        return rows
-
     @field_validator("certificate", "notes")
     @classmethod
     def _of_json(cls, stated: Any) -> Any:  # noqa: ANN401 - of either
-        if not _is_json(stated):
-            msg = (
-                "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of "
-                "texts to them; correct it"
-            )
-            raise ValueError(msg)
+        try:  # halves of surrogate pairs and numbers without a text are in no file
+            canonical_json(stated, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError):
+            msg = "it must be JSON, of Unicode texts and finite numbers; correct it"
+            raise ValueError(msg) from None
         return stated
 
     @field_validator("certificate")
@@ -331,7 +311,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
             msg = f"{rule}; write section: {{key: value}}, as `raglab policy` prints one."
             raise ValueError(msg)
-        rows = _merge_sections(_published_defaults(), stated or {})
+        rows = merged_rows(_published_defaults(), stated or {}, {"entities", "document_entities"})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
         check_order_names(policy, f"{where}: ")
         certified = (policy.certificate or {}).get("policy_id", policy.policy_id)
@@ -458,58 +438,35 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             if value or path not in USER_SECTIONS
         }
 
-    def __repr__(self) -> str:
-        changes = [
-            f"{path} {told_value(value)}{_idle_mark(self, path)}"
-            for path, (value, _) in self.diff().items()
-        ]
-        text, rest = "", len(changes)
-        for change in changes:
-            if len(text) + len(change) > _LONGEST_DIFF:
-                break
-            text, rest = f"{text}, {change}", rest - 1
-        more = f", … {rest} more" if rest else ""
-        what = (
-            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(text + more)[2:]}"
-            if changes
-            else "published"
-        )
-        return f"{type(self).__name__.removesuffix('Data')}({self.policy_id}, {what})"
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: gates in their order, then the rest.
-
-        What differs from the published is marked.
-        """
-        changed = self.diff()
-        rows: dict[str, list[Cell]] = {}
-        settings = self.settings
-        for path, value in settings.items():
-            section, _, key = path.partition(".")
-            if section in (*USER_SECTIONS, "patterns") and "." in key:
-                section, _, key = f"{section}.{key}".rpartition(".")
-            mark = _idle_mark(self, path) if path in changed else ""
-            rows.setdefault(section, []).append(_shown(path, f"{key}{mark}", value, changed))
-        for path in changed.keys() - settings.keys():  # a gate of the other that is not stated here
-            rows.setdefault(path.rpartition(".")[0], []).append(
-                _shown(path, path.rpartition(".")[2], None, changed)
-            )
-        order = [name for name in self.gates_in_order() if name in rows]
-        rest = [name for name in rows if name not in order]
+    def _summary(self) -> Summary:
+        """Gates in their order, then the rest; what differs from the published is marked."""
+        changed, settings = self.diff(), self.settings
+        place = {name: number for number, name in enumerate(self.gates_in_order())}
+        # a gate that the published policy states and this one does not stands among the changes
+        paths = [*settings, *sorted(changed.keys() - settings.keys())]
+        rows: dict[bool, list[tuple[Cell | str, ...]]] = {True: [], False: []}
+        texts: list[str] = []
+        for path in sorted(paths, key=lambda path: place.get(path.rpartition(".")[0], len(place))):
+            value, was = told_value(settings.get(path)), ""
+            if path in changed:
+                was = told_value(changed[path][1])
+                idle = " (idle)" if threshold_need(self, path) else ""
+                texts.append(f"{path} {value}{idle}")
+            of_gate = path.rpartition(".")[0] in place
+            rows[of_gate].append((path, Cell(value, mark="changed" if was else ""), was))
         facts = [
             ("policy_id", self.policy_id),
-            ("changes", f"{len(changed)} of the published"),
             ("decides by", self.decision.rule),
             ("pack", self.pack),
             ("certificate", "none" if self.certificate is None else "held"),
+            (f"{len(changed)} changes of the published", ", ".join(texts)),
         ]
-        folds = (
-            Fold("gates in order", [(name, *rows[name]) for name in order], open=True),
-            Fold("other settings", [(name, *rows[name]) for name in rest]),
-        )
-        return display(type(self).__name__.removesuffix("Data"), facts, folds)
+        head = ("setting", "value", "published")
+        folds = {
+            title: Fold(title, rows[of_gate], None, head, open=of_gate)
+            for title, of_gate in (("gates in order", True), ("other settings", False))
+        }
+        return Summary(facts, folds)
 
     def gates_in_order(self) -> list[str]:
         """Sections of the gates in the order in which they decide.
@@ -522,12 +479,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         )
         stated = self.decision.order or tuple(gate.name for gate in gates.GATES)
         names: list[str] = []
-        for name in (*stated, *(gate.name for gate in gates.GATES if gate.switch)):
-            names += (
-                [section for section in user if section not in stated]
-                if name == "signals"
-                else [name]
-            )
+        for name in (*stated, *_SECTIONS):
+            names += [gate for gate in user if gate not in stated] if name == "signals" else [name]
         return list(dict.fromkeys((*names, *user)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
@@ -537,10 +490,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           path: `section.key`.
         """
         value: Any = self
-        if not isinstance(path, str):
-            # as of any other path that there is not
-            raise ValueError(_no_such_path(repr(path)))  # noqa: TRY004
-        for part in path.split("."):
+        for part in str(path).split("."):
             # a signal that the policy does not gate has no bounds
             if value is self.signals and is_name(part):
                 value = value.get(part, UNSTATED)
@@ -558,16 +508,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         if not is_name(name) or (key and not is_name(key)):
             raise ValueError(_no_such_path(path))
         stated = self.gates.get(name)
-        if not key:
-            return stated or {}
-        if key == "enabled":
-            return stated is not None and stated.get(key, True)
-        rows = (
-            {threshold.key: threshold.default for threshold in REGISTERED[name].thresholds}
-            if name in REGISTERED
-            else {}
-        )
-        return (stated or {}).get(key, rows.get(key))
+        rows = {row.key: row.default for row in getattr(REGISTERED.get(name), "thresholds", ())}
+        known = rows | {"enabled": stated is not None} | (stated or {})
+        return known.get(key) if key else stated or {}
 
     @cached_property  # a policy is frozen, and a page or a study asks for its id again and again
     def policy_id(self) -> str:
@@ -653,15 +596,6 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
         refuse(f"{what} must be used with the pack that it was made with, {stored}", pack, remedy)
 
 
-def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    rows = dict(base)
-    for key, value in stated.items():
-        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
-        deep = deep and key not in {"entities", "document_entities"}
-        rows[key] = _merge_sections(rows[key], value) if deep else value
-    return rows
-
-
 def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a mapping
     """Fields of a section; what it has worked out of them is left behind."""
     if isinstance(section, Mapping):
@@ -682,10 +616,6 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
     inner = _rows_of(rows.get(first, {}))
     _set_nested(inner, rest, value)
     rows[first] = inner
-
-
-def _idle_mark(policy: PolicyData, path: str) -> str:
-    return " (idle)" if threshold_need(policy, path) else ""
 
 
 def idle_reasons(idle: Iterable[tuple[PolicyData, str]]) -> str:
@@ -779,39 +709,10 @@ def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
     return cut_value(str(value), 60)
 
 
-# any value
-def _shown(
-    path: str,
-    key: str,
-    value: Any,  # noqa: ANN401
-    changed: Mapping[str, tuple[Any, Any]],
-) -> Cell:
-    """Cell of one setting, marked where it is not the published one."""
-    text = told_value(value) if key == "enabled" else f"{key} {told_value(value)}"
-    if path not in changed:
-        return Cell(text, mark="off" if value is False or value is None else "")
-    return Cell(text, f"published {told_value(changed[path][1])}", "changed")
-
-
-def _no_such_path(path: str) -> str:
-    section, _, name = path.partition(".")
-    if section == OWN and name:
-        return (
-            f"{cut_value(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as "
-            "it is registered."
-        )
-    if section == "signals" and name:
-        keys = ", ".join(SignalSection.model_fields)
-        if is_name(name.partition(".")[0]):
-            return (
-                f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of "
-                f"{keys}."
-            )
-        named = f"small letters, digits and underscores for the name, and one of {keys}"
-        return f"{cut_value(path)!r} names no signal; write signals.<name>.<key> with {named}."
+def _no_such_path(path: object) -> str:
     return (
-        f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: "
-        "`Policy.manifest`)."
+        f"{cut_value(str(path))!r} is no field of a policy; write section.key, as in l2.max_l2, "
+        "signals.<name>.min or gates.<name>.<threshold> (all of them: `Policy.manifest`)."
     )
 
 
@@ -834,10 +735,8 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
         rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
-        return (
-            f"{path}: {rule[0].lower() + rule[1:]}, got "
-            f"{cut_value(repr(problem['input']))}{_threshold_unit(place)}."
-        )
+        value = cut_value(repr(problem["input"]))
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {value}{_threshold_unit(*place)}."
 
     problems = error.errors()
     more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
@@ -846,34 +745,12 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
     )
 
 
-def _is_json(value: object) -> bool:
-    """Whether a value is the same after it was written and read again."""
-    if isinstance(value, Mapping):
-        return all(
-            isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
-    if isinstance(value, str):
-        # halves of surrogate pairs
-        return not any("\ud800" <= character <= "\udfff" for character in value)
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**63  # a longer one has no text in YAML
-    return value is None or (isinstance(value, float) and math.isfinite(value))
-
-
 _PROBLEMS = 5  # that a message names
-_LONGEST_DIFF = 120  # characters of the changes that the short form tells
 
 
-def _threshold_unit(location: Iterable[Any]) -> str:
-    section, *rest = location
-    model = PolicyData.model_fields.get(str(section))
-    fields = getattr(model.annotation, "model_fields", {}) if model else {}
-    info = fields.get(str(rest[0])) if rest else None
-    if info is None:
-        return ""
-    text = info.description or next(
-        (m.description for m in getattr(info.annotation, "__metadata__", ()) if m.description), None
-    )
-    return f"; it is {text}" if text else ""
+def _threshold_unit(section: object = "", key: object = "", *_: object) -> str:
+    field = PolicyData.model_fields.get(str(section))
+    info = getattr(field and field.annotation, "model_fields", {}).get(str(key))
+    # of a section made of the gate table it stands inside the annotation
+    stated = (info, *getattr(info and info.annotation, "__metadata__", ()))
+    return next((f"; it is {m.description}" for m in stated if m and m.description), "")

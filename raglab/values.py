@@ -13,13 +13,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import FieldRule, checked, converted, holds_read_only, read_only
-from raglab.words.html_display import Cell, Fold, display, short
+from raglab.arguments.plain_arrays import refuse as refuse  # noqa: PLC0414 - read from here above
+from raglab.words.html_display import Cell, Fold, short
+from raglab.words.results import Shown, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,8 +84,7 @@ _MAPPING = FieldRule(
 
 def _file_name(source: str) -> str:
     """The last part of a path."""
-    last = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return last if last != "." else PurePosixPath(source).name
+    return PurePosixPath(source.replace("\\", "/")).name
 
 
 def document_path(source: str) -> str:
@@ -181,7 +182,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Corpus:
+class Corpus(Shown):
     """The chunks of a collection in their order; a chunk's position breaks ties (rule S0.4).
 
     Its length is the number of its chunks, and a loop over it gives them.
@@ -234,14 +235,11 @@ class Corpus:
         rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
         return pd.DataFrame(rows, columns=["id", *Chunk._fields[1:]]).astype({"page": "Int64"})
 
-    def __repr__(self) -> str:
-        documents = len({chunk.source for chunk in self.chunks})
-        return f"Corpus({short(self.name)}, {len(self.chunks):,} chunks of {documents:,} documents)"
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: documents with their chunks, then the first chunks."""
+    def _summary(self) -> Summary:
+        """Numbers of chunks and documents, and the first of each."""
         of = Counter(chunk.source for chunk in self.chunks)
         facts = [
+            ("name", short(self.name)),
             ("chunks", f"{len(self.chunks):,}"),
             ("documents", f"{len(of):,}"),
             ("pictures", f"{len(self.pictures):,}"),
@@ -250,11 +248,13 @@ class Corpus:
         chunks = (
             (chunk.chunk_id, chunk.shown, chunk.section_path, chunk.text) for chunk in self.chunks
         )
-        folds = (
-            Fold("documents", documents, len(of), ("source", "chunks")),
-            Fold("chunks", chunks, len(self.chunks), ("chunk", "shown as", "section", "text")),
-        )
-        return display(f"Corpus {self.name}", facts, folds)
+        folds = {
+            "documents": Fold("documents", documents, len(of), ("source", "chunks")),
+            "chunks": Fold(
+                "chunks", chunks, len(self.chunks), ("chunk", "shown as", "section", "text")
+            ),
+        }
+        return Summary(facts, folds)
 
 
 class Curve(NamedTuple):
@@ -333,20 +333,6 @@ class Case(NamedTuple):
         label = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
         return f"Case({short(self.id)}, {short(self.query)}{label})"
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: the fields that are stated."""
-        fields, usual = self._asdict(), self._field_defaults
-        stated = [
-            (name, value)
-            for name, value in fields.items()
-            if name != "id" and value != usual.get(name)
-        ]
-        texts = [
-            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-            for name, value in stated
-        ]
-        return display(f"Case {self.id}", texts)
-
 
 SOURCE_GRADES = "source_grades"  # key of `extra`
 
@@ -367,19 +353,13 @@ def source_grades(case: Case) -> dict[str, float]:
       {'a.md': 1.0, 'b.md': 2.0}
     """
     grades = dict.fromkeys((*case.expect_sources, *case.expect_sources_any), 1.0)
-    stated = case.extra.get(SOURCE_GRADES)
-    if stated is None:
-        return grades
-    rule = f"{SOURCE_GRADES} must give expected sources numbers above 0"
+    stated = case.extra.get(SOURCE_GRADES) or {}
     for source, grade in stated.items() if isinstance(stated, Mapping) else [(None, stated)]:
         usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
         if source not in grades or not usable or not 0.0 < grade < np.inf:
+            rule = f"{SOURCE_GRADES} of case {case.id!r} must give expected sources numbers above 0"
             value = short(str({source: grade} if isinstance(stated, Mapping) else stated))
-            msg = (
-                f"{rule}, got {value} in case {case.id!r}; correct it, or list the source under "
-                "expect_sources_any."
-            )
-            raise ValueError(msg)
+            refuse(rule, value, "correct it, or list the source under expect_sources_any")
         grades[source] = float(grade)
     return grades
 
@@ -416,12 +396,12 @@ label them, take trace.subset of the labelled, or rate a drawn sample by raglab.
     """
     n = int((codes == UNLABELLED).sum())
     if n:
-        msg = (
-            f"every case must have a label where decisions are counted, got {n} of {len(codes)} "
-            "without; label them, take trace.subset of the labelled, or rate a drawn sample by "
-            "raglab.review."
+        refuse(
+            "every case must have a label where decisions are counted",
+            f"{n} of {len(codes)} without",
+            "label them, take trace.subset of the labelled, or rate a drawn sample by "
+            "raglab.review",
         )
-        raise ValueError(msg)
     return codes
 
 
@@ -524,12 +504,6 @@ class Generation(NamedTuple):
 def unanswered(reason: Reason | str) -> Generation:
     """No answer of a generator, and why."""
     return Generation("", np.nan, (), reason)
-
-
-def refuse(rule: str, value: object, remedy: str) -> NoReturn:
-    """Raise a ValueError with rule, value and remedy."""
-    msg = f"{rule}, got {value}; {remedy}."
-    raise ValueError(msg)
 
 
 class ModelUnavailableError(RuntimeError):
@@ -664,7 +638,7 @@ def _read_only_columns(
 
 @converted(vectors=read_only, columns=_read_only_columns)
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, repr=False)
-class TraceData:
+class TraceData(Shown):
     """All measurements of retrieval for a set of cases, stored once and replayed.
 
     Attributes:
@@ -765,59 +739,40 @@ class TraceData:
             refuse(rule, repr(name), "build the trace with it to replay it")
         return self.arms.index(name)
 
-    def __repr__(self) -> str:
-        arms, signals = short(", ".join(self.arms)), ", ".join(self.signals)
-        own = f", signals {short(signals)}" if signals else ""
+    def _summary(self) -> Summary:
+        """What was retrieved, by what, and the first cases."""
+        *_, depths, width = self.hits.chunk.shape
         counts = (self.hits.chunk >= 0).sum(axis=-1)
-        least, most = int(counts.min(initial=self.hits.chunk.shape[-1])), int(counts.max(initial=0))
-        hits = f"{most} hits each" if least == most else f"{least} to {most} hits each"
-        sizes = f"{len(self):,} cases, {hits} by {arms}, {len(self.chunks):,} chunks"
-        return (
-            f"{type(self).__name__}({short(str(self.meta.get('fingerprint', '')), 20)}: "
-            f"{sizes}{own})"
-        )
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what was retrieved, by what, and the first cases."""
-        # Cases without label or split are counted as such, since their lack decides what a study
-        # can do.
-        labels = Counter(case.expect_status or "none" for case in self.cases)
-        splits = Counter(case.split or "none" for case in self.cases)
-        depths = self.hits.chunk.shape[2]
+        # cases without label or split are counted as such: their lack decides what a study can do
         facts = [
-            ("fingerprint", str(self.meta.get("fingerprint", "none"))),
-            ("corpus", str(self.meta.get("corpus", "not stated"))),
+            ("fingerprint", str(self.meta.get("fingerprint", NONE))),
+            ("corpus", short(str(self.meta.get("corpus", "not stated")))),
             ("cases", f"{len(self):,}"),
-            ("labels", counted(labels)),
-            ("splits", counted(splits)),
-            ("arms", ", ".join(self.arms)),
-            (
-                "hits",
-                f"{self.hits.chunk.shape[-1]} a case, {depths} depth{'' if depths == 1 else 's'}",
-            ),
-            ("chunks", f"{len(self.chunks):,} that were hit"),
+            ("labels", counted(Counter(case.expect_status or NONE for case in self.cases))),
+            ("splits", short(counted(Counter(case.split or NONE for case in self.cases)))),
+            ("arms", short(", ".join(self.arms))),
+            ("depths", f"{depths}"),
+            ("hits", f"{counts.min(initial=width)} to {counts.max(initial=0)}"),
+            ("chunks", f"{len(self.chunks):,}"),
             ("answers", "none recorded" if self.answers is None else repr(self.answers)),
-            ("own signals", ", ".join(self.signals) or "none"),
+            ("own signals", short(", ".join(self.signals) or NONE)),
         ]
-        # A generator: of millions of cases only those that are shown become rows.
+        # a generator: of millions of cases only those that are shown become rows
         rows = (
             (
                 case.id,
                 case.query,
-                Cell(case.expect_status or "none", mark="" if case.expect_status else "off"),
+                Cell(case.expect_status or NONE, mark="" if case.expect_status else "off"),
                 case.split or "",
             )
             for case in self.cases
         )
-        # Without the fingerprint, which is the first of the facts.
-        meta = [
-            (str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"
-        ]
-        folds = (
-            Fold("cases", rows, len(self), ("case", "query", "label", "split")),
-            Fold("made with", meta),
-        )
-        return display(type(self).__name__, facts, folds)
+        meta = [(str(name), str(value)) for name, value in self.meta.items()]
+        folds = {
+            "cases": Fold("cases", rows, len(self), ("case", "query", "label", "split")),
+            "made with": Fold("made with", meta),
+        }
+        return Summary(facts, folds)
 
 
 def count_cases(cases: Iterable[Case]) -> CaseCounts:
@@ -866,15 +821,9 @@ def case_positions(
       array([0, 1])
     """
     positions = np.asarray(rows)
-    remedy = "count from 0"
-    if positions.dtype == np.bool_:
-        value, remedy = "a mask", "np.flatnonzero(mask) gives positions"
-    elif positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
-        value = repr(rows)[:60]
-        remedy = "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]"
-    elif positions.size and not 0 <= positions.min() <= positions.max() < n_cases:
-        value = f"{positions.min()} to {positions.max()}"
-    else:
-        return positions.astype(np.int64)
-    msg = f"rows must be positions from 0 to {n_cases - 1}, got {value}; {remedy}."
-    raise ValueError(msg)
+    whole = positions.dtype.kind in "iu" or not positions.size
+    inside = whole and positions.ndim == 1 and (positions >= 0).all()
+    if not inside or (positions >= n_cases).any():
+        rule = f"rows must be positions from 0 to {n_cases - 1}"
+        refuse(rule, repr(rows)[:60], "np.flatnonzero(mask) gives those of a mask")
+    return positions.astype(np.int64)

@@ -16,7 +16,7 @@ from raglab.live.signal_functions import SignalFunction, register_signal
 from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.testing import sample_trace
+from sample_traces import sample_trace
 from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401
 
 OPEN: dict[str, Any] = {

@@ -42,7 +42,6 @@ ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not pl
         "policy",
         "replay",
         "signals",
-        "testing",
         "values",
     )
 }

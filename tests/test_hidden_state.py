@@ -28,7 +28,6 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 # four times.
 REMEMBERS = {
     "decision/signal_values.py": {"intent"},
-    "words/numerals.py": {"tables", "_months", "_dates", "currencies", "_point_money_pattern"},
     "words/packs.py": {"compile_expression"},
     "policy_parts/patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},
     "words/text.py": {"word_set"},

@@ -38,7 +38,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"displays"}),
     frozenset({"lab"}),
     frozenset({"extensions"}),
-    frozenset({"cli", "io", "sklearn", "testing"}),
+    frozenset({"cli", "io", "sklearn"}),
     frozenset({"__main__"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -42,8 +42,8 @@ from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
-from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status
+from sample_traces import sample_trace
 
 # a fixture
 from test_live_ask import opener
@@ -405,7 +405,7 @@ KILLED = """
 import os, sys, time
 from raglab.live.measured_signals import add_signals
 from raglab.live.signal_functions import SignalFunction
-from raglab.testing import sample_trace
+from sample_traces import sample_trace
 
 def slow(rows):
     for text in rows["query"]:
@@ -428,7 +428,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     """
     log, place = (
         tmp_path / "log",
-        {**os.environ, "PYTHONPATH": str(ROOT), "RAGLAB_CACHE": str(tmp_path)},
+        {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "RAGLAB_CACHE": str(tmp_path)},
     )
     (tmp_path / "run.py").write_text(KILLED)
     command = [sys.executable, str(tmp_path / "run.py"), str(log)]

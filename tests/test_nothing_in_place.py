@@ -35,9 +35,9 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.replaying import breakpoints, step_functions
 from raglab.store.traces import Trace
-from raglab.testing import sample_trace
 from raglab.values import TraceData
 from read_only_arguments import functions, guard_algebra, guarded, modules, takes_arrays
+from sample_traces import sample_trace
 from worlds import policy, random_policies, random_trace, with_signals
 
 

@@ -196,7 +196,7 @@ def test_a_gate_on_chosen_hits_stands_behind_the_gap() -> None:
     ("more", "rule"),
     [
         ({"name": "my.gate"}, "small letter"),
-        ({"reads": []}, "read something"),
+        ({"reads": []}, "must read signals"),
         ({"reads": ["confidence"]}, "must read signals"),
         ({"on_fire": "stop"}, "on_fire"),
         ({"thresholds": {"least": {"side": "up", "default": 1.0}}}, "side"),

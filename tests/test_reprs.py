@@ -61,7 +61,6 @@ def values(name: str) -> Any:
         "trace": trace,
         "policy": policy,
         "decisions": raglab.decide(trace, policy),
-        "case": trace.cases[0],
     }[name]
 
 
@@ -91,7 +90,7 @@ def test_what_has_html_has_a_text_too() -> None:
     assert [kind.__name__ for kind in alone if kind.__repr__ is object.__repr__] == []
 
 
-@pytest.mark.parametrize("name", ["case", "comparison", "decisions", "display", "policy", "trace"])
+@pytest.mark.parametrize("name", ["comparison", "decisions", "display", "policy", "trace"])
 def test_a_host_that_runs_no_script_shows_it_all(name: str) -> None:
     """VS Code, Colab, GitHub show text or script-free HTML that loads and waits for nothing."""
     data, _ = DisplayFormatter().format(values(name))

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from inspect import signature
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,12 @@ from raglab.arguments.user_warnings import warn_user
 ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})  # by name, without importing pandas
 _SHOWN = 60  # characters of a value in a message
+
+
+def refuse(rule: str, value: object, remedy: str) -> NoReturn:
+    """Raise a ValueError with rule, value and remedy."""
+    msg = f"{rule}, got {value}; {remedy}."
+    raise ValueError(msg)
 
 
 def is_missing(value: object) -> bool:
@@ -107,8 +113,7 @@ def check_present(values: NDArray[np.float64], name: str, remedy: str) -> None:
         if missing.any():  # infinities of both signs sum to NaN too
             position = _shown_position(int(missing.ravel().argmax()), values.shape)
             count = f"{int(missing.sum()):,} of {values.size:,}"
-            msg = f"{name} must not be missing, got {count}, the first {position}; {remedy}."
-            raise ValueError(msg)
+            refuse(f"{name} must not be missing", f"{count}, the first {position}", remedy)
 
 
 def within_range(
@@ -158,11 +163,8 @@ def _cells(values: Any, name: str, dtype: type | None = None) -> NDArray[Any]:  
     if cells.dtype == object and any(
         isinstance(value, list | tuple | np.ndarray) for value in cells.flat
     ):
-        msg = (
-            f"{name} must be an array of single values, got rows of different lengths; give as "
-            "many to each."
-        )
-        raise ValueError(msg)
+        rule = f"{name} must be an array of single values"
+        refuse(rule, "rows of different lengths", "give as many to each")
     return cells
 
 
@@ -173,11 +175,8 @@ def _number(value: object, name: str, position: str) -> float:
         except (OverflowError, TypeError):  # beyond 1.8e308, or complex
             pass
     shown = " ".join(repr(value).split())[:_SHOWN]  # a table in a cell takes several lines
-    msg = (
-        f"{name} must be numbers, got {shown} {position}; convert them first, and give NaN where "
-        "one is missing."
-    )
-    raise ValueError(msg)
+    rule = f"{name} must be numbers"
+    refuse(rule, f"{shown} {position}", "convert them first, and give NaN where one is missing")
 
 
 def _shown_position(position: int, shape: tuple[int, ...]) -> str:
@@ -257,21 +256,15 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
 
     # the method of a dataclass cannot be written in its body
     def decorate(kind: Any) -> Any:  # noqa: ANN401
-        init, names = kind.__init__, [attribute.name for attribute in fields(kind)]
-
-        def convert(name: str, value: Any) -> Any:  # noqa: ANN401 - of any field
-            return converters[name](value) if name in converters else value
+        init = kind.__init__
+        form = signature(init)
 
         @wraps(init)
-        def call(self: Any, *values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
-            by_place = map(convert, names, values[: len(names)])
-            rest = values[len(names) :]  # too many, which `init` refuses
-            init(
-                self,
-                *by_place,
-                *rest,
-                **{name: convert(name, value) for name, value in named.items()},
-            )
+        def call(*values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
+            stated = form.bind(*values, **named)
+            for name in stated.arguments.keys() & converters.keys():
+                stated.arguments[name] = converters[name](stated.arguments[name])
+            init(*stated.args, **stated.kwargs)
 
         kind.__init__ = call
         return kind
@@ -296,33 +289,18 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
         call, make = kind.__new__, kind._make.__func__
         none = object()  # the default of a field that has none
         tests = [
-            (kind._field_defaults.get(name, none), rules[name].exact, rules[name].good)
+            (name, kind._field_defaults.get(name, none), rules[name].exact, rules[name].good)
             for name in kind._fields
         ]
 
         def check(value: Any) -> Any:  # noqa: ANN401 - of the kind
             # a tuple of all fields; strict costs
-            for item, (default, exact, good) in zip(value, tests):  # noqa: B905
+            for item, (name, default, exact, good) in zip(value, tests):  # noqa: B905
                 if item is not default and type(item) is not exact and not good(item):
-                    refuse(value)
+                    of, (_, rule, remedy, _) = repr(value[0])[:_FIELD_SHOWN], rules[name]
+                    where = f"{kind.__name__} {of}: {name} must be {rule}"
+                    refuse(where, repr(item)[:_FIELD_SHOWN], remedy)
             return value
-
-        def refuse(value: Any) -> None:  # noqa: ANN401 - of the kind
-            wrong = (
-                (name, item)
-                for name, item in zip(kind._fields, value, strict=True)
-                if not fits(name, item)
-            )
-            name, item = next(wrong)
-            of, item_text = repr(value[0])[:_FIELD_SHOWN], repr(item)[:_FIELD_SHOWN]
-            msg = (
-                f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {item_text}; "
-                f"{rules[name].remedy}."
-            )
-            raise ValueError(msg)
-
-        def fits(name: str, item: object) -> bool:
-            return item is kind._field_defaults.get(name, none) or rules[name].good(item)
 
         kind.__new__ = wraps(call)(
             lambda cls, *values, **fields: check(call(cls, *values, **fields))

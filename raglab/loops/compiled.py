@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from raglab.arguments.plain_arrays import refuse
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Kernel = TypeVar("Kernel")
 
@@ -65,11 +67,8 @@ def check_engine(engine: str) -> None:
       ValueError: it is not of `ENGINES`.
     """
     if engine not in ENGINES:
-        msg = (
-            f"engine must be auto, numpy or numba, got {engine!r}; auto takes numba where it is "
-            "installed."
-        )
-        raise ValueError(msg)
+        remedy = "auto takes numba where it is installed"
+        refuse("engine must be auto, numpy or numba", repr(engine), remedy)
 
 
 def kernel_of(engine: str, load: Callable[[], Kernel]) -> Kernel | None:

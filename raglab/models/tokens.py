@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from math import isfinite
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +15,6 @@ from raglab.words.characters import visible
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_RUN = re.compile(r"[^ \t\n\r]+")  # at all of these a tokenizer of BERT parts
-_BLANK = re.compile(r"[ \t\n\r]")
-_PART = 100_000  # characters of a text that are parted at a time
-_REMEMBERED = 400_000  # counts of words that are held at a time
 _BATCH = 1_000  # texts of a call
 
 
@@ -59,19 +53,15 @@ def encoder_tokens(name: str | None = None) -> EncoderTokens:
         folder = find_model(name).folder
         prompts = read_prompts(folder)
     inner = _module_folder(folder)
-    tokenizer, prompt = _tokenizer(inner, folder), prompts.passage
-    frame = len(tokenizer.encode(prompt).ids)
-    return EncoderTokens(name, _max_tokens(inner), _Counter(tokenizer, prompt, frame))
+    count = partial(_token_counts, _tokenizer(inner, folder), prompts.passage)
+    return EncoderTokens(name, _max_tokens(inner), count)
 
 
 def _module_folder(folder: Path) -> Path:
     """Folder of the module that reads the text: the first of `modules.json`."""
     modules = _stated(folder / "modules.json")
-    path = (
-        modules[0].get("path")
-        if isinstance(modules, list) and modules and isinstance(modules[0], dict)
-        else ""
-    )
+    first = modules[0] if isinstance(modules, list) and modules else {}
+    path = first.get("path") if isinstance(first, dict) else None
     inner = folder / path if isinstance(path, str) else folder
     return inner if inner.is_dir() and inner.resolve().is_relative_to(folder.resolve()) else folder
 
@@ -106,28 +96,17 @@ def _max_tokens(folder: Path) -> int | None:
 
 def _length(stated: object, key: str) -> int | None:
     """A length of a configuration; None where it has none, or one that stands for no limit."""
-    value = stated.get(key) if isinstance(stated, dict) else None
-    usable = (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and isfinite(value)
-        and 0 < value < 10**9
-    )
-    return int(value) if usable and value is not None else None
+    value: Any = stated.get(key) if isinstance(stated, dict) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 < value < 10**9 else None
 
 
 def _tokenizer(inner: Path, folder: Path) -> Tokenizer:
     """The tokenizer of a model's folder, which neither cuts nor pads."""
     from tokenizers import Tokenizer
 
-    path = next(
-        (
-            place / "tokenizer.json"
-            for place in (inner, folder)
-            if (place / "tokenizer.json").is_file()
-        ),
-        None,
-    )
+    files = [place / "tokenizer.json" for place in (inner, folder)]
+    path = next(filter(Path.is_file, files), None)
     try:
         if path is not None:
             tokenizer = Tokenizer.from_file(str(path))
@@ -153,55 +132,10 @@ def _tokenizer(inner: Path, folder: Path) -> Tokenizer:
     return tokenizer
 
 
-@dataclass(slots=True, eq=False)
-class _Counter:
-    """Tokens of passages.
-
-    Of a tokenizer of the BERT family each word is counted once and remembered.
-
-    Such a tokenizer parts a text at white space before anything else, so that the tokens of the
-    text are those of its runs without white space: a corpus is counted at the speed of a look-up.
-    """
-
-    tokenizer: Tokenizer
-    prompt: str
-    frame: int
-    known: dict[str, int] = field(default_factory=dict)
-
-    def __call__(self, texts: Sequence[str]) -> list[int]:
-        bert = type(self.tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
-        # a prompt without a blank behind it would join the first word
-        if not bert or self.prompt[-1:].strip():
-            return self._lengths([self.prompt + text for text in texts])
-        return [self.frame + sum(map(self._run_tokens, _parts(text))) for text in texts]
-
-    def _lengths(self, texts: Sequence[str], *, frame: bool = True) -> list[int]:
-        """Tokens of texts, by the tokenizer itself."""
-        batches = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
-        encoded = (
-            self.tokenizer.encode_batch_fast([*batch], add_special_tokens=frame)
-            for batch in batches
-        )
-        return [len(encoding) for encoding in chain.from_iterable(encoded)]
-
-    def _run_tokens(self, part: str) -> int:
-        """Tokens of a part of a text without those that frame it."""
-        runs = _RUN.findall(part)
-        known = self.known
-        new = [*{*runs}.difference(known)]
-        if len(known) + len(new) > _REMEMBERED:
-            known.clear()
-            new = [*{*runs}]
-        if new:
-            known.update(zip(new, self._lengths(new, frame=False), strict=True))
-        return sum(map(known.__getitem__, runs))
-
-
-def _parts(text: str) -> Iterator[str]:
-    """A long text in parts, cut at white space."""
-    start = 0
-    while start < len(text):
-        match = _BLANK.search(text, start + _PART)
-        end = match.end() if match else len(text)
-        yield text[start:end]
-        start = end
+def _token_counts(tokenizer: Tokenizer, prompt: str, texts: Sequence[str]) -> list[int]:
+    """Tokens of each of some passages behind a prompt, those that frame it included."""
+    counts: list[int] = []
+    for start in range(0, len(texts), _BATCH):
+        batch = [prompt + text for text in texts[start : start + _BATCH]]
+        counts += map(len, tokenizer.encode_batch_fast(batch))
+    return counts

@@ -13,6 +13,7 @@ from raglab.gating.signal_gates import SIGNALS
 from raglab.policy_parts.gate_order import GAP, user_names
 from raglab.policy_parts.resolver_rules import RULES
 from raglab.policy_parts.sections import EXPECTED_COST
+from raglab.values import refuse
 
 # Switch of each rule of the resolver that has one.
 RULE_SWITCHES = {
@@ -113,6 +114,6 @@ def check_order_names(policy: Any, where: str = "") -> None:  # noqa: ANN401 - a
     known = user_names(policy.signals, policy.gates)
     for name in policy.decision.order or ():
         if "." in name and name not in known:
-            rule = f"{where}decision.order must name gates of the policy, got {name[:80]!r}"
-            msg = f"{rule}; state that gate, or name one of {', '.join(known) or 'others'}."
-            raise ValueError(msg)
+            rule = f"{where}decision.order must name gates of the policy"
+            remedy = f"state that gate, or name one of {', '.join(known) or 'others'}"
+            refuse(rule, repr(name[:80]), remedy)

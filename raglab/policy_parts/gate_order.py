@@ -62,6 +62,11 @@ class Order:
         return frozenset(name for step in (*self.before, *self.after) for name in step.names or ())
 
 
+def _ends(gate: Gate) -> bool:
+    """Whether a gate stands before or behind those on hits."""
+    return gate.judges in {"query", "answer"}
+
+
 def _place(
     rows: Sequence[tuple[Gate, tuple[str, ...] | None]], *, published: bool, off: Iterable[str] = ()
 ) -> Order:
@@ -71,18 +76,15 @@ def _place(
     for gate, names in rows:
         steps.append(Step(gate, names, len(decides)))
         decides += gate.decides if gate.firing == "refuse" else ()
-    gap = next(place for place, step in enumerate(steps) if step.gate.name == GAP)
-    on = {
-        judges: tuple(step for step in steps if step.gate.judges == judges)
-        for judges in ("query", "answer")
-    }
-    rest = [step for step in steps if step.gate.judges not in on]
-    gap = rest.index(steps[gap])
+    query = [step for step in steps if step.gate.judges == "query"]
+    answer = [step for step in steps if step.gate.judges == "answer"]
+    rest = [step for step in steps if not _ends(step.gate)]
+    gap = [step.gate.name for step in rest].index(GAP)
     return Order(
-        on["query"],
+        tuple(query),
         tuple(rest[:gap]),
         tuple(rest[gap + 1 :]),
-        on["answer"],
+        tuple(answer),
         tuple(decides),
         published,
         frozenset(off),
@@ -118,13 +120,11 @@ def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
     check_order(stated)
     table = {gate.name: gate for gate in gates.GATES}
     off = [gate.name for gate in gates.GATES if gate.switch and gate.name not in stated]
-    middle = [
-        name for name in stated if name not in table or table[name].judges in {"hits", "chosen"}
-    ]
+    middle = [name for name in stated if name not in table or not _ends(table[name])]
     # What is off decides nothing wherever it stands, but that nothing was retrieved is found first,
     # and without a gap gate every question is answered.
     first = [name for name in ("l2", GAP) if name in off]
-    rest = [name for name in off if name not in first and table[name].judges in {"hits", "chosen"}]
+    rest = [name for name in off if name not in first and not _ends(table[name])]
     answer = [name for name in stated if name in table and table[name].judges == "answer"]
     answer += [gate.name for gate in gates.judging_gates("answer") if gate.name not in answer]
     alone = {name for name in stated if "." in name}
@@ -150,34 +150,24 @@ def check_order(stated: Sequence[str]) -> None:
     """
     if not stated:
         refuse("an order must name a gate", "none", "null is the published order")
-    table = {gate.name: gate for gate in gates.GATES}
-    earlier: set[str] = set()
-    stage = 0  # 0 the query's, 1 the hits', 2 the answer's
+    judges = {gate.name: gate.judges for gate in gates.GATES}
     for name in stated:
         # Gates on signals and of the user are in no table here: only the form of their names can be
         # checked.
         section, _, own = name.partition(".")
-        if name not in table and not (section in {SIGNALS, OWN} and is_name(own)):
-            known = f"{', '.join(table)}, signals.<name> or gates.<name>"
+        if name not in judges and not (section in {SIGNALS, OWN} and is_name(own)):
+            known = f"{', '.join(judges)}, signals.<name> or gates.<name>"
             refuse(f"an order must name gates ({known})", repr(name[:80]), "correct the name")
-        if name in earlier:
+        if stated.count(name) > 1:
             refuse("an order must name each gate once", f"{name!r} twice", "take one away")
-        earlier.add(name)
-        # What judges a query needs no hits, and what judges an answer needs all that comes before.
-        judges = table[name].judges if name in table else "chosen"
-        here = {"query": 0, "answer": 2}.get(judges, 1)
-        if here < stage:
+    # what judges a query needs no hits, and what judges an answer needs all that comes before
+    stages = [{"query": 0, "answer": 2}.get(judges.get(name, ""), 1) for name in stated]
+    for name, before, stage in zip(stated[1:], stages, stages[1:], strict=False):
+        if stage < before:
             rule = "an order must have gates on the query first and those on the answer last"
             refuse(rule, f"{name!r} behind others", "move it")
-        stage = here
-    # The resolver chooses hits behind the gap gate; before it there are no chosen hits to judge.
-    named = [
-        name
-        for name in stated
-        if (name in table and table[name].judges in {"hits", "chosen"}) or "." in name
-    ]
-    ahead = named[: named.index(GAP)] if GAP in named else []
-    for name in ahead:
+    # the resolver chooses hits behind the gap gate; before it there are no chosen hits to judge
+    for name in stated[: stated.index(GAP)] if GAP in stated else ():
         if name in ON_CHOSEN:
             rule = f"it judges the hits that {GAP} chooses"
             refuse(f"an order must have {GAP} before {name}", "it behind", rule)

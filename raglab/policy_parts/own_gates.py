@@ -12,10 +12,11 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
 from raglab.gating.own_margins import OWN, OwnThresholds, own_margin
@@ -28,7 +29,7 @@ OF_QUESTION = ("words", "denied", "allowed", "explicit")
 OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
 OF_CHOSEN = ("missing", "share")
 MOST_NUMBER = 1e300  # that a threshold may be, so that no difference of two overflows
-WIDER, WIDEST = 16, 2**58  # growth of the steps of a search over bit patterns, and where it ends
+_Finite = Annotated[float, Field(strict=True, ge=-MOST_NUMBER, le=MOST_NUMBER, allow_inf_nan=False)]
 # share by which headroom at two values of a threshold may differ and count as equal
 _ROUNDING = 1e-9
 Margin = Callable[[Callable[[str], Any], Any], Floats]
@@ -118,50 +119,27 @@ def register_gate(
         # The name becomes a section of policy files and a value of columns, so it must be plain.
         own = name if name is not None else getattr(function, "__name__", "")
         if not is_name(own):
-            rule = f"a gate's name must be {NAME_RULE}"
-            refuse(rule, repr(str(own)[:80]), "rename it")
+            refuse(f"a gate's name must be {NAME_RULE}", repr(str(own)[:80]), "rename it")
         if on_fire not in get_args(Firing):
-            msg = (
-                f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}, got "
-                f"{str(on_fire)[:80]!r}."
-            )
-            raise ValueError(msg)
-        # A misspelt name would read as missing in every case, and missing never passes: it is
-        # refused here.
-        known = (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
-        if (
-            isinstance(reads, str)
-            or not isinstance(reads, Sequence)
-            or not all(isinstance(measurement, str) for measurement in reads)
-        ):
-            rule = f"reads of gate {own} must be a list of texts"
-            refuse(rule, repr(str(reads)[:80]), "write reads=['signals.confidence']")
+            rule = f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}"
+            refuse(rule, repr(str(on_fire)[:80]), "correct it")
+        # A misspelt name would read as missing in every case, and missing never passes.
+        listed = isinstance(reads, Sequence) and not isinstance(reads, str)
+        wrong = [name for name in reads if not _is_measurement(name)] if listed else [reads]
+        if wrong or not reads:
+            known = ", ".join((*OF_QUESTION, *OF_HITS, *OF_CHOSEN))
+            rule = f"gate {own} must read signals in a list, signals.<name> or one of {known}"
+            refuse(rule, repr(str([*wrong, reads][0])[:80]), "correct reads")
         if not isinstance(thresholds, Mapping):
             rule = f"thresholds of gate {own} must be a mapping of key to side, default and unit"
-            msg = f"{rule}, got {str(thresholds)[:80]!r}; write {{}} for none."
-            raise ValueError(msg)  # noqa: TRY004 - as of any other argument that is none
-        for measurement in reads:
-            if measurement not in known and not (
-                measurement.startswith("signals.") and is_name(measurement.removeprefix("signals."))
-            ):
-                named = f"signals.<name> or one of {', '.join(known)}"
-                msg = f"gate {own} must read {named}, got {str(measurement)[:80]!r}."
-                raise ValueError(msg)
-        if not reads:
-            refuse(
-                f"gate {own} must read something",
-                "nothing",
-                "name a signal, as in signals.confidence",
-            )
+            refuse(rule, repr(str(thresholds)[:80]), "write {} for none")
         if not callable(function):
-            msg = (
-                f"gate {own} must be a function of read and thresholds, got a "
-                f"{type(function).__name__}."
-            )
+            kind = type(function).__name__
+            msg = f"gate {own} must be a function of read and thresholds, got a {kind}."
             raise TypeError(msg)
         firing: Any = on_fire
         rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
-        # Last, so that a gate that is refused leaves nothing behind.
+        # last, so that a gate that is refused leaves nothing behind
         REGISTERED[own] = OwnGate(
             own, rows, tuple(reads), firing, function, str(version)[:LONGEST_TEXT]
         )
@@ -170,52 +148,50 @@ def register_gate(
     return register
 
 
-def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
+def _is_measurement(name: object) -> bool:
+    """Whether a gate may read it."""
+    if not isinstance(name, str):
+        return False
+    section, _, own = name.partition(".")
+    return (section == "signals" and is_name(own)) or name in (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
+
+
+class _Declared(BaseModel):
+    """A threshold as it is declared; a number of 64 bits, of which no difference overflows."""
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    side: Side
+    default: _Finite
+    unit: str | Unit = "number"
+    low: _Finite | None = None
+    high: _Finite | None = None
+
+
+def _threshold(gate: str, key: str, stated: object) -> Threshold:
     """A threshold as it is registered."""
     # The function reads it as `thresholds.<key>`, which a word of Python's grammar cannot be.
     if not is_name(key) or key in {"enabled", "on"} or keyword.iskeyword(key):
         rule = f"a threshold of gate {gate} must be named by {NAME_RULE}"
         refuse(f"{rule}, no keyword of Python", repr(str(key)[:80]), "rename it")
-    keys = {"side", "default", "unit", "low", "high"}
-    whole = isinstance(stated, Mapping) and {"side", "default"} <= set(stated) <= keys
-    if not whole or not _is_side(stated["side"]):
-        rule = f"threshold {key} of gate {gate} must state side (floor or ceiling) and default"
-        msg = f"{rule}, and may state unit, low and high; got {str(stated)[:120]}."
-        raise ValueError(msg)
-    for name in ("default", "low", "high"):
-        if name in stated and not _is_number(stated[name]):
-            held = stated[name]
-            value = f"one of {held.bit_length()} bits" if type(held) is int else repr(held)[:80]
-            refuse(
-                f"{name} of {gate}.{key} must be a finite number", value, "write it without quotes"
-            )
-    unit = unit_of(stated.get("unit", "number"))
-    unit = Unit(
-        unit.name,
-        float(stated.get("low", unit.low)),
-        float(stated.get("high", unit.high)),
-        note=unit.note,
+    try:
+        row = _Declared.model_validate(stated)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        path = ".".join(map(str, (gate, key, *problem["loc"][:1])))
+        rule = "a threshold states side and default, and may state unit, low and high"
+        refuse(f"{path}: {problem['msg']}", repr(problem["input"])[:80], rule)
+    unit = unit_of(row.unit)
+    low, high = (
+        (unit.low if row.low is None else row.low),
+        (unit.high if row.high is None else row.high),
     )
-    default = float(stated["default"])
-    if not unit.low <= default <= unit.high or not np.isfinite([unit.low, unit.high]).all():
-        refuse(
-            f"default of {gate}.{key} must lie in [{unit.low:g}, {unit.high:g}]",
-            f"{default:g}",
-            "state low and high",
-        )
+    if not low <= row.default <= high or not np.isfinite([low, high]).all():
+        rule = f"default of {gate}.{key} must lie in [{low:g}, {high:g}]"
+        refuse(rule, f"{row.default:g}", "state low and high")
     path = f"{OWN}.{gate}.{key}"
-    return Threshold(path, stated["side"], unit, path, default=default)
-
-
-def _is_side(side: object) -> bool:
-    return isinstance(side, str) and side in get_args(Side)
-
-
-def _is_number(value: object) -> bool:
-    """Whether a value is a finite real number of 64 bits; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    return -MOST_NUMBER <= (value if isinstance(value, int) else float(value)) <= MOST_NUMBER
+    ranged = Unit(unit.name, low, high, note=unit.note)
+    return Threshold(path, row.side, ranged, path, default=row.default)
 
 
 def own_gate(name: str) -> OwnGate:
@@ -224,14 +200,11 @@ def own_gate(name: str) -> OwnGate:
     Raises:
       ValueError: this process has registered none of that name; says how to get it.
     """
-    if name in REGISTERED:
-        return REGISTERED[name]
-    there = f"got {', '.join(sorted(REGISTERED))}" if REGISTERED else "got none"
-    msg = (
-        f"gate gates.{name} of a policy must be registered in this process, {there}; import the "
-        "module that registers it."
-    )
-    raise ValueError(msg)
+    if name not in REGISTERED:
+        there = ", ".join(sorted(REGISTERED)) or "none"
+        rule = f"gate gates.{name} of a policy must be registered in this process"
+        refuse(rule, there, "import the module that registers it")
+    return REGISTERED[name]
 
 
 def section_error(name: str, stated: Mapping[str, Any]) -> str:
@@ -242,23 +215,16 @@ def section_error(name: str, stated: Mapping[str, Any]) -> str:
     Args:
       stated: `enabled`, and thresholds by key.
     """
-    gate = REGISTERED.get(name)
-    if gate is None:
+    if name not in REGISTERED:
         return ""
-    rows = {threshold.key: threshold for threshold in gate.thresholds}
-    for key, value in stated.items():
-        if key == "enabled":
-            continue
+    rows = {threshold.key: threshold for threshold in REGISTERED[name].thresholds}
+    for key in [key for key in stated if key != "enabled"]:
         if key not in rows:
-            return (
-                f"gate {name} must state thresholds among {', '.join(rows) or 'none'}, got "
-                f"{str(key)[:80]!r}"
-            )
-        if not rows[key].low <= value <= rows[key].high:
-            return (
-                f"{name}.{key} must lie in [{rows[key].low:g}, {rows[key].high:g}], {value:g} "
-                "does not"
-            )
+            known = ", ".join(rows) or "none"
+            return f"gate {name} must state thresholds among {known}, got {str(key)[:80]!r}"
+        low, high = rows[key].low, rows[key].high
+        if not low <= stated[key] <= high:
+            return f"{name}.{key} must lie in [{low:g}, {high:g}], {stated[key]:g} does not"
     return ""
 
 
@@ -270,23 +236,14 @@ def own_thresholds(name: str, sections: Sequence[Mapping[str, Any] | None]) -> O
     """
     gate = own_gate(name)
 
-    def column(values: list[Any], kind: type[np.generic]) -> NDArray[Any]:
-        return np.array(values, dtype=kind)[:, None]
-
     values = [
-        column(
-            [
-                threshold.default if row is None else row.get(threshold.key, threshold.default)
-                for row in sections
-            ],
-            np.float64,
-        )
-        for threshold in gate.thresholds
+        np.array([(row or {}).get(each.key, each.default) for row in sections], np.float64)[:, None]
+        for each in gate.thresholds
     ]
-    on = column([row is not None and row.get("enabled", True) for row in sections], np.bool_)
+    on = np.array([row is not None and row.get("enabled", True) for row in sections], np.bool_)
     keys = tuple(threshold.key for threshold in gate.thresholds)
     form: Any = namedtuple("OwnValues", keys)  # type: ignore[misc]  # noqa: PYI024
-    return OwnThresholds(name, gate.firing, gate.margins, gate.reads, form(*values), on)
+    return OwnThresholds(name, gate.firing, gate.margins, gate.reads, form(*values), on[:, None])
 
 
 def check_direction(thresholds: OwnThresholds, read: Callable[[str], Any]) -> None:
@@ -332,20 +289,19 @@ def _check_side(
     gate: str, row: Threshold, points: Sequence[float], margins: Sequence[NDArray[Any]]
 ) -> None:
     """Stop where headroom at rising threshold values, an array a value, moves against its side."""
-    must, opposite, sign = (
-        ("fall", "ceiling", -1.0) if row.side == "floor" else ("rise", "floor", 1.0)
-    )
-    wrong, right = [], False
+    must, opposite = ("fall", "ceiling") if row.side == "floor" else ("rise", "floor")
+    sign = -1.0 if row.side == "floor" else 1.0
+    right = False  # whether it moves as its side says anywhere
+    wrong: list[tuple[int, int, NDArray[np.bool_]]] = []
     for first, second in combinations(range(len(points)), 2):
         before, after = sign * margins[first], sign * margins[second]
-        moves = ~np.isclose(before, after, rtol=_ROUNDING, atol=0.0, equal_nan=True)
         # where it is missing it neither rises nor falls
+        moves = ~np.isclose(before, after, rtol=_ROUNDING, atol=0.0, equal_nan=True)
         right |= bool((moves & (after > before)).any())
-        against = moves & (after < before)
-        wrong += [(first, second, against)] if against.any() else []
-    if not wrong:
+        wrong.append((first, second, moves & (after < before)))
+    first, second, against = max(wrong, key=lambda pair: bool(pair[2].any()))
+    if not against.any():
         return
-    first, second, against = wrong[0]
     at = np.unravel_index(int(np.argmax(against)), against.shape)
     remedy = f"state side: {opposite}, or swap the subtraction"
     if right:
@@ -404,63 +360,38 @@ def critical_values(
         return still
 
     critical = np.full(shape, np.nan)
-    critical[changing] = last_passing(
-        passes, near, far, crossing(near, far, passing[changing], failing[changing])
-    )
+    critical[changing] = last_passing(passes, near, far, len(changing[0]))
     return critical
-
-
-def crossing(
-    near: float,
-    far: float,
-    passing: NDArray[np.float64],
-    failing: NDArray[np.float64],
-) -> Any:  # noqa: ANN401
-    """Where a straight line between the headroom at two values of a threshold is 0, [N].
-
-    NaN where none is.
-    """
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        return near + (far - near) * (passing / (passing - failing))
 
 
 def last_passing(
     passes: Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.bool_]],
     near: float,
     far: float,
-    guess: NDArray[np.float64],
+    size: int,
 ) -> NDArray[np.float64]:
     """Last value on the way from one range end to the other where each case still passes, [N].
 
-    All pass at `near`, none at `far`, and once each in between changes. The search walks from a
-    guess, in steps over the ordered bit patterns of floats, each wider than the last, until it has
-    passed the change, and then halves; a case that is found is asked no more.
+    All pass at `near`, none at `far`, and once each in between changes. The ordered bit patterns of
+    floats are halved, so that the value is exact after at most 64 calls; a case that is found is
+    asked no more.
 
     Args:
       passes: of values [M] at positions of cases [M], whether each passes.
-      guess: [N]; NaN where nobody knows.
+      size: cases, N.
 
     Example:
-      >>> last_passing(lambda value, _: value * 3.0 <= 1.0, 0.0, 1.0, np.array([0.3])).item() * 3.0
+      >>> last_passing(lambda value, _: value * 3.0 <= 1.0, 0.0, 1.0, 1).item() * 3.0
       1.0
     """
     toward = 1 if far > near else -1
-    known, cases = np.full(len(guess), near), np.arange(len(guess))
-    first, last = (_ordered(np.full(len(guess), end)) for end in (near, far))
-    at = _ordered(np.where(np.isnan(guess), 0.0, guess))
-    between = (at > np.minimum(first, last)) & (at < np.maximum(first, last)) & ~np.isnan(guess)
-    at, step = np.where(between, at, _middle(first, last)), 1
-    while len(cases):
-        still = passes(_float(at), cases)
-        first, last = np.where(still, at, first), np.where(still, last, at)
-        known[cases] = _float(first)
-        open_ = first + toward != last
-        cases, first, last, still = cases[open_], first[open_], last[open_], still[open_]
-        middle = _middle(first, last)
-        onward = first + toward * np.minimum(np.abs(middle - first), step)
-        back = last - toward * np.minimum(np.abs(last - middle), step)
-        at, step = np.where(still, onward, back), min(step * WIDER, WIDEST)
-    return known
+    first, last = (_ordered(np.full(size, end)) for end in (near, far))
+    while len(cases := np.flatnonzero(first + toward != last)):
+        middle = _middle(first[cases], last[cases])
+        still = passes(_float(middle), cases)
+        first[cases] = np.where(still, middle, first[cases])
+        last[cases] = np.where(still, last[cases], middle)
+    return _float(first)
 
 
 def _middle(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -79,21 +79,11 @@ def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        reason = (
-            error.args[0].decode()
-            if error.args and isinstance(error.args[0], bytes)
-            else str(error)
-        )
-        remedy = (
-            "look-around is not linear-time: write a list of expressions that must all match"
-            if "(?=" in pattern or "(?!" in pattern or "(?<" in pattern
-            else "repeat less, or split it"
-            if "too large" in reason
-            else "see the syntax of RE2"
-        )
+        reason = error.args[0] if error.args else error
+        reason = reason.decode() if isinstance(reason, bytes) else str(reason)
         msg = (
             f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); "
-            f"{remedy}."
+            "write look-around as a list of expressions that must all match, and repeat less."
         )
         raise ValueError(msg) from None
 
@@ -146,17 +136,17 @@ def check_patterns(
             size, n_parts = size + _compile_part(part).programsize, n_parts + 1
             if size > MOST_INSTRUCTIONS or n_parts > MOST_PARTS:
                 most = f"{MOST_PARTS:,} expressions and {MOST_INSTRUCTIONS:,} instructions of RE2"
+                rule = f"all patterns together must take at most {most}"
                 total = f"{n_parts:,} and {size:,} up to {part[:80]!r}"
-                refuse(
-                    f"all patterns together must take at most {most}",
-                    total,
-                    "repeat less, or join some",
-                )
+                refuse(rule, total, "repeat less, or join some")
     return PatternBudget(n_parts, size)
 
 
-def matches(pattern: Pattern, text: str) -> bool:
+def matches(pattern: Pattern, text: str | bytes) -> bool:
     """Whether a pattern, or every part of a list of them, occurs in the text, in linear time.
+
+    Args:
+      text: as it is or, where many patterns are looked for in it, as UTF-8.
 
     Raises:
       ValueError: the expression is no RE2 expression (look-ahead, back-reference, bad syntax).
@@ -167,11 +157,6 @@ def matches(pattern: Pattern, text: str) -> bool:
       >>> matches(["price", "bicycle"], "the BICYCLE price"), matches("price", "the cost")
       (True, False)
     """
-    return _matches(pattern, text)
-
-
-def _matches(pattern: Pattern, text: str | bytes) -> bool:
-    """As `matches`; a text that many patterns are looked for in is UTF-8 already."""
     parts = [pattern] if isinstance(pattern, str) else pattern
     return all(_compile_part(part).search(text) is not None for part in parts)
 
@@ -235,7 +220,7 @@ class _Alternatives:
             yield from (
                 name
                 for name, aliases in self.rows
-                if any(_matches(alias, text) for alias in aliases)
+                if any(matches(alias, text) for alias in aliases)
             )
 
 

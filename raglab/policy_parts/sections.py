@@ -100,6 +100,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class _ListSection(_Section):
+    """A section in which YAML's lists become tuples."""
+
+    model_config = ConfigDict(strict=False)
+
+
 # Of models: as many as no fit makes, and so far from the largest float that no sum of them
 # overflows.
 MOST_KNOTS, MOST_PARTS, MOST_WEIGHT = 10_000, 200, 1e12
@@ -145,11 +151,8 @@ class Coverage(section_of(gates.gate_by_name("coverage"))):  # type: ignore[misc
     min_hits: Annotated[int, Field(ge=1, le=100)]
 
 
-class Polyline(_Section):
+class Polyline(_ListSection):
     """A signal's share of the logit: knots ascending, values never falling."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     x: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
     y: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
@@ -296,12 +299,10 @@ def _check_names(names: Iterable[str], rule: str) -> None:
 def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
     """Gates on signals, bounds of the built-in ones within the range of their unit."""
     _check_names(signals, "signals must be named")
-    for name, section in signals.items():
-        if name not in NAMES:
-            continue
+    for name in in_order(signals.keys() & set(NAMES)):
         unit = signal(name).unit
         for key in ("min", "max"):
-            bound = getattr(section, key)
+            bound = getattr(signals[name], key)
             if bound is not None and not unit.low <= bound <= unit.high:
                 within = f"[{unit.low:g}, {unit.high:g}]"
                 msg = (
@@ -316,11 +317,8 @@ SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known
 
 def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
     """User gates, checked against their registration as far as this process has it (rule S2.18)."""
+    _check_names(stated, "gates must be named")
     for name, section in stated.items():
-        if not is_name(name):
-            what = "small letters, digits and underscores, at most 40, a letter first"
-            msg = f"gates must be named ({what}), got {cut_value(repr(name))}; correct the name"
-            raise ValueError(msg)
         for key, value in section.items():
             if (key == "enabled") is not isinstance(value, bool) or not isfinite(value):
                 rule = "must be a finite number, of enabled true or false"
@@ -362,11 +360,8 @@ class CostsSection(_Section):
         )
 
 
-class PartSection(_Section):
+class PartSection(_ListSection):
     """What one signal adds to the logits of the classes (rule S2.17)."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     center: Number
     scale: Annotated[float, Field(strict=True, ge=LEAST_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
@@ -379,11 +374,8 @@ MOST_GROUPS = 10_000  # of a model
 LONGEST_GROUP = 200  # characters of its name
 
 
-class GroupSection(_Section):
+class GroupSection(_ListSection):
     """Rule S2.20: what a case's group adds to the class logits, by the value of an attribute."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     attribute: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)]
     bias: Annotated[
@@ -402,11 +394,8 @@ LabelShare = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=F
 LabelShares = tuple[LabelShare, LabelShare, LabelShare]
 
 
-class MixSection(_Section):
+class MixSection(_ListSection):
     """Rule S6.15: shares of ok, refuse and ambiguous in the fitted cases and in traffic."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     fitted: LabelShares
     traffic: LabelShares
@@ -420,11 +409,8 @@ class MixSection(_Section):
         return shares
 
 
-class ModelSection(_Section):
+class ModelSection(_ListSection):
     """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     parts: Annotated[dict[StrictStr, PartSection], Field(max_length=MOST_PARTS)]
     bias: ClassBias
@@ -433,11 +419,6 @@ class ModelSection(_Section):
     fitted_on: StrictStr | None = None
     groups: Annotated[GroupSection | None, Field(exclude_if=lambda groups: groups is None)] = None
     mix: Annotated[MixSection | None, Field(exclude_if=lambda mix: mix is None)] = None
-
-    def __repr__(self) -> str:
-        names = ", ".join(self.parts)
-        shown = names if len(names) <= 200 else f"{names[:200]}…"
-        return f"{type(self).__name__}({len(self.parts)} signals: {shown})"
 
     @field_validator("parts")
     @classmethod
@@ -497,11 +478,8 @@ LONGEST_PATTERN = 2_000  # characters
 LONGEST_NAME = 200  # characters of an entity's name
 
 
-class PatternLists(_Section):
+class PatternLists(_ListSection):
     """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
-
-    # YAML's lists become tuples
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     deny: tuple[Stated, ...]
     allow: tuple[Stated, ...]
@@ -520,82 +498,54 @@ class PatternLists(_Section):
         """
         return patterns_hash(self)
 
-    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
-    @classmethod
-    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-        if len(patterns) > MOST_PATTERNS:
-            msg = (
-                f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; "
-                "join some by |"
-            )
-            raise ValueError(msg)
-        for pattern in patterns:
-            parts = (pattern,) if isinstance(pattern, str) else pattern
-            if not parts or not all(parts):
-                msg = "a pattern must not be empty; remove it"
-                raise ValueError(msg)
-            for part in parts:
-                if len(part) > LONGEST_PATTERN:
-                    msg = (
-                        f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} "
-                        "are more; split it"
-                    )
-                    raise ValueError(msg)
-        return patterns
-
-    @field_validator("entities", "document_entities")
-    @classmethod
-    def _compile_entities(
-        cls, entities: dict[str, tuple[Pattern, ...]]
-    ) -> dict[str, tuple[Pattern, ...]]:
-        n_aliases = sum(map(len, entities.values()))
-        if max(n_aliases, len(entities)) > MOST_PATTERNS:
-            msg = (
-                f"entities must be at most {MOST_PATTERNS} with all their aliases, "
-                f"{max(n_aliases, len(entities))} are "
-                "more; state those of documents in their metadata"
-            )
-            raise ValueError(msg)
-        for name, aliases in entities.items():
-            if len(name) > LONGEST_NAME:
-                msg = (
-                    f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} "
-                    "are more; shorten it"
-                )
-                raise ValueError(msg)
-            cls._compile(aliases)
-        return entities
-
     @model_validator(mode="after")
-    def _compiled(self) -> Self:
-        """Patterns of all lists against one budget, so that many small bombs count as one big.
+    def _usable(self) -> Self:
+        """Patterns of all lists against one budget.
 
-        A thousand small bombs are no larger than one.
+        A thousand small bombs are no larger than a big one.
         """
-        lists: dict[str, list[Pattern]] = {name: list(getattr(self, name)) for name in COUNTED}
-        lists |= {
-            name: list(chain.from_iterable(getattr(self, name).values()))
-            for name in ("entities", "document_entities")
-        }
         spent = NOTHING_SPENT
-        for name, patterns in lists.items():
+        for name in (*COUNTED, "entities", "document_entities"):
+            held = getattr(self, name)
             try:
-                spent = check_patterns(patterns, spent)
+                spent = check_patterns(_listed_patterns(held), spent)
+                unknown = [name for name in self.document_entities if name not in self.entities]
+                if unknown and name == "document_entities":
+                    rule = f"document_entities must be among entities, {unknown[0]!r} is not"
+                    raise ValueError(f"{rule}; add it there, or correct the name")  # noqa: EM102, TRY003, TRY301
             except ValueError as error:  # of that list, as errors of its own fields are
                 problem = PydanticCustomError(
                     "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
                 )
-                details = InitErrorDetails(type=problem, loc=(name,), input=getattr(self, name))
+                details = InitErrorDetails(type=problem, loc=(name,), input=held)
                 raise ValidationError.from_exception_data(type(self).__name__, [details]) from None
         return self
 
-    @model_validator(mode="after")
-    def _known_entities(self) -> Self:
-        unknown = next((name for name in self.document_entities if name not in self.entities), None)
-        if unknown is not None:
-            msg = (
-                f"document_entities must be among entities, {unknown!r} is not; add it there, or "
-                "correct the name"
+
+def _listed_patterns(held: Any) -> list[Pattern]:  # noqa: ANN401 - a list, or lists by name
+    """Patterns of a list, or all aliases of entities by name, as many and as long as may be.
+
+    Raises:
+      ValueError: too many, one that is empty or too long, or a name that is too long.
+    """
+    of_entities = isinstance(held, dict)
+    patterns = [*chain.from_iterable(held.values())] if of_entities else [*held]
+    parts = [*chain.from_iterable([p] if isinstance(p, str) else p or [""] for p in patterns)]
+    n, longest = max(len(held), len(patterns)), max(map(len, parts), default=0)
+    name = max(map(len, held), default=0) if of_entities else 0
+    if n > MOST_PATTERNS:
+        rule = f"a list must hold at most {MOST_PATTERNS} patterns, {n} are more; join some by |"
+        if of_entities:
+            rule = (
+                f"entities must be at most {MOST_PATTERNS} with all their aliases, {n} are more; "
+                "state those of documents in their metadata"
             )
-            raise ValueError(msg)
-        return self
+    elif not all(parts):
+        rule = "a pattern must not be empty; remove it"
+    elif longest > LONGEST_PATTERN:
+        rule = f"a pattern must have at most {LONGEST_PATTERN} characters, {longest} are more"
+    elif name > LONGEST_NAME:
+        rule = f"an entity's name must have at most {LONGEST_NAME} characters, {name} are more"
+    else:
+        return patterns
+    raise ValueError(rule)

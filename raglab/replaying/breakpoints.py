@@ -28,7 +28,6 @@ from raglab.policy_parts.own_gates import (
     REGISTERED,
     OwnGate,
     critical_values,
-    crossing,
     last_passing,
     own_gate,
 )
@@ -357,8 +356,7 @@ def _greatest_costs(
 
     NaN where it is chosen at none or at all.
 
-    Floating-point sums of products rise with each factor, so there is one such number, and costs
-    are straight lines in it, so that a search for it starts next to it.
+    Floating-point sums of products rise with each factor, so there is one such number.
     """
     size, swept = len(evidence.label_code), swept_paths(evidence.known)[path]
     dearest = np.full((1, size), np.nan)
@@ -380,16 +378,7 @@ def _greatest_costs(
         status = chain.cheapest_action(few, thresholds.with_value(path, value[None]))
         return np.broadcast_to(status == STATUS_OF[action], (1, len(cases)))[0]
 
-    leads = [
-        _lead(
-            of_cases,
-            thresholds.with_value(path, np.full((1, 1), end)),
-            Status(int(STATUS_OF[action])),
-        )
-        for end in (swept.low, swept.high)
-    ]
-    guess = crossing(swept.low, swept.high, *leads)
-    dearest[0, changing] = last_passing(chosen, swept.low, swept.high, guess)
+    dearest[0, changing] = last_passing(chosen, swept.low, swept.high, len(changing))
     return dearest
 
 
@@ -400,18 +389,6 @@ def _cost_fields(evidence: Evidence, rows: NDArray[np.intp]) -> Evidence:
         asked_right=evidence.asked_right[rows],
         n_options_all=evidence.n_options_all[..., rows],
     )
-
-
-def _lead(evidence: Evidence, thresholds: Thresholds, action: Status) -> NDArray[np.float64]:
-    """How much less an action costs than the cheapest other, [Q]."""
-    size = len(evidence.n_options_all[0])
-    of_actions = (
-        np.broadcast_to(cost, (1, size))[0] for cost in chain.action_costs_of(evidence, thresholds)
-    )
-    cost = dict(zip((Status.ok, Status.refuse, Status.ambiguous), of_actions, strict=True))
-    cost[Status.ambiguous] = np.where(chain.can_ask(evidence), cost[Status.ambiguous], np.inf)
-    mine = cost.pop(action)
-    return np.minimum(*cost.values()) - mine
 
 
 def _critical(

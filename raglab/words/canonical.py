@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -46,6 +46,25 @@ def canonical_json(
         allow_nan=allow_nan,
         default=default,
     )
+
+
+def merged_rows(
+    base: Mapping[str, Any], stated: Mapping[str, Any], whole: Container[str] = ()
+) -> dict[str, Any]:
+    """A mapping with the entries of another put over it, mapping by mapping.
+
+    Args:
+      whole: keys whose mapping stands for the other one as a whole.
+
+    Example:
+      >>> merged_rows({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
+      {'a': {'b': 3, 'c': 2}}
+    """
+    rows = dict(base)
+    for key, value in stated.items():
+        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
+        rows[key] = merged_rows(rows[key], value, whole) if deep and key not in whole else value
+    return rows
 
 
 def digest(text: str, digits: int = 64) -> str:

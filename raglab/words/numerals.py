@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from raglab.words.characters import unaccented
-from raglab.words.languages import LANGUAGES, Language, expression
+from raglab.words.languages import LANGUAGES, expression
 
 BLANKS = " \u00a0\u202f\u2009"  # between thousands, and between a figure and its unit
 _PARTING = re.compile(rf"[{BLANKS}'’]")
@@ -105,8 +105,8 @@ class NumeralTables(NamedTuple):
     endings: frozenset[str]
 
 
-@lru_cache(maxsize=16)
-def tables(language: Language = LANGUAGES) -> NumeralTables:
+@cache
+def tables() -> NumeralTables:
     """The numerals of a language, by word.
 
     Example:
@@ -117,28 +117,26 @@ def tables(language: Language = LANGUAGES) -> NumeralTables:
     def by_word(words: Mapping[int, Sequence[str]]) -> dict[str, int]:
         return {word: value for value, some in words.items() for word in some}
 
-    own = language.numerals
+    own = LANGUAGES.numerals
+    months = {
+        word: number
+        for names in (LANGUAGES.months, LANGUAGES.months_short)
+        for number, words in enumerate(names, 1)
+        for word in words
+    }
+    marks = map(frozenset, (own.joins_hundreds, own.joins_tens, own.endings))
     return NumeralTables(
-        numbers=by_word(own.numbers),
-        inside=by_word(own.inside),
-        scales=by_word(own.scales),
-        suffixes=by_word(own.suffixes),
-        money_suffixes=by_word(own.money_suffixes),
-        months={
-            word: number
-            for names in (language.months, language.months_short)
-            for number, words in enumerate(names, 1)
-            for word in words
-        },
-        joins_hundreds=frozenset(own.joins_hundreds),
-        joins_tens=frozenset(own.joins_tens),
-        endings=frozenset(own.endings),
+        by_word(own.numbers),
+        by_word(own.inside),
+        by_word(own.scales),
+        by_word(own.suffixes),
+        by_word(own.money_suffixes),
+        months,
+        *marks,
     )
 
 
-def number_word_value(
-    words: Sequence[str], start: int = 0, language: Language = LANGUAGES
-) -> tuple[int, int]:
+def number_word_value(words: Sequence[str], start: int = 0) -> tuple[int, int]:
     """Value of the number words from `start` on, and where they end.
 
     Args:
@@ -151,7 +149,7 @@ def number_word_value(
       ... ]
       [(125, 5), (90, 3)]
     """
-    table = tables(language)
+    table = tables()
     total = current = 0
     at = start
     while at < len(words):
@@ -215,7 +213,7 @@ class WrittenDate(NamedTuple):
     end: int
 
 
-def dates_in(text: str, language: Language = LANGUAGES) -> Iterator[WrittenDate]:
+def dates_in(text: str) -> Iterator[WrittenDate]:
     """Dates with a year in a text, in order.
 
     `2025-04-01`, `1/4/2025`, `1 April 2025`, `avril 2025`, `April 1, 2025`.
@@ -227,13 +225,13 @@ def dates_in(text: str, language: Language = LANGUAGES) -> Iterator[WrittenDate]
       >>> [date[:3] for date in dates_in("du 1er avril 2025 au 2026-03-31")]
       [(2025, 4, 1), (2026, 3, 31)]
     """
-    return (_date(match, language) for match in _dates(language).finditer(text))
+    return map(_date, _DATES.finditer(text))
 
 
-def date_at(text: str, start: int, language: Language = LANGUAGES) -> WrittenDate | None:
+def date_at(text: str, start: int) -> WrittenDate | None:
     """The date that begins at a place of a text, None where none does."""
-    match = _dates(language).match(text, start)
-    return _date(match, language) if match else None
+    match = _DATES.match(text, start)
+    return _date(match) if match else None
 
 
 def calendar_date(digits: str) -> tuple[int, int, int]:
@@ -248,41 +246,35 @@ def calendar_date(digits: str) -> tuple[int, int, int]:
     return (year, day, month) if month > _LAST_MONTH else (year, month, day)
 
 
-@lru_cache(maxsize=16)
-def _months(language: Language) -> Mapping[str, int]:
-    """Numbers of months by name, with and without accents."""
-    months = tables(language).months
-    return {**{unaccented(name): number for name, number in months.items()}, **months}
+# numbers of months by name, with and without accents
+_NAMES = tables().months
+_MONTHS = {**{unaccented(name): month for name, month in _NAMES.items()}, **_NAMES}
+_MONTH, _DAY_ENDING = any_of(_MONTHS), any_of(tables().endings) or "(?!)"
+_OF = "|".join(LANGUAGES.quantities.of_dates) or "(?!)"
+_DATES = re.compile(
+    r"(?<![\w/.-])(?:(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4})"
+    rf"|(?:(?P<d1>\d{{1,2}})(?:{_DAY_ENDING})?\s+(?:{_OF})?)?(?P<m1>{_MONTH})\.?\s+(?P<y1>\d{{4}})"
+    rf"|(?P<m2>{_MONTH})\.?\s+(?P<d2>\d{{1,2}})(?:{_DAY_ENDING})?,?\s+(?P<y2>\d{{4}}))(?![\w/])",
+    re.IGNORECASE,
+)
 
 
-@lru_cache(maxsize=16)
-def _dates(language: Language) -> re.Pattern[str]:
-    name, ending = any_of(_months(language)), any_of(tables(language).endings) or "(?!)"
-    of = "|".join(language.quantities.of_dates) or "(?!)"
-    return re.compile(
-        r"(?<![\w/.-])(?:(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4})"
-        rf"|(?:(?P<d1>\d{{1,2}})(?:{ending})?\s+(?:{of})?)?(?P<m1>{name})\.?\s+(?P<y1>\d{{4}})"
-        rf"|(?P<m2>{name})\.?\s+(?P<d2>\d{{1,2}})(?:{ending})?,?\s+(?P<y2>\d{{4}}))(?![\w/])",
-        re.IGNORECASE,
-    )
-
-
-def _date(match: re.Match[str], language: Language) -> WrittenDate:
+def _date(match: re.Match[str]) -> WrittenDate:
     if match["digits"]:
         return WrittenDate(*calendar_date(match["digits"]), *match.span())
-    month = _months(language)[(match["m1"] or match["m2"]).lower()]
+    month = _MONTHS[(match["m1"] or match["m2"]).lower()]
     return WrittenDate(
         int(match["y1"] or match["y2"]), month, int(match["d1"] or match["d2"] or 0), *match.span()
     )
 
 
-@lru_cache(maxsize=16)
-def currencies(language: Language = LANGUAGES) -> Mapping[str, str]:
+@cache
+def currencies() -> Mapping[str, str]:
     """ISO codes of currencies by sign, code and word, in small letters.
 
     Words that need a figure beside them too.
     """
-    own = (language.quantities.currencies, language.quantities.currencies_beside_figures)
+    own = (LANGUAGES.quantities.currencies, LANGUAGES.quantities.currencies_beside_figures)
     return {
         **{sign.lower(): code for sign, code in CURRENCY_SIGNS.items()},
         **{code.lower(): code for code in CURRENCY_CODES},
@@ -290,13 +282,13 @@ def currencies(language: Language = LANGUAGES) -> Mapping[str, str]:
     }
 
 
-@lru_cache(maxsize=16)
-def _point_money_pattern(language: Language) -> re.Pattern[str]:
+@cache
+def _point_money_pattern() -> re.Pattern[str]:
     """A sum of money whose only mark is a point before three digits."""
     signs = re.escape("".join(sign for sign in CURRENCY_SIGNS if len(sign) == 1))
-    names = any_of([name for name in currencies(language) if name.isalpha()])
+    names = any_of([name for name in currencies() if name.isalpha()])
     number = r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?![.,]?\d)"
-    table = tables(language)
+    table = tables()
     scale = any_of([*table.scales, *table.suffixes, *table.money_suffixes])
     return re.compile(
         rf"(?:[{signs}]|\b(?:{names}))[{BLANKS}]?{number}(?![{BLANKS}]?(?:{scale})\b)"
@@ -305,7 +297,7 @@ def _point_money_pattern(language: Language) -> re.Pattern[str]:
     )
 
 
-def comma_thousands(text: str, language: Language = LANGUAGES) -> str:
+def comma_thousands(text: str) -> str:
     """A text in which sums of money such as `1.000 €` have a comma before their thousands.
 
     For readers that look at one word at a time, and so cannot see the currency beside it.
@@ -316,12 +308,10 @@ def comma_thousands(text: str, language: Language = LANGUAGES) -> str:
     """
     if "." not in text:
         return text
-    return _point_money_pattern(language).sub(lambda match: match[0].replace(".", ","), text)
+    return _point_money_pattern().sub(lambda match: match[0].replace(".", ","), text)
 
 
-def bound_opening(
-    patterns: Sequence[str], symbols: str, language: Language = LANGUAGES
-) -> re.Pattern[str]:
+def bound_opening(patterns: Sequence[str], symbols: str) -> re.Pattern[str]:
     """What stands before a bound: one of a language's phrases or a symbol, and an article."""
-    articles = "|".join(language.quantities.articles) or "(?!)"
+    articles = "|".join(LANGUAGES.quantities.articles) or "(?!)"
     return re.compile(rf"(?:{expression(patterns)}|{symbols})\s*(?:{articles})?\s*", re.IGNORECASE)

@@ -13,10 +13,10 @@ Reading a pack from a file or folder is `raglab.store.policies.load_pack`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -29,9 +29,10 @@ from pydantic import (
     model_validator,
 )
 
+from raglab.arguments.plain_arrays import refuse
 from raglab.arguments.user_warnings import warn_user
-from raglab.words.canonical import canonical_json, digest
-from raglab.words.languages import TEXTS, meant_key
+from raglab.words.canonical import canonical_json, digest, merged_rows
+from raglab.words.languages import TEXTS
 
 LONGEST_EXPRESSION = 10_000  # characters
 # characters of all expressions, half as many again as the largest pack of ours has
@@ -41,8 +42,12 @@ MERGED = ("parts", "wording")
 _PLAIN_TEXT = ("parts", "wording", "name", "page_kind.model")  # in these a brace is a brace
 _PART = re.compile(r"(?<!\\[pPxN])\{([a-z_]{2,})\}")
 _UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
-_COUNT_PART = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
-_GROUP_MARK = re.compile(r"\?(?:P<\w+>|<?[=!]|:|>|\(\w+\)|[aiLmsux]*(?:-[imsx]+)?:)")
+# an escaped character or a set of them, a bracket, a count of repeats, any other character
+_TOKEN = re.compile(
+    r"(?:\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]?)|(?P<open>\()|(?P<close>\))"
+    r"|(?P<count>\{(?:\d+|\d*,\d*)\}|[*+?])|.",
+    re.DOTALL,
+)
 # a sum of money as documents print it, English and French; in bounds, so that a run of digits takes
 # no hours
 MONEY = (
@@ -68,45 +73,20 @@ def nested_repeat(expression: str) -> bool:
       (True, False, False)
     """
     holds = [False]  # of each open group: whether it holds an unbounded repeat
-    # ended: a group that holds one was closed just before, so that a repeat here repeats it
-    at, ended = 0, False
-    while at < len(expression):
-        char = expression[at]
-        if char == "\\":  # an escaped character repeats nothing
-            at, ended = at + 2, False
-            continue
-        if char == "[":  # in a set of characters, + and * are characters
-            at, ended = _after_class(expression, at), False
-            continue
-        if char == "(":  # the mark behind a bracket, such as ?:, is no repeat
-            holds.append(False)
-            mark = _GROUP_MARK.match(expression, at + 1)
-            at, ended = mark.end() if mark else at + 1, False
-            continue
-        if char == ")":  # what a group holds, the group around it holds as well
+    ended = False  # whether a group that holds one was closed just before: a repeat repeats it
+    for token in _TOKEN.finditer(expression):
+        if token["count"]:
+            if _UNBOUNDED.fullmatch(token[0]):
+                if ended:
+                    return True
+                holds[-1] = True
+        elif token["close"]:  # what a group holds, the group around it holds as well
             ended = holds.pop() if len(holds) > 1 else False
             holds[-1] = holds[-1] or ended
-            at += 1
-            continue
-        count = _COUNT_PART.match(expression, at)
-        if count is None:
-            at, ended = at + 1, False
-            continue
-        if _UNBOUNDED.fullmatch(count[0]):
-            if ended:
-                return True
-            holds[-1] = True
-        at = count.end()
+        else:
+            ended = False
+            holds += [False] if token["open"] else []
     return False
-
-
-def _after_class(expression: str, at: int) -> int:
-    """Position behind a set of characters that begins at `at`."""
-    at += 2 if expression[at + 1 : at + 2] == "^" else 1
-    at += expression[at : at + 1] == "]"
-    while at < len(expression) and expression[at] != "]":
-        at += 2 if expression[at] == "\\" else 1
-    return at + 1
 
 
 def _check_expression(expression: str) -> str:
@@ -172,7 +152,6 @@ ValueKind = Literal[
     "quantity",
     "text",
 ]
-VALUE_KINDS: tuple[ValueKind, ...] = get_args(ValueKind)
 
 
 class FieldReading(_Part):
@@ -193,15 +172,10 @@ class FieldReading(_Part):
     @model_validator(mode="after")
     def _has_a_kind(self) -> Self:
         if self.labels and self.kind is None:
-            msg = (
-                "a reading with labels must have a kind, which its value has; write one of "
-                f"{', '.join(VALUE_KINDS)}"
-            )
+            msg = "a reading with labels must have the kind of its value; state kind"
             raise ValueError(msg)
         if self.without and not self.labels:
-            msg = (
-                "without narrows the labels of a reading, got no labels; name them, or leave it out"
-            )
+            msg = "without narrows the labels of a reading, got no labels; name them"
             raise ValueError(msg)
         return self
 
@@ -392,111 +366,68 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     Raises:
       ValueError: an unknown key or part, a reference to what is not there, a bad expression; names
         file, key and rule.
+
+    Warns:
+      UserWarning: nothing reads an entry, of a language that there is not or of a missing field.
     """
     rows = dict(_GENERIC_ROWS)
-    retired: list[str] = []
-    current = _without_retired(stated, "", retired)
-    if retired:
-        warn_user(
-            f"{where(retired[0])}: {len(retired)} keys of an earlier version do nothing any more, "
-            f"such as {', '.join(retired[:6])}; remove them."
-        )
-    if unread := _unread(current):
+    for key, value in stated.items():
+        deep = key in MERGED and isinstance(value, Mapping)
+        rows[key] = merged_rows(rows.get(key, {}), value) if deep else value
+    known, size = _filled_parts(rows.pop("parts", {}), where), 0
+
+    def expanded(value: Any, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
+        """A value with the named parts put into its expressions."""
+        nonlocal size
+        if path in _PLAIN_TEXT:
+            return value
+        if isinstance(value, str):
+            text = _fill_expressions(value, known, path, where)
+            size += len(text)
+            return text
+        if isinstance(value, Mapping):
+            return {key: expanded(held, f"{path}.{key}") for key, held in value.items()}
+        return [expanded(item, path) for item in value] if isinstance(value, list) else value
+
+    whole = {key: expanded(value, key) for key, value in rows.items()}
+    if size > MOST_TEXT:
+        rule = f"expressions of a pack must have at most {MOST_TEXT:,} characters together"
+        refuse(f"{where('fields')}: {rule}", f"{size:,}", "take some away")
+    try:
+        pack = Pack.model_validate(whole)
+    except ValidationError as error:
+        raise ValueError(" ".join(_problem(problem, where) for problem in error.errors())) from None
+    if unread := _unread(stated, pack):
         warn_user(
             f"{where(unread[0])}: nothing reads {', '.join(unread)}; correct the names, or remove "
             "the entries."
         )
-    for key, value in current.items():
-        deep = key in MERGED and isinstance(value, Mapping)
-        rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
-    parts = rows.pop("parts", {})
+    return pack
+
+
+def _filled_parts(parts: object, where: Callable[[str], str]) -> dict[str, str]:
+    """Parts by name, those that stand in others put in."""
     if not isinstance(parts, Mapping):
-        msg = (
-            f"{where('parts')}: parts must be a mapping of names to expressions, got "
-            f"{type(parts).__name__}."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+        rule = f"{where('parts')}: parts must be a mapping of names to expressions"
+        refuse(rule, type(parts).__name__, "write name: expression")
     known = {"money": MONEY}
     for name, expression in parts.items():
         known[str(name)] = _fill_expressions(str(expression), known, f"parts.{name}", where)
-    whole = {key: _expand_parts(value, known, key, where) for key, value in rows.items()}
-    if (
-        size := _text_size({key: value for key, value in whole.items() if key not in _PLAIN_TEXT})
-    ) > MOST_TEXT:
-        msg = (
-            f"{where('fields')}: expressions of a pack must have at most {MOST_TEXT:,} characters "
-            f"together, its parts put in, got {size:,}; take some away."
-        )
-        raise ValueError(msg)
-    try:
-        return Pack.model_validate(whole)
-    except ValidationError as error:
-        raise ValueError(" ".join(_problem(problem, where) for problem in error.errors())) from None
+    return known
 
 
-# Paths of keys of earlier versions.
-_RETIRED = re.compile(
-    r"about|mentions|intents|sections|named_sections|page|toc|whole|cited_part|part|no_part"
-    r"|documents|versions|now|change|wide|broad|somebody|verb|form_words|filler|same|value_words"
-    r"|figures|families|field_model|vague_role\.(?:unless|field|key)"
-    r"|fields\.[^.]+\.(?:family|one_kind|column)"
-    r"|fields\.[^.]+\.reading\.(?:headings|total|figure|aside|under|no_value|filled|right)"
-    r"|wording\.[^.]+\.(?:any_document|documents|families|values|sections|written)"
-    r"|wording\.[^.]+\.fields\.[^.]+\.(?:a|named)"
-)
-
-
-# whatever a pack holds
-def _without_retired(value: Any, path: str, retired: list[str]) -> Any:  # noqa: ANN401
-    """What a pack states but for keys of earlier versions, whose paths are added to `retired`."""
-    if not isinstance(value, Mapping):
-        return value
-    retired += [f"{path}{key}" for key in value if _RETIRED.fullmatch(f"{path}{key}")]
-    return {
-        key: _without_retired(held, f"{path}{key}.", retired)
-        for key, held in value.items()
-        if not _RETIRED.fullmatch(f"{path}{key}")
-    }
-
-
-def merge_packs(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with the entries of another put over it, mapping by mapping."""
-    rows = dict(base)
-    for key, value in stated.items():
-        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
-        rows[key] = merge_packs(rows[key], value) if deep else value
-    return rows
-
-
-def _expand_parts(
-    value: Any,  # noqa: ANN401
-    parts: Mapping[str, str],
-    path: str,
-    where: Callable[[str], str],
-) -> Any:  # noqa: ANN401
-    """A value with the named parts put into its expressions."""
-    if path in _PLAIN_TEXT:
-        return value
-    if isinstance(value, str):
-        return _fill_expressions(value, parts, path, where)
-    if isinstance(value, Mapping):
-        return {
-            key: _expand_parts(held, parts, f"{path}.{key}", where) for key, held in value.items()
-        }
-    return (
-        [_expand_parts(item, parts, path, where) for item in value]
-        if isinstance(value, list)
-        else value
-    )
-
-
-def _text_size(value: Any) -> int:  # noqa: ANN401 - whatever a pack holds
-    """Characters of all texts; those of models, which are no expressions, are left out."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(_text_size(held) for key, held in value.items() if key != "model")
-    return sum(map(_text_size, value)) if isinstance(value, list | tuple) else 0
+def _unread(stated: Mapping[str, Any], pack: Pack) -> list[str]:
+    """Entries of a language that there is not, and wording of a field that the pack lacks."""
+    unread = [
+        f"{key}.{language}"
+        for key in ("wording", "language_words", "amounts")
+        for language in stated.get(key, ())
+        if language not in TEXTS
+    ]
+    for language, wording in stated.get("wording", {}).items() if "fields" in stated else ():
+        names = set(wording.get("fields", ())).difference(pack.fields)
+        unread += [f"wording.{language}.fields.{name}" for name in sorted(names)]
+    return unread
 
 
 def _fill_expressions(
@@ -505,19 +436,13 @@ def _fill_expressions(
     # Parts hold parts: thirty that each hold the one before twice would fill the memory.
     size = len(text) + sum(len(parts.get(match[1], "")) for match in _PART.finditer(text))
     if size > LONGEST_EXPRESSION:
-        msg = (
-            f"{where(path)}: {path}: an expression must have at most {LONGEST_EXPRESSION:,} "
-            f"characters with its parts, got {size:,}; shorten it."
-        )
-        raise ValueError(msg)
+        rule = f"an expression must have at most {LONGEST_EXPRESSION:,} characters with its parts"
+        refuse(f"{where(path)}: {path}: {rule}", f"{size:,}", "shorten it")
 
     def part(match: re.Match[str]) -> str:
         if match[1] not in parts:
-            msg = (
-                f"{where(path)}: {path}: no part is called {match[1]!r}; write one of "
-                f"{', '.join(sorted(parts))}."
-            )
-            raise ValueError(msg)
+            rule = f"{where(path)}: {path}: a part must be one of {', '.join(sorted(parts))}"
+            refuse(rule, match[1], "correct its name")
         return parts[match[1]]
 
     return _PART.sub(part, text)
@@ -527,52 +452,11 @@ def _problem(problem: Mapping[str, Any], where: Callable[[str], str]) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     file = where(path)
     if problem["type"] == "extra_forbidden":
-        *inside, key = problem["loc"]
-        near = meant_key(key, _keys_at(Pack, inside), "".join(f"{part}." for part in inside))
-        return (
-            f"{file}: {path}: unknown key; "
-            f"{near or 'see datasets/README.md for what a pack holds.'}"
-        )
+        return f"{file}: {path}: unknown key; see datasets/README.md for what a pack holds."
     rule = str(problem["msg"]).removeprefix("Value error, ")
     if not path:
         return f"{file}: {rule}."
     return f"{file}: {path}: {rule[0].lower() + rule[1:]}, got {str(problem['input'])[:80]!r}."
-
-
-# a model, or a form that holds one
-def _keys_at(kind: Any, path: Sequence[Any]) -> tuple[str, ...]:  # noqa: ANN401
-    """Keys that a pack may have at a path; () where it has no keys of its own there."""
-    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
-        inner = [argument for argument in get_args(kind) if argument not in {str, type(None), ...}]
-        skipped = path[1:] if get_origin(kind) in {Mapping, tuple} else path
-        return _keys_at(inner[0], skipped) if inner else ()
-    if not path:
-        return tuple(kind.model_fields)
-    return _keys_at(kind.model_fields[str(path[0])].annotation, path[1:])
-
-
-def _unread(stated: Mapping[str, Any]) -> list[str]:
-    """Entries of a pack that nothing reads.
-
-    Of a language that there is not, and wording of a field that it lacks.
-    """
-    texts = [(key, stated.get(key)) for key in ("wording", "language_words", "amounts")]
-    paths = [
-        (f"{key}.{language}", meant_key(language, TEXTS, f"{key}."))
-        for key, by_language in texts
-        if isinstance(by_language, Mapping)
-        for language in by_language
-        if language not in TEXTS
-    ]
-    fields = stated.get("fields")
-    if isinstance(fields, Mapping) and isinstance(stated.get("wording"), Mapping):
-        for language, wording in stated["wording"].items():
-            own = wording.get("fields") if isinstance(wording, Mapping) else None
-            for name in own if isinstance(own, Mapping) else ():
-                if name not in fields:
-                    path = f"wording.{language}.fields."
-                    paths.append((f"{path}{name}", meant_key(name, map(str, fields), path)))
-    return [f"{path} ({meant})" if meant else path for path, meant in paths]
 
 
 _GENERIC_ROWS: Mapping[str, Any] = yaml.safe_load(

@@ -7,10 +7,11 @@ then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isinf, isnan
+from math import isinf
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from raglab.arguments.plain_arrays import is_missing
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.html_display import LONGEST, Cell, Fold, display
@@ -36,19 +37,14 @@ class Summary(NamedTuple):
     title: str = ""
 
 
-class Result:
-    """Mixin of results: `repr` in one bounded line, `str` with notes, a notebook page, a frame."""
+class Shown:
+    """Mixin: `repr` in one bounded line, `str` with notes, a notebook page."""
 
-    TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
+    __slots__ = ()
 
     def _summary(self) -> Summary:
         """What the result shows of itself."""
         raise NotImplementedError
-
-    def frame(self) -> pd.DataFrame:
-        """The table of the result, as a copy."""
-        table: pd.DataFrame = getattr(self, self.TABLE)
-        return table.copy()
 
     def __repr__(self) -> str:
         line = self._line()
@@ -72,6 +68,17 @@ class Result:
         rows = [(f"{place}", note) for place, note in enumerate(summary.notes, 1)]
         notes = [Fold("notes", rows, open=True)] if rows else []
         return display(summary.title or type(self).__name__, summary.facts, [*notes, *folds])
+
+
+class Result(Shown):
+    """Mixin of results: what is shown, and a frame."""
+
+    TABLE: ClassVar[str] = "table"  # attribute that `frame` returns
+
+    def frame(self) -> pd.DataFrame:
+        """The table of the result, as a copy."""
+        table: pd.DataFrame = getattr(self, self.TABLE)
+        return table.copy()
 
 
 def frame_fold(title: str, frame: pd.DataFrame, *, is_open: bool = False) -> Fold:
@@ -98,11 +105,11 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
     plain = value.item() if getattr(value, "size", 0) == 1 and hasattr(value, "item") else value
     if isinstance(plain, bool):
         return "yes" if plain else "no"
-    if isinstance(plain, float):
-        # a table of many kinds of numbers: four digits, whatever their size
-        return DASH if isnan(plain) else decimals(plain) if isinf(plain) else f"{plain:.4g}"
-    is_missing = plain is None or type(plain).__name__ in {"NAType", "NaTType"}  # of pandas
-    return DASH if is_missing else str(plain)
+    if is_missing(plain):
+        return DASH
+    # a table of many kinds of numbers: four digits, whatever their size
+    is_float = isinstance(plain, float)
+    return (decimals(plain) if isinf(plain) else f"{plain:.4g}") if is_float else str(plain)
 
 
 def _text(part: Cell | str) -> str:

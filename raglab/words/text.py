@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from raglab.words.characters import unaccented, visible
-from raglab.words.languages import LANGUAGES, Language
+from raglab.words.languages import LANGUAGES
 from raglab.words.numerals import any_of
 from raglab.words.tokeniser import join_lines, split_words, word_count
 
@@ -58,9 +58,7 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(split_words(text))
 
 
-def content_words(
-    text: str, language: Language = LANGUAGES, *, most: int | None = BITS
-) -> tuple[str, ...]:
+def content_words(text: str, *, most: int | None = BITS) -> tuple[str, ...]:
     """Distinct words of a text that are no function words of the languages, in order.
 
     Args:
@@ -70,8 +68,7 @@ def content_words(
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    stop = STOP_WORDS if language is LANGUAGES else frozenset(language.words.stop)
-    return tuple(dict.fromkeys(word for word in split_words(text) if word not in stop))[:most]
+    return tuple(dict.fromkeys(word for word in split_words(text) if word not in STOP_WORDS))[:most]
 
 
 Kind = Literal["heading", "prose", "head", "row", "code"]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from functools import reduce
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
+
+from raglab.arguments.plain_arrays import refuse
 
 
 class Section(SimpleNamespace):
@@ -50,20 +51,18 @@ def words(value: object) -> tuple[str, ...]:
 def patterns(value: object) -> tuple[str, ...]:
     """An expression, or a list of them; each must compile."""
     expressions = words([value] if isinstance(value, str) else value)
+    rule = (
+        f"an expression must be a regular one, and must have at most {LONGEST_PATTERN} characters"
+    )
     for pattern in expressions:
+        problem = f"{len(pattern)} characters" if len(pattern) > LONGEST_PATTERN else ""
         try:
-            if len(pattern) > LONGEST_PATTERN:
-                problem = f"{len(pattern)} characters"
-            else:
-                re.compile(pattern)
-                continue
+            re.compile("" if problem else pattern)
         except re.error as error:
             problem = f"{pattern!r} ({error})"
-        msg = (
-            f"an expression must be a regular one, and must have at most {LONGEST_PATTERN} "
-            f"characters, got {problem}; mend it"
-        )
-        raise ValueError(msg)
+        if problem:
+            msg = f"{rule}, got {problem}; mend it"
+            raise ValueError(msg)
     return expressions
 
 
@@ -95,15 +94,8 @@ def poles(value: object) -> Section:
     raise ValueError(msg)
 
 
-class By(NamedTuple):
-    """Entries of one kind, by texts or numbers that a file chooses."""
-
-    key: type[str | int]
-    kind: Callable[[object], Any]
-
-
-# a dictionary: entries by names, each with its kind
-Kind: TypeAlias = Callable[[object], Any] | By | dict[str, Any]
+# a dictionary: entries by names, each with its kind, or by any key of a type
+Kind: TypeAlias = Callable[[object], Any] | dict[Any, Any]
 
 
 def _all(kind: Kind, names: str) -> dict[str, Any]:
@@ -125,11 +117,11 @@ LANGUAGE: dict[str, Any] = {
     **_all(months, "months months_short"),
     "months_or_words": words,
     "numerals": {
-        **_all(By(int, words), "numbers scales inside suffixes money_suffixes"),
+        **_all({int: words}, "numbers scales inside suffixes money_suffixes"),
         **_all(words, "joins_hundreds joins_tens endings counts"),
     },
     "quantities": {
-        **_all(By(str, words), "currencies currencies_beside_figures units"),
+        **_all({str: words}, "currencies currencies_beside_figures units"),
         **_all(words, "percent missing nil unlimited"),
         **_all(
             patterns, "below above between joints articles of_dates of_money older newer stated"
@@ -137,28 +129,28 @@ LANGUAGE: dict[str, Any] = {
     },
     "negation": {
         **_all(words, "negators with_particle particles numbering names contracted contracted_as"),
-        "not_before": By(str, words),
-        "irregular": By(str, plain_text),
+        "not_before": {str: words},
+        "irregular": {str: plain_text},
     },
-    "opposites": By(str, poles),
+    "opposites": {str: poles},
     "no_answer": {
-        "words": By(str, plain_text),
+        "words": {str: plain_text},
         **_all(patterns, "openers unable silent concludes turns preambles labels examples sources"),
     },
-    "answers": {"words": By(str, plain_text), "asked": By(str, patterns), "dates": patterns},
+    "answers": {"words": {str: plain_text}, "asked": {str: patterns}, "dates": patterns},
     "comparison": {
         **_all(words, "affirming denying noon midnight days ordinals firms"),
         **_all(patterns, "affirms denies asks restricts past until since per each"),
-        **_all(By(str, words), "measures hundredths rates"),
-        "spellings": By(str, plain_text),
+        **_all({str: words}, "measures hundredths rates"),
+        "spellings": {str: plain_text},
     },
-    "intent": {"words": By(str, plain_text), "rules": By(str, patterns)},
+    "intent": {"words": {str: plain_text}, "rules": {str: patterns}},
     "tables": {
-        "words": By(str, plain_text),
-        "operations": By(str, patterns),
+        "words": {str: plain_text},
+        "operations": {str: patterns},
         **_all(patterns, "operating totals parts later earlier unit time share money"),
     },
-    "texts": By(str, plain_text),
+    "texts": {str: plain_text},
 }
 _EMPTY = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
 _NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
@@ -166,20 +158,6 @@ LONGEST_PATTERN = 2_000  # characters of an expression as a file states it
 LONGEST_SOURCE = 200_000  # characters of a file, four times the longest of ours
 LONGEST_EXPRESSION = 200_000  # characters of several together, their names replaced
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
-
-
-def meant_key(name: object, known: Iterable[str], inside: str = "") -> str:
-    """Question after the key that is meant by one that there is not; '' where none is near.
-
-    Args:
-      inside: path that they stand in.
-
-    Example:
-      >>> meant_key("feilds", ["name", "fields"])
-      'did you mean fields?'
-    """
-    near = get_close_matches(str(name), list(known), 1)
-    return f"did you mean {inside}{near[0]}?" if near else ""
 
 
 # any value of a language
@@ -190,7 +168,7 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
     """
     inside = f"{place}." if place else ""
     try:
-        if callable(kind) and not isinstance(kind, By):
+        if callable(kind):
             return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
         mapping = {} if value is None else value
         if not isinstance(mapping, dict):
@@ -199,19 +177,19 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
     except ValueError as error:
         problems.append(f"{place}: {error}; en.yaml shows the form.")
         return None
-    if isinstance(kind, By):
+    key_type = next(iter(kind))
+    if isinstance(key_type, type):
         problems += [
-            f"{inside}{key}: a key must be {_KEYS[kind.key]}."
+            f"{inside}{key}: a key must be {'a number' if key_type is int else 'a quoted text'}."
             for key in mapping
-            if type(key) is not kind.key
+            if type(key) is not key_type
         ]
         return {
-            key: _entry(item, kind.kind, f"{inside}{key}", problems)
+            key: _entry(item, kind[key_type], f"{inside}{key}", problems)
             for key, item in mapping.items()
         }
     problems += [
-        f"{inside}{name}: unknown key; "
-        + (meant_key(name, kind, inside) or "write one of en.yaml's keys.")
+        f"{inside}{name}: unknown key; write one of en.yaml's keys."
         for name in mapping
         if name not in kind
     ]
@@ -220,9 +198,6 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
         for name, part in kind.items()
     }
     return (Section if place else Language)(**entries)
-
-
-_KEYS = {str: "a text, in quotes", int: "a number"}
 
 
 # a safe loader of yaml: the compiled one overruns its stack on deep nesting, which ends the process
@@ -248,15 +223,7 @@ def parse_language(source: str, where: str, loader: Any = yaml.SafeLoader) -> La
         else:
             stated = yaml.load(source, loader) or []  # noqa: S506 - a safe loader
             language: Language = _entry(stated, LANGUAGE, "", problems)
-    except (
-        yaml.YAMLError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except Exception as error:  # noqa: BLE001 - a hostile text makes a loader raise anything
         problems.append(f"a language must be YAML, got {' '.join(str(error).split())[:200]}.")
     if problems:
         msg = f"{where}: {' '.join(problem.removeprefix(': ') for problem in problems)}"
@@ -318,11 +285,8 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
         joined = re.sub(_NAME.format(held[0]), words[held[0]].replace("\\", r"\\"), joined)
         steps += 1
         if len(joined) > LONGEST_EXPRESSION or steps > len(words) ** 2:
-            msg = (
-                f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for "
-                f"themselves, got {held[0]}."
-            )
-            raise ValueError(msg)
+            rule = f"words must stand for at most {LONGEST_EXPRESSION:,} characters"
+            refuse(f"{rule}, and not for themselves", held[0], "correct it")
     return joined
 
 

@@ -132,7 +132,7 @@ class TestLearnedSignal:
 
         The same alone and among others, the direction as declared.
         """
-        from raglab.testing import check_signal
+        from signal_checks import check_signal
 
         found = check_signal(signal.signal_function(), made_trace(encoder, 16))
         assert found.missing == 0.0

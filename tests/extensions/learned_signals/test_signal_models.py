@@ -39,8 +39,9 @@ from raglab.live.measured_signals import MissingSignalsWarning, add_signals
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
-from raglab.testing import check_signal, sample_trace
 from raglab.values import ModelUnavailableError
+from sample_traces import sample_trace
+from signal_checks import check_signal
 from tiny_models import save_bert
 
 ROWS = pd.DataFrame(
@@ -148,7 +149,7 @@ def test_a_classifier_reads_all_passages_as_one_or_each_by_itself() -> None:
 )
 def test_a_model_measures_each_row_by_itself(made: Any, tmp_path: Path) -> None:
     """As `check_signal` wants it, and over a trace."""
-    assert check_signal(made).rows >= 5
+    assert check_signal(made, sample_trace()).rows >= 5
     trace = add_signals(sample_trace(), made, cache=tmp_path / "cache")
     assert trace.signal(made.name).notna().sum() >= 4
 
@@ -178,7 +179,7 @@ def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
         signal_models.sufficient(str(pairs), "entailment"),
         signal_models.grounded(str(pairs), 1, passages="each"),
     ):
-        assert check_signal(made).rows >= 5
+        assert check_signal(made, sample_trace()).rows >= 5
         assert "@" in made.version
     found = signal_models.spans(
         str(reading), ["what does", "fire"], [["the policy cover fire", "water"], []]

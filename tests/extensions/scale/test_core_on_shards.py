@@ -21,7 +21,7 @@ from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
-from raglab.testing import sample_trace
+from sample_traces import sample_trace
 from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
 from test_decision_scoring import alone, noted, sentence
 from test_live_measured_signals import counted

@@ -1,0 +1,52 @@
+"""Whether a signal function measures the same: alone, among others and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.decision.measurement import measured_tables
+from raglab.lab.decision_fitting import decision_cases, scored_cases
+from raglab.live.measured_signals import measure, signal_rows
+from raglab.live.signal_functions import SignalFunction
+from raglab.policy import PolicyData
+from raglab.store.traces import Trace
+
+
+class SignalCheck(NamedTuple):
+    """Different rows it was called for, share of NaN, AUROC in its declared direction."""
+
+    rows: int
+    missing: float
+    auroc: float
+
+
+def check_signal(function: SignalFunction, trace: Trace) -> SignalCheck:
+    """A row has one value, to the last bit, alone, in batches, in reverse and measured again."""
+    start = PolicyData.from_mapping()
+    rows = signal_rows(trace, function, [0], start.structure, trace.answers)
+    cells = [*rows.cells.values()]
+    whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
+    values = _in_batches(function, cells, whose)
+    alone = [measure(function, [row], [name]) for row, name in zip(cells, whose, strict=True)]
+    np.testing.assert_array_equal(values, np.concatenate(alone))
+    np.testing.assert_array_equal(values, _in_batches(function, cells[::-1], whose[::-1])[::-1])
+    np.testing.assert_array_equal(values, _in_batches(function, cells, whose))
+    by_case = np.full(len(trace), np.nan)
+    for value, places in zip(values, rows.places.values(), strict=True):
+        by_case[[case for case, _, depth in places if not depth]] = value
+    cases = scored_cases(decision_cases(measured_tables(trace, start).evidence), by_case)
+    auroc = cases.ranking(function.higher)[2]
+    return SignalCheck(len(cells), float(np.isnan(values).mean()), auroc)
+
+
+def _in_batches(
+    function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]
+) -> NDArray[np.float64]:
+    """Values of rows, as many at once as the function takes."""
+    starts = range(0, len(cells), function.batch)
+    parts = [slice(start, start + function.batch) for start in starts]
+    return np.concatenate([measure(function, cells[part], whose[part]) for part in parts])
