@@ -26,7 +26,6 @@ from raglab.extensions.graph_table.quantities import (
 from raglab.extensions.graph_table.table_records import (
     distinct_terms,
     markdown_tables,
-    row_text,
     table_question,
 )
 from raglab.extensions.graph_table.tables import TableAnswer, TableIndex, table_index
@@ -298,7 +297,7 @@ def test_rows_that_do_not_fit_their_heads_stay_whole() -> None:
         ["2", "3", "4 | 5"],
         ["x | y", "", "z"],
     ]
-    assert [row_text(table, n) for n in range(3)] == [
+    assert [row.text for row in table_index(chunks_of(text)).rows] == [
         "0.md - a: 1",
         "0.md - a: 2; a: 3; 4 | 5",
         "0.md - a: x | y; z",
@@ -396,7 +395,7 @@ def test_a_corpus_without_tables_has_an_empty_index() -> None:
     """No rows, no hits, no answer, and no database."""
     empty = table_index(chunks_of("No table.", ""))
     scores, ids = empty.search(["storm", ""], 2)
-    assert (empty.rows, empty.parents.shape, empty.held) == ((), (0,), None)
+    assert (empty.rows, empty.parents.shape, empty.records) == ((), (0,), None)
     assert np.isnan(scores).all()
     assert (ids == -1).all()
     assert empty.answer("What is the storm excess?") is None
@@ -635,8 +634,8 @@ def test_any_text_is_taken(lines: list[str], question: str) -> None:
 
 def test_the_database_is_closed() -> None:
     """No file is read or written, no extension loaded, no setting changed."""
-    held = index().held
-    assert held is not None
+    records = index().records
+    assert records is not None
     for statement in (
         "SELECT * FROM read_csv('/etc/hostname')",
         "COPY (SELECT 1) TO 'out.csv'",
@@ -646,7 +645,7 @@ def test_the_database_is_closed() -> None:
         "SET threads = 2",
     ):
         with pytest.raises(duckdb.Error):
-            held.records.run(statement, {})
+            records.run(statement, {})
 
 
 def test_two_indexes_agree_to_the_bit() -> None:
@@ -669,7 +668,7 @@ def test_the_bundled_tables_answer() -> None:
 
     A limit of 2024, one after a renewal, a change, a row of another language.
     """
-    assert (len(broker().tables), len(broker().rows)) == (91, 545)
+    assert (len({id(row.table) for row in broker().typed}), len(broker().rows)) == (91, 545)
     vehicle = (
         "how much on any one hired-in vehicle on the 2024 FleetGuard schedule for Brightwater?"
     )
