@@ -26,7 +26,6 @@ from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
     LOCK,
     ShardedTrace,
-    Written,
     check_shard,
     next_version,
     remove_orphans,
@@ -130,10 +129,8 @@ def build_shards(
                 )
             for built_shard in built[1:]:
                 check_alike(built[0].facts, built_shard.facts)
-            written = Written(
-                tuple(built_shard.row for built_shard in built), built[0].facts, Trace
-            )
-            replace_shards(folder, known, written)
+            rows = [built_shard.row for built_shard in built]
+            replace_shards(folder, known, rows, built[0].facts)
         end_work(folder / WORK)
     return Trace.open(folder)
 
