@@ -58,7 +58,7 @@ from raglab.store.traces import Trace
 from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
-from raglab.words.html_display import display
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,8 +154,8 @@ class EvidenceReader:
         return words_by_text
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedSignal:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedSignal(Result):
     """A signal learned from labels; see `fit_signal`.
 
     Attributes:
@@ -204,7 +204,8 @@ class LearnedSignal:
         """What reads the features; loads the encoder."""
         return EvidenceReader(encoder_by_identifier(self.encoder, self.loaded), _store(self.cache))
 
-    def frame(self) -> pd.DataFrame:
+    @property
+    def table(self) -> pd.DataFrame:
         """Report as a row.
 
         Name, target, cases and positive ones, cross-fitted AUROC with its interval.
@@ -213,8 +214,7 @@ class LearnedSignal:
 
         return pd.DataFrame([{"name": self.name, "target": self.target, **self.report._asdict()}])
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what it was learned for and how well it tells that apart."""
+    def _summary(self) -> Summary:
         report = self.report
         facts = [
             ("name", self.name),
@@ -224,7 +224,7 @@ class LearnedSignal:
             ("AUROC, cross-fitted", f"{report.auroc:.3f}, {report.low:.3f} to {report.high:.3f}"),
             ("version", self.version),
         ]
-        return display(type(self).__name__, facts)
+        return Summary(facts)
 
     def values(self, rows: pd.DataFrame) -> list[float]:
         """Probability of each row, NaN where there is no word to compare.
@@ -276,15 +276,6 @@ class LearnedSignal:
         """
         check_in_memory(trace, "a learned signal")
         return add_signals(trace, self.signal_function(), cache=cache)
-
-    def column(self, trace: Trace, *, cache: str | Path | None = None) -> pd.Series[float]:
-        """The signal of a trace's cases, first arm and search, by case id.
-
-        Args:
-          trace: with the texts of its hits.
-          cache: file of finished values.
-        """
-        return self.with_signal(trace, cache=cache).signal(self.name)
 
     def judge(
         self,
@@ -478,26 +469,22 @@ def case_groups(
                 repr(groups),
                 "leave it out, or pass one value a case",
             )
-        of = [
+        shared = [
             next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id)
             for case in cases
         ]
     elif len(groups) == len(trace):
-        of = [str(groups[row]) for row in rows]
+        shared = [str(groups[row]) for row in rows]
     else:
         msg = f"groups must have one value a case, got {len(groups)} for {len(trace)} cases."
         raise ValueError(msg)
-    shared, query_numbers = (
-        np.unique(texts, return_inverse=True)[1]
-        for texts in (of, [plain_question(case.query) for case in cases])
-    )
-    width = int(shared.max(initial=0)) + 1
-    size = width + int(query_numbers.max(initial=0)) + 1
-    links = coo_array((np.ones(len(rows)), (shared, width + query_numbers)), shape=(size, size))
-    components: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][
-        shared
-    ].astype(np.int64)
-    return np.unique(components, return_inverse=True)[1]
+    queries = [plain_question(case.query) for case in cases]
+    own, asked = (np.unique(texts, return_inverse=True)[1] for texts in (shared, queries))
+    # what is linked through a group or a question is one
+    n = len(cases)
+    links = coo_array((np.ones(n), (own, n + asked)), shape=(2 * n, 2 * n))
+    parts = connected_components(links, directed=False)[1][own]
+    return np.unique(parts, return_inverse=True)[1]
 
 
 def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
