@@ -225,10 +225,11 @@ def difference_row(
         endless = (alone.variance + alone.finite) * labelled
         saved = max(0, floor(endless / (estimated.variance + alone.finite) - labelled + 1e-9))
         reason = "" if saved else "no labels are saved"
+    rate, low, high = np.clip(estimated[:3], 0.0, 1.0).tolist()
     return {
-        **dict(
-            zip(("estimate", "low", "high"), np.clip(estimated[:3], 0.0, 1.0).tolist(), strict=True)
-        ),
+        "estimate": rate,
+        "low": low,
+        "high": high,
         "method": METHOD,
         "coefficient": estimated.coefficient,
         "labels_saved": saved,

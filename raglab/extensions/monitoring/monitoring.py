@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -53,7 +54,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MonitorVerdict = Literal["alarm", "held", "cannot say yet"]
-ALARM, HELD, OPEN = "alarm", "held", "cannot say yet"
+ALARM: MonitorVerdict = "alarm"
+HELD: MonitorVerdict = "held"
+OPEN: MonitorVerdict = "cannot say yet"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,29 +185,11 @@ def monitor(
     _check_rows(rows, state)
     state, steps = _advance(promises, rows, state)
     table = _table(promises, state)
-    notes = (
-        *(
-            [f"Promised for traffic of {promises.mix}; watched as it comes."]
-            if promises.mix
-            else ()
-        ),
-        *rows.notes,
-        *_unnamed_notes(rows, before),
-        *_state_notes(state),
-    )
-    return Monitor(_overall(table["verdict"].tolist()), table, notes, state, steps)
-
-
-def _frame(rows: Any) -> pd.DataFrame:  # noqa: ANN401 - columns or rows
-    import pandas as pd
-
-    return pd.DataFrame(rows)
-
-
-def _overall(verdicts: Sequence[str]) -> MonitorVerdict:
-    if "alarm" in verdicts:
-        return "alarm"
-    return "held" if set(verdicts) == {"held"} else "cannot say yet"
+    mix = f"Promised for traffic of {promises.mix}; watched as it comes."
+    notes = ([mix] if promises.mix else [], rows.notes, _unnamed_notes(rows, before))
+    verdicts = set(table["verdict"])
+    overall = ALARM if ALARM in verdicts else HELD if verdicts == {HELD} else OPEN
+    return Monitor(overall, table, (*chain(*notes), *_state_notes(state)), state, steps)
 
 
 def _opening_state(
@@ -226,28 +211,18 @@ def _opening_state(
             before, min_probability=_least_probability(rows.probability, min_probability)
         )
     if before is not None:
-        terms = {"min_probability": min_probability, "window": window}
-        wrong = [
-            name
-            for name, value in terms.items()
-            if value is not None and value != (getattr(before, name) or 0)
-        ]
-        if before.key != promises.key or wrong:
-            what = (
-                wrong[0]
-                if wrong
-                else f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta "
-                f"{before.delta:g})"
-            )
-            here = (
-                terms[wrong[0]]
-                if wrong
-                else f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
-            )
-            msg = f"a state must go on under the same {what}, got {here}; begin without a state."
-            raise ValueError(msg)
+        certificate = f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta"
+        own = f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
+        same = {
+            "min_probability": (min_probability, min_probability in {None, before.min_probability}),
+            "window": (window, window in {None, before.window or 0}),
+            f"{certificate} {before.delta:g})": (own, before.key == promises.key),
+        }
+        for what, (value, holds) in same.items():
+            if not holds:
+                msg = f"a state must go on under the same {what}, got {value}; begin without one."
+                raise ValueError(msg)
         return before
-    least = _least_probability(rows.probability, min_probability)
     size, empty = len(promises.names), (NO_WEALTH,) * len(promises.names)
     sums = ((0.0, 0.0, 0.0),) * size
     return MonitorState(
@@ -255,7 +230,7 @@ def _opening_state(
         promises=tuple(_targets(promises).items()),
         key=promises.key,
         delta=promises.delta,
-        min_probability=least,
+        min_probability=_least_probability(rows.probability, min_probability),
         window=(default_window(promises.levels) if window is None else window) or None,
         sums=sums,
         processes=(AlarmProcess(0, 0, empty, 0, "", sums),),
@@ -364,6 +339,8 @@ def _advance(
     promises: Promises, rows: StreamSteps, state: MonitorState
 ) -> tuple[MonitorState, pd.DataFrame]:
     """Go on from a state by some steps: the state after them, and a row a step and promise."""
+    import pandas as pd
+
     size, n_steps = len(promises.names), len(rows.ends)
     low, high = row_excess(promises, rows)
     is_labelled = rows.cell >= 0
@@ -407,26 +384,26 @@ def _advance(
     by = np.array(["" if alarm is None else alarm.process for alarm in alarms], dtype=object)
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = sums[..., 1] / sums[..., 2] * promises.scale
-    columns = {
-        "step": np.repeat(numbers, size),
-        "at": np.repeat(np.array(rows.times, dtype=object), size),
-        "promise": np.tile(np.array(promises.names, dtype=object), n_steps),
-        "alpha": np.tile(promises.alphas, n_steps),
-        "labelled": np.repeat(labelled, size),
-        "rate": rate.ravel(),
-        "log_wealth_alarm": margins.start.ravel(),
+    by_step: dict[str, Any] = {
+        "step": numbers[:, None],
+        "at": np.array(rows.times, dtype=object)[:, None],
+        "promise": np.array(promises.names, dtype=object),
+        "alpha": promises.alphas,
+        "labelled": labelled[:, None],
+        "rate": rate,
+        "log_wealth_alarm": margins.start,
         "bar_alarm": alarm_bar(promises.delta, size, 0, windowed=state.window is not None),
-        "log_wealth_held": held.ravel(),
+        "log_wealth_held": held,
         "bar_held": held_bar(promises),
-        "margin_alarm": margins.best.ravel(),
-        "leader": np.array([process.name for process in margins.bettors], dtype=object)[
-            margins.leader
-        ].ravel(),
-        "alarm_by": np.where(is_alarm, by, "").ravel(),
-        "is_held": is_held.ravel(),
-        "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)).ravel(),
+        "margin_alarm": margins.best,
+        "leader": np.array([each.name for each in margins.bettors], dtype=object)[margins.leader],
+        "alarm_by": np.where(is_alarm, by, ""),
+        "is_held": is_held,
+        "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)),
     }
-    return next_state, _frame(columns)
+    shape = (n_steps, size)
+    columns = {name: np.broadcast_to(of, shape).ravel() for name, of in by_step.items()}
+    return next_state, pd.DataFrame(columns)
 
 
 def _running_sums(
@@ -488,41 +465,45 @@ def _held_since(is_held: NDArray[np.bool_], before: int | None, first: int) -> i
     return first + (int(breaks[-1]) + 1 if len(breaks) else 0)
 
 
+# what a table has of a promise without an alarm
+_NO_ALARM = RaisedAlarm(0, "", "", 0, 0, "", 0, None, nan, nan)
+
+
 def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
     """A row a promise, of the state alone."""
+    import pandas as pd
+
+    bar = alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None)
     rows = []
     for place, (name, alpha) in enumerate(state.promises):
-        alarm, since = state.alarms[place], state.held_since[place]
+        alarm, since = state.alarms[place] or _NO_ALARM, state.held_since[place]
         n, k, weight = state.sums[place]
+        scale = float(promises.scale[place])
         rows.append(
             {
                 "promise": name,
                 "alpha": alpha,
-                "verdict": ALARM if alarm else OPEN if since is None else HELD,
-                "since_step": alarm.step if alarm else since or 0,
+                "verdict": ALARM if alarm.step else OPEN if since is None else HELD,
+                "since_step": alarm.step or since or 0,
                 "is_held": since is not None,
-                "alarm_at": alarm.at if alarm else "",
-                "alarm_by": alarm.process if alarm else "",
-                "alarm_from_step": alarm.from_step if alarm else 0,
-                "alarm_from_at": alarm.from_at if alarm else "",
-                "alarm_labelled": alarm.labelled if alarm else 0,
-                "alarm_rate": nan
-                if alarm is None or alarm.rate is None
-                else alarm.rate * float(promises.scale[place]),
-                "alarm_log_wealth": alarm.log_wealth if alarm else nan,
-                "alarm_process_bar": alarm.bar if alarm else nan,
+                "alarm_at": alarm.at,
+                "alarm_by": alarm.process,
+                "alarm_from_step": alarm.from_step,
+                "alarm_from_at": alarm.from_at,
+                "alarm_labelled": alarm.labelled,
+                "alarm_rate": nan if alarm.rate is None else alarm.rate * scale,
+                "alarm_log_wealth": alarm.log_wealth,
+                "alarm_process_bar": alarm.bar,
                 "labelled": state.labelled,
                 "n": int(n),
-                "estimate": k / weight * float(promises.scale[place]) if weight else nan,
+                "estimate": k / weight * scale if weight else nan,
                 "log_wealth_alarm": float(log_mean(np.array(state.processes[0].logs[place]))),
-                "bar_alarm": alarm_bar(
-                    state.delta, len(state.promises), 0, windowed=state.window is not None
-                ),
+                "bar_alarm": bar,
                 "log_wealth_held": float(log_mean(np.array(state.held_logs[place]))),
                 "bar_held": held_bar(promises),
             }
         )
-    return _frame(rows)
+    return pd.DataFrame(rows)
 
 
 def _state_notes(state: MonitorState) -> list[str]:
