@@ -401,34 +401,39 @@ FROM held JOIN rated USING (term), whole
 WHERE $within::INTEGER[] IS NULL OR row_id IN (SELECT unnest($within::INTEGER[]))
 GROUP BY row_id, whole.mass ORDER BY score DESC, row_id LIMIT $k
 """
-VALUES = """
-SELECT row_id, place, text FROM cells
-JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY \
-row_id, place
-"""
-DIFFERENCE = """
-SELECT max(low) - min(low) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
-HAVING count(*) = 2 AND max(low) < 'inf'
-"""
-HIGHEST = """
+_HIGHEST = """
 SELECT row_id, place, text FROM comparable($rows, $places)
 QUALIFY low = max(low) OVER () ORDER BY row_id, place
 """
-LOWEST = HIGHEST.replace("max", "min")
-BOUNDED = """
+_SUM = """
+SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places) WHERE kind != \
+'date'
+HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
+"""
+# Statements over cells: the cells themselves or some of them, or a figure.
+STATEMENTS = {
+    "value": """
+SELECT row_id, place, text FROM cells
+JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY \
+row_id, place
+""",
+    "difference": """
+SELECT max(low) - min(low) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
+HAVING count(*) = 2 AND max(low) < 'inf'
+""",
+    "highest": _HIGHEST,
+    "lowest": _HIGHEST.replace("max", "min"),
+    "bound": """
 SELECT row_id, place, text FROM chosen($rows, $places) WHERE low = high
 AND (unit = $unit OR (unit = '' AND low IN (0, 'inf'))) AND CASE $bound
 WHEN 'above' THEN low > $value WHEN 'below' THEN low < $value WHEN 'at least' THEN low >= $value \
 ELSE low <= $value END
 ORDER BY row_id, place
-"""
-SUM = """
-SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places) WHERE kind != \
-'date'
-HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
-"""
-AVERAGE = SUM.replace(" AS", " / count(*) AS")
-COUNT = "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)"
+""",
+    "sum": _SUM,
+    "average": _SUM.replace(" AS", " / count(*) AS"),
+    "count": "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)",
+}
 
 
 class RowMatch(NamedTuple):

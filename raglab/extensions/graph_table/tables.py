@@ -16,18 +16,11 @@ from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.quantities import Quantity, format_like
 from raglab.extensions.graph_table.table_records import (
-    AVERAGE,
-    BOUNDED,
     BOUNDS,
     CHANGE,
-    COUNT,
     DASHES,
-    DIFFERENCE,
-    HIGHEST,
-    LOWEST,
-    SUM,
+    STATEMENTS,
     TYPED,
-    VALUES,
     WHOLE,
     MarkdownTable,
     Posting,
@@ -81,7 +74,7 @@ class TableRow(NamedTuple):
 
 
 class CellQuery(NamedTuple):
-    """A statement over cells, each a row and a column.
+    """A statement of `STATEMENTS` over cells, each a row and a column.
 
     score: share of the question that the cells carry. figure: what the statement works out of them;
     '' where it gives some of them. more: further parameters.
@@ -270,25 +263,26 @@ def _row_postings(
 
 def _run_query(index: TableIndex, query: CellQuery) -> TableAnswer | None:
     """Answer of a statement; None where its cells do not go together."""
+    statement = STATEMENTS[query.statement]
     parameters = {
         "rows": [row for row, _ in query.cells],
         "places": [place for _, place in query.cells],
         **query.more,
     }
-    found = index.records.run(query.statement, parameters) if index.records and query.cells else []
+    found = index.records.run(statement, parameters) if index.records and query.cells else []
     if not found:
         return None
     cells = query.cells if query.figure else [(row, place) for row, place, _ in found]
     text = _captions(index, cells)
     if query.figure:
         figure = found[0][0]
-        if query.statement is not COUNT:  # as the first cell is written that has a unit
+        if query.statement != "count":  # as the first cell is written that has a unit
             written = [index.typed[row].cells[place] for row, place in cells]
             like = next((cell for cell in written if cell.quantity.unit), written[0])
             figure = format_like(figure, like.text, like.quantity.unit)
         text = f"{text}; {query.figure}: {figure}"
     rows = tuple(dict.fromkeys(row for row, _ in cells))
-    return TableAnswer(query.kind, text, sql_text(query.statement, parameters), rows, query.score)
+    return TableAnswer(query.kind, text, sql_text(statement, parameters), rows, query.score)
 
 
 def _captions(index: TableIndex, cells: Iterable[tuple[int, int]]) -> str:
@@ -322,7 +316,7 @@ def _row_cells(
         stated = {place: row.cells[place].quantity for place in places}
         places = [place for place in places if stated[place].exact]
         places = [place for place in places if stated[place].kind == "number"]
-    return [CellQuery("lookup", VALUES, [(best[0].row, place) for place in places], best[0].score)]
+    return [CellQuery("lookup", "value", [(best[0].row, place) for place in places], best[0].score)]
 
 
 def _difference(
@@ -339,7 +333,7 @@ def _difference(
         return sum(share for term, share in second.shares.items() if term not in best.shares)
 
     def query(cells: Sequence[tuple[int, int]], score: float) -> CellQuery:
-        return CellQuery("comparison", DIFFERENCE, cells, score, "difference")
+        return CellQuery("comparison", "difference", cells, score, "difference")
 
     # the row that covers most of the terms that the best row lacks
     second = max(
@@ -379,11 +373,10 @@ def _rank_rows(
         return []
     cells = _column_cells(index, question, table.named or table.parts)
     if question.operation not in BOUNDS:
-        statement = HIGHEST if question.operation == "highest" else LOWEST
-        return [CellQuery("comparison", statement, cells, table.score)]
+        return [CellQuery("comparison", question.operation, cells, table.score)]
     bound = question.quantities[0]
     more = {"bound": question.operation, "value": bound.low, "unit": bound.unit}
-    return [CellQuery("comparison", BOUNDED, cells, table.score, more=more)]
+    return [CellQuery("comparison", "bound", cells, table.score, more=more)]
 
 
 def _figure(
@@ -396,10 +389,10 @@ def _figure(
         return []
     stated = [] if table.distinct else [r for r in table.rows if TOTAL.search(index.typed[r].label)]
     if len(stated) == 1 and question.operation != "average":
-        return [CellQuery("lookup", VALUES, [(stated[0], cells[0][1])], table.score)]
-    name, statement = ("average", AVERAGE) if question.operation == "average" else ("sum", SUM)
+        return [CellQuery("lookup", "value", [(stated[0], cells[0][1])], table.score)]
+    name = "average" if question.operation == "average" else "sum"
     counted = sum(isfinite(index.typed[row].cells[place].quantity.low) for row, place in cells)
-    return [CellQuery("aggregate", statement, cells, table.score, f"{name} of {counted}")]
+    return [CellQuery("aggregate", name, cells, table.score, f"{name} of {counted}")]
 
 
 def _count_rows(
@@ -410,7 +403,7 @@ def _count_rows(
     if table is None:
         return []
     cells = [(row, index.typed[row].table.label) for row in table.named or table.parts]
-    return [CellQuery("aggregate", COUNT, cells, table.score, "count")]
+    return [CellQuery("aggregate", "count", cells, table.score, "count")]
 
 
 _Try = Callable[[TableIndex, TableQuestion, Sequence[RowMatch]], list[CellQuery]]

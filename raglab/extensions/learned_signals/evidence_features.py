@@ -26,6 +26,9 @@ from raglab.answering.extractive import expected_kind, line_stems, phrases
 from raglab.words.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.words.text import sentences
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
 WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word
 EXACT = 0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence
 FIRST = 20  # letters by which a sentence is found in its passage
@@ -121,18 +124,18 @@ class WordVectors(NamedTuple):
 
     text: str
     keys: NDArray[np.str_]
-    kinds: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    sentence: NDArray[np.int64]
+    kinds: IntArray
+    starts: IntArray
+    ends: IntArray
+    sentence: IntArray
     vectors: NDArray[np.float32]
 
-    def part(self, at: NDArray[np.int64]) -> str:
+    def part(self, at: IntArray) -> str:
         """Text from the first to the last of some words."""
         return self.text[self.starts[at[0]] : self.ends[at[-1]]]
 
 
-def word_vectors(text: str, spans: NDArray[np.int64], tokens: NDArray[np.floating]) -> WordVectors:
+def word_vectors(text: str, spans: IntArray, tokens: NDArray[np.floating]) -> WordVectors:
     """Words of a text with the mean of the embeddings of their tokens.
 
     A word without a token is left out.
@@ -180,7 +183,7 @@ def _word_kind(key: str, match: regex.Match[str], text: str) -> int:
     return NAME if match[0][0].isupper() and not begins else WORD
 
 
-def _sentence_starts(text: str) -> NDArray[np.int64]:
+def _sentence_starts(text: str) -> IntArray:
     """First characters of the sentences of a text, in order.
 
     Of what cannot be found, those of the one before.
@@ -202,18 +205,18 @@ class SentenceMatch(NamedTuple):
     """
 
     hit: int
-    at: NDArray[np.int64]
-    best: NDArray[np.float64]
+    at: IntArray
+    best: FloatArray
     held: NDArray[np.bool_]
 
 
 class QuestionTerms(NamedTuple):
     """Content words of a question: places, keys, kinds, weights that sum to 1, and vectors."""
 
-    at: NDArray[np.int64]
+    at: IntArray
     keys: NDArray[np.str_]
-    kinds: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    kinds: IntArray
+    weights: FloatArray
     vectors: NDArray[np.float32]
 
 
@@ -278,7 +281,7 @@ def _matches(terms: QuestionTerms, passage: WordVectors, hit: int) -> list[Sente
     return matches
 
 
-def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: float) -> float:
+def _quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
     """Least value with at least that share of the weight at or below it."""
     order = np.argsort(values, kind="stable")
     place = np.searchsorted(weights[order].cumsum(), share * weights.sum())
@@ -339,7 +342,7 @@ def _new_words(
     return (keys != "") & ~np.isin(keys, terms.keys)
 
 
-def _margins(scores: NDArray[np.float64], first: int, hits: NDArray[np.int64]) -> dict[str, float]:
+def _margins(scores: FloatArray, first: int, hits: IntArray) -> dict[str, float]:
     """Lead of the sentence over the next one, and over the best of other passages.
 
     1 where there is none.

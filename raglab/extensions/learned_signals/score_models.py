@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 
 from raglab.values import refuse
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
 LIMIT = 8.0  # a scaled feature counts for at most that many standard deviations
 LEAST_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
 # inverse of the logistic's penalty, as scikit-learn's `C`
@@ -38,15 +42,15 @@ class Logistic(NamedTuple):
     All [F] but bias.
     """
 
-    center: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    center: FloatArray
+    scale: FloatArray
+    weights: FloatArray
     bias: float
 
-    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def logits(self, x: FloatArray) -> FloatArray:
         """Logit of each row of [Q, F]."""
         scaled = np.nan_to_num(np.clip((x - self.center) / self.scale, -LIMIT, LIMIT), nan=0.0)
-        total: NDArray[np.float64] = scaled @ self.weights + self.bias
+        total: FloatArray = scaled @ self.weights + self.bias
         return total
 
 
@@ -60,15 +64,15 @@ class Trees(NamedTuple):
     leaf. value: of a leaf.
     """
 
-    feature: NDArray[np.int64]
-    threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    value: NDArray[np.float64]
+    feature: IntArray
+    threshold: FloatArray
+    missing_left: BoolArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
     base: float
 
-    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def logits(self, x: FloatArray) -> FloatArray:
         """Logit of each row of [Q, F]."""
         tree, row = np.arange(len(self.feature))[None, :], np.arange(len(x))[:, None]
         node = np.zeros((len(x), len(self.feature)), dtype=np.int64)
@@ -85,7 +89,7 @@ class Trees(NamedTuple):
             node = np.where(
                 inner, np.where(goes_left, self.left[tree, node], self.right[tree, node]), node
             )
-        total: NDArray[np.float64] = self.value[tree, node].sum(axis=1) + self.base
+        total: FloatArray = self.value[tree, node].sum(axis=1) + self.base
         return total
 
 
@@ -118,16 +122,16 @@ class ScoreModel(NamedTuple):
     body: Logistic | Trees
     recipe: Recipe
 
-    def probabilities(self, x: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
+    def probabilities(self, x: FloatArray, names: Sequence[str]) -> FloatArray:
         """Probability of each row, [Q], of features [Q, N] in the order of names."""
         logits = self.body.logits(x[:, [names.index(name) for name in self.features]])
-        probabilities: NDArray[np.float64] = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
+        probabilities: FloatArray = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
         return probabilities
 
 
 def fit_score_model(
-    x: NDArray[np.float64],
-    y: NDArray[np.bool_],
+    x: FloatArray,
+    y: BoolArray,
     names: Sequence[str],
     groups: Mapping[str, Sequence[str]],
     recipe: Recipe,
@@ -158,12 +162,12 @@ def fit_score_model(
     return ScoreModel(used_names, fitted, recipe)
 
 
-def _differs(values: NDArray[np.float64]) -> bool:
+def _differs(values: FloatArray) -> bool:
     there = values[~np.isnan(values)]
     return bool(len(there) and there.max() - there.min() > LEAST_SPREAD)
 
 
-def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> Logistic:
+def _logistic(x: FloatArray, y: BoolArray, strength: float) -> Logistic:
     from sklearn.linear_model import LogisticRegression
 
     center, scale = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
@@ -174,7 +178,7 @@ def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> 
     )
 
 
-def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
+def _trees(x: FloatArray, y: BoolArray, depth: int) -> Trees:
     """Boosted trees of scikit-learn, read out node by node."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -216,12 +220,12 @@ def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
 
 
 def choose_recipe(
-    x: NDArray[np.float64],
-    y: NDArray[np.bool_],
+    x: FloatArray,
+    y: BoolArray,
     names: Sequence[str],
     groups: Mapping[str, Sequence[str]],
     recipes: Sequence[Recipe],
-    fold: NDArray[np.int64],
+    fold: IntArray,
 ) -> Recipe:
     """Recipe of least cross-validated log-loss, the earlier of equals.
 

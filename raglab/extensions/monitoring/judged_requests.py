@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.arguments.user_warnings import warn_user
+from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.extensions.monitoring.steps import check_ids
 from raglab.metrics.decision_rates import (
     OBJECTIVES,
@@ -47,12 +48,12 @@ class JudgedRequests(NamedTuple):
       stratum: number of its stratum, [Q].
     """
 
-    status: NDArray[np.int64]
-    judge: NDArray[np.int64]
-    human: NDArray[np.int64]
+    status: IntArray
+    judge: IntArray
+    human: IntArray
     drawn: NDArray[np.bool_]
-    probability: NDArray[np.float64]
-    stratum: NDArray[np.int64]
+    probability: FloatArray
+    stratum: IntArray
 
 
 class RateParts(NamedTuple):
@@ -66,11 +67,11 @@ class RateParts(NamedTuple):
       tables: k and n by decision and outcome, [2, 3, 6].
     """
 
-    k: NDArray[np.float64]
-    n: NDArray[np.float64]
-    judge_k: NDArray[np.float64]
-    judge_n: NDArray[np.float64]
-    tables: NDArray[np.float64]
+    k: FloatArray
+    n: FloatArray
+    judge_k: FloatArray
+    judge_n: FloatArray
+    tables: FloatArray
 
 
 def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
@@ -144,9 +145,7 @@ def _refuse(rule: str, remedy: str, value: str | None = None) -> NoReturn:
     raise input_error(Where("frame"), rule, remedy, value)
 
 
-def _outcomes(
-    frame: pd.DataFrame, name: str, right: str | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _outcomes(frame: pd.DataFrame, name: str, right: str | None) -> tuple[IntArray, FloatArray]:
     """Codes of a label column, -1 if empty, and whether the answer is right, NaN if empty."""
     if name not in frame:
         rule = f"a frame of judged requests must have a column {name}"
@@ -161,7 +160,7 @@ def _outcomes(
     return codes.astype(np.int64), is_right
 
 
-def _numbers(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64]:
+def _numbers(frame: pd.DataFrame, name: str | None) -> FloatArray:
     """Column of true and false, NaN where it is empty."""
     numbers = float_array(frame[name].astype(object).where(frame[name] != "", None), str(name))
     if not np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all():
@@ -169,7 +168,7 @@ def _numbers(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64]:
     return numbers
 
 
-def _probabilities(frame: pd.DataFrame) -> NDArray[np.float64]:
+def _probabilities(frame: pd.DataFrame) -> FloatArray:
     if "inclusion_probability" not in frame:
         return np.full(len(frame), np.nan)
     numbers = float_array(frame["inclusion_probability"], "inclusion_probability")
@@ -179,7 +178,7 @@ def _probabilities(frame: pd.DataFrame) -> NDArray[np.float64]:
     return numbers
 
 
-def _strata(frame: pd.DataFrame) -> NDArray[np.int64]:
+def _strata(frame: pd.DataFrame) -> IntArray:
     """Number of each request's stratum.
 
     Of the column, or else of those that are drawn with the same probability.
@@ -236,7 +235,7 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
     return RateParts(human_k, human_n, judge_k, judge_n, tables)
 
 
-def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> str:
+def draw_dependence(requests: JudgedRequests, chance: FloatArray) -> str:
     """Why the judge's labels, or its silence, depend on who was drawn.
 
     '' where they do so by no more than chance.

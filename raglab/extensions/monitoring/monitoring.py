@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate
-from raglab.extensions.monitoring.betting import log_mean
-from raglab.extensions.monitoring.gauges import gauges_text
+from raglab.extensions.monitoring.betting import FloatArray, IntArray, log_mean
 from raglab.extensions.monitoring.processes import (
     NO_WEALTH,
     Margins,
@@ -45,8 +44,10 @@ from raglab.extensions.monitoring.promises import Promises, certificate_promises
 from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
 from raglab.lab.certification import Certification
+from raglab.live.prometheus import MetricTable, tables_text
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
+from raglab.values import refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Result, Summary
 
@@ -57,6 +58,21 @@ MonitorVerdict = Literal["alarm", "held", "cannot say yet"]
 ALARM: MonitorVerdict = "alarm"
 HELD: MonitorVerdict = "held"
 OPEN: MonitorVerdict = "cannot say yet"
+
+# columns of a monitor for Prometheus
+_TEXTS = {
+    "alarm": "1 from the first alarm on",
+    "held": "Held on average since the start",
+    "log_wealth_alarm": "Against the promise, since the start",
+    "bar_alarm": "Of the alarm since the start",
+    "log_wealth_held": "For the promise, since the start",
+    "bar_held": "Of held",
+    "alarm_rate": "Of the rows of the alarm",
+    "rate": "Since the start, weighted, without an interval",
+    "alpha": "Highest rate promised",
+    "labelled": "Rows since the start",
+}
+GAUGES = tuple((f"raglab_promise_{name}", "gauge", name, 1.0, _TEXTS[name]) for name in _TEXTS)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,7 +114,9 @@ class Monitor(Result):
         Raises:
           ImportError: the extra is not installed.
         """
-        return gauges_text(self.table, self.state.policy_id)
+        rows = self.table.assign(policy=self.state.policy_id, alarm=self.table["verdict"] == ALARM)
+        rows = rows.rename(columns={"is_held": "held", "estimate": "rate"})
+        return tables_text([MetricTable(lambda: rows, GAUGES, ("promise", "policy"))])
 
     def _summary(self) -> Summary:
         promises = self.table[["promise", "verdict"]].itertuples(index=False)
@@ -203,8 +221,7 @@ def _opening_state(
     if window is not None and (
         isinstance(window, bool) or not isinstance(window, int) or window < 0
     ):
-        msg = f"window must be a whole number of rows, 0 for none, got {window!r}."
-        raise ValueError(msg)
+        refuse("window must be a whole number of rows", repr(window), "write 0 for none")
     # no row has stated the design yet
     if before is not None and not before.steps and before.min_probability == 1.0:
         before = replace(
@@ -220,8 +237,7 @@ def _opening_state(
         }
         for what, (value, holds) in same.items():
             if not holds:
-                msg = f"a state must go on under the same {what}, got {value}; begin without one."
-                raise ValueError(msg)
+                refuse(f"a state must go on under the same {what}", value, "begin without one")
         return before
     size, empty = len(promises.names), (NO_WEALTH,) * len(promises.names)
     sums = ((0.0, 0.0, 0.0),) * size
@@ -240,7 +256,7 @@ def _opening_state(
     )
 
 
-def default_window(levels: NDArray[np.float64]) -> int:
+def default_window(levels: FloatArray) -> int:
     """Labelled rows between restarts where none are stated.
 
     50 over the least alpha, so that 50 errors are allowed.
@@ -259,20 +275,16 @@ def _targets(promises: Promises) -> dict[str, float]:
     return dict(zip(promises.names, promises.alphas.tolist(), strict=True))
 
 
-def _least_probability(probability: NDArray[np.float64], stated: float | None) -> float:
+def _least_probability(probability: FloatArray, stated: float | None) -> float:
     """Least inclusion probability of the design: as stated, or the one that all rows have."""
     values = np.unique(probability)
+    if stated is None and len(values) > 1:
+        rule = "min_probability must be stated where rows have several"
+        refuse(rule, f"{len(values):,}", "it bounds the bets before any label is seen")
     if stated is None:
-        if len(values) > 1:
-            msg = (
-                f"min_probability must be stated where rows have several, got {len(values):,}; "
-                "it bounds the bets before any label is seen."
-            )
-            raise ValueError(msg)
         return float(values[0]) if len(values) else 1.0
     if not 0.0 < stated <= 1.0:
-        msg = f"min_probability must be in (0, 1], got {stated}; it is the least of the design."
-        raise ValueError(msg)
+        refuse("min_probability must be in (0, 1]", stated, "it is the least of the design")
     return float(stated)
 
 
@@ -300,39 +312,33 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
     Raises:
       ValueError: such a row, with their number.
     """
-    known = set(state.latest)
-    faults = (
-        (
-            sum(name in known for name in _row_digests(rows)),
-            "rows must not have been read before",
+    last = f"the last step was at {state.at}"
+    least = f"inclusion_probability must be at least {state.min_probability:g}"
+    same_time = [
+        bool(at) and at == state.at and not name
+        for at, name in zip(rows.times, rows.samples, strict=True)
+    ]
+    faults = {
+        "rows must not have been read before": (
+            len(set(_row_digests(rows)).intersection(state.latest)),
             "give a sample whole, and only rows that came after",
         ),
-        (
+        "rows must not lie before those that were read": (
             sum(moment < state.at for moment in rows.times),
-            "rows must not lie before those that were read",
-            f"the last step was at {state.at}; give the rows that came after",
+            f"{last}; give the rows that came after",
         ),
-        (
-            sum(
-                bool(at) and at == state.at and not name
-                for at, name in zip(rows.times, rows.samples, strict=True)
-            ),
-            "rows of one time must come together",
-            f"the last step was at {state.at}; cut files between times",
+        "rows of one time must come together": (
+            sum(same_time),
+            f"{last}; cut files between times",
         ),
-        (
+        f"{least}, the least of the design": (
             int((rows.probability < state.min_probability).sum()),
-            (
-                f"inclusion_probability must be at least {state.min_probability:g}, the least of "
-                "the design"
-            ),
             "begin without a state and with another min_probability",
         ),
-    )
-    for count, rule, what in faults:
+    }
+    for rule, (count, remedy) in faults.items():
         if count:
-            msg = f"{rule}, got {count:,}; {what}."
-            raise ValueError(msg)
+            refuse(rule, f"{count:,}", remedy)
 
 
 def _advance(
@@ -406,9 +412,7 @@ def _advance(
     return next_state, pd.DataFrame(columns)
 
 
-def _running_sums(
-    promises: Promises, rows: StreamSteps, before: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _running_sums(promises: Promises, rows: StreamSteps, before: FloatArray) -> FloatArray:
     """Cases n, weighted k and n of labelled rows after each row, prior sums first, [N+1, T, 3].
 
     They give the weighted ratio k / n: an estimate, on which no verdict rests.
@@ -424,9 +428,9 @@ def _first_alarm(
     place: int,
     promises: Promises,
     margins: Margins,
-    sums: NDArray[np.float64],
+    sums: FloatArray,
     times: Sequence[str],
-    labelled: NDArray[np.int64],
+    labelled: IntArray,
     state: MonitorState,
 ) -> RaisedAlarm | None:
     """First alarm of a promise within some steps, and the rows that it is about."""
@@ -455,14 +459,10 @@ def _first_alarm(
 
 def _held_since(is_held: NDArray[np.bool_], before: int | None, first: int) -> int | None:
     """Step since which a promise is held without a break, [S] steps from `first` on."""
-    if not len(is_held):
-        return before
-    if not is_held[-1]:
-        return None
     breaks = np.flatnonzero(~is_held)
-    if not len(breaks) and before is not None:
-        return before
-    return first + (int(breaks[-1]) + 1 if len(breaks) else 0)
+    if not len(breaks):
+        return before if before is not None or not len(is_held) else first
+    return first + int(breaks[-1]) + 1 if is_held[-1] else None
 
 
 # what a table has of a promise without an alarm

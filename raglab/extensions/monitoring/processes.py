@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar, opening_wealth
+from raglab.extensions.monitoring.betting import (
+    FRACTIONS,
+    FloatArray,
+    IntArray,
+    Wealth,
+    bet,
+    log_bar,
+    opening_wealth,
+)
 from raglab.extensions.monitoring.promises import Promises
 from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
@@ -29,9 +36,9 @@ class Margins(NamedTuple):
     that live after the last step.
     """
 
-    start: NDArray[np.float64]
-    best: NDArray[np.float64]
-    leader: NDArray[np.int64]
+    start: FloatArray
+    best: FloatArray
+    leader: IntArray
     bettors: tuple[AlarmProcess, ...]
     processes: tuple[AlarmProcess, ...]
     restarts: int
@@ -65,9 +72,7 @@ def held_bar(promises: Promises) -> float:
 RIGHT_CELLS = np.where(np.arange(N_CELLS) < PLAIN_CELLS, np.arange(N_CELLS), RIGHT_CELL)
 
 
-def row_excess(
-    promises: Promises, rows: StreamSteps
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def row_excess(promises: Promises, rows: StreamSteps) -> tuple[FloatArray, FloatArray]:
     """Weighted k - alpha * n of the rows, [T, N].
 
     At its least, and at its largest where the label is not known.
@@ -99,9 +104,9 @@ def opening_bets(promises: Promises, state: MonitorState, *, below: bool) -> lis
 def wealth_paths(
     bets: Sequence[Wealth],
     logs: Sequence[Sequence[float]],
-    steps: NDArray[np.float64],
-    ends: NDArray[np.int64],
-) -> tuple[NDArray[np.float64], tuple[tuple[float, ...], ...]]:
+    steps: FloatArray,
+    ends: IntArray,
+) -> tuple[FloatArray, tuple[tuple[float, ...], ...]]:
     """Log wealth at the ends of steps, [S, T], and that of each bet after the last row, [T][J]."""
     columns, after = [], []
     for wealth, before, row in zip(bets, logs, steps, strict=True):
@@ -115,9 +120,9 @@ def alarm_margins(
     promises: Promises,
     rows: StreamSteps,
     state: MonitorState,
-    steps: NDArray[np.float64],
-    labelled: NDArray[np.int64],
-    sums: NDArray[np.float64],
+    steps: FloatArray,
+    labelled: IntArray,
+    sums: FloatArray,
 ) -> Margins:
     """Wealth of every process that bets on a broken promise.
 

@@ -26,6 +26,7 @@ from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import Measured, answered_cases, failed_count
+from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
@@ -68,9 +69,9 @@ class StreamSteps(NamedTuple):
 
     decision: NDArray[np.int8]
     cell: NDArray[np.int8]
-    probability: NDArray[np.float64]
+    probability: FloatArray
     ids: tuple[str, ...]
-    ends: NDArray[np.int64]
+    ends: IntArray
     samples: tuple[str, ...]
     times: tuple[str, ...]
     errors: int
@@ -163,8 +164,7 @@ def stream_steps(
         )
         raise TypeError(msg)
     if policy is None:
-        msg = "a trace must be replayed by its policy, got a Certificate; give the policy."
-        raise ValueError(msg)
+        refuse("a trace must be replayed by its policy", "a Certificate", "give the policy")
     return _trace_steps(stream, policy, arm)
 
 
