@@ -133,54 +133,39 @@ def alarm_margins(
     """
     size, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
     bets = opening_bets(promises, state, below=False)
-    # Restarts follow from the numbers of labelled rows alone, so they are known before any wealth
-    # is.
-    # with the step of this call that it goes on at
+    # Each process with the step of this call that it goes on at. Restarts follow from the numbers
+    # of labelled rows alone, so they are known before any wealth is.
     queue = [(process, 0) for process in state.processes]
     restarts, since = state.restarts, state.since_restart
-    counts = np.diff(np.concatenate([[state.labelled], labelled])).tolist()
+    counts = np.diff(labelled, prepend=state.labelled).tolist()
     for step, count in enumerate(counts if window else ()):
         since += count
         if since >= window:
             restarts, since = restarts + 1, 0
-            before = tuple(map(tuple, sums[step].tolist()))
-            began = AlarmProcess(
-                restarts,
-                int(labelled[step]),
-                (NO_WEALTH,) * size,
-                state.steps + step + 1,
-                "",
-                before,
-            )
+            before, n = tuple(map(tuple, sums[step].tolist())), state.steps + step + 1
+            empty = (NO_WEALTH,) * size
+            began = AlarmProcess(restarts, int(labelled[step]), empty, n, "", before)
             queue.append((began, step + 1))
-    queue = [
-        (process._replace(at=rows.times[first]), first)
-        if first < n_steps and process.step == state.steps + first
-        else (process, first)
-        for process, first in queue
-    ]
+    bounds = [0, *(rows.ends + 1).tolist()]  # first row of each step
+    so_far = int(labelled[-1]) if n_steps else state.labelled
     best, leader = np.full((n_steps, size), -np.inf), np.zeros((n_steps, size), dtype=np.int64)
-    start, alive = np.zeros((n_steps, size)), []
-    for place, (process, first) in enumerate(queue):
-        last = n_steps
-        if process.restart:  # it ends at the step at which it has read its rows
-            last = min(n_steps, int(np.searchsorted(labelled, process.first + LIVES * window)) + 1)
-        begin = int(rows.ends[first - 1]) + 1 if first else 0
-        stop = int(rows.ends[last - 1]) + 1 if last else 0
+    start, bettors, alive = np.zeros((n_steps, size)), [], []
+    for place, (queued, first) in enumerate(queue):
+        begins = first < n_steps and queued.step == state.steps + first
+        process = queued._replace(at=rows.times[first]) if begins else queued
+        bettors.append(process)
+        # a restart ends at the step at which it has read its rows
+        end = process.first + LIVES * window if process.restart else np.inf
+        last = min(n_steps, int(np.searchsorted(labelled, end)) + 1)
+        span, begin = slice(first, last), bounds[first]
         path, logs = wealth_paths(
-            bets, process.logs, steps[:, begin:stop], rows.ends[first:last] - begin
+            bets, process.logs, steps[:, begin : bounds[last]], rows.ends[span] - begin
         )
-        margin = path - alarm_bar(
-            promises.delta, size, process.restart, windowed=state.window is not None
-        )
-        is_better = margin > best[first:last]
-        leader[first:last][is_better] = place
-        best[first:last] = np.maximum(best[first:last], margin)
+        bar = alarm_bar(promises.delta, size, process.restart, windowed=state.window is not None)
+        leader[span][path - bar > best[span]] = place
+        best[span] = np.maximum(best[span], path - bar)
         if not process.restart:
             start = path
-        read = (int(labelled[-1]) if n_steps else state.labelled) - process.first
-        if not process.restart or read < LIVES * window:
+        if so_far < end:
             alive.append(process._replace(logs=logs))
-    return Margins(
-        start, best, leader, tuple(process for process, _ in queue), tuple(alive), restarts, since
-    )
+    return Margins(start, best, leader, tuple(bettors), tuple(alive), restarts, since)

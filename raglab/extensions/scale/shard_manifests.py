@@ -153,8 +153,8 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = TypeAdapter(Manifest).validate_json(canonical_json(fields), strict=True)
     except ValidationError as error:
-        value = f"altered content ({error.error_count()} faults, the first in "
-        raise _manifest_error(path, rule, f"{value}{error.errors()[0]['loc']})") from error
+        value = f"altered content at {error.errors()[0]['loc']}"
+        raise _manifest_error(path, rule, value) from error
     # Its hash tells damage, not whoever meant it: shards differ, and counts add up.
     shared, hashes = manifest.shared, [row.sha256 for row in manifest.shards]
     lists = (shared["arms"], shared["signals"], manifest.files, hashes)
