@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import inf, isnan, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -210,7 +210,15 @@ def _table_name(chunk: Chunk, lines: Sequence[str], start: int) -> str:
 BOUNDS = ("at least", "at most", "above", "below")
 # The first that a question asks for is taken, so that what is most particular stands first.
 OPERATIONS = (
-    *("average", "difference", "change", *BOUNDS, "highest", "lowest", "sum", "total", "count"),
+    "average",
+    "difference",
+    "change",
+    *BOUNDS,
+    "highest",
+    "lowest",
+    "sum",
+    "total",
+    "count",
 )
 STEM = 5  # letters of a longer word that stand for its inflections, as in keyword search
 LONGEST = 1000  # characters of a question that are read
@@ -355,7 +363,6 @@ CREATE TABLE cells (
     row_id INTEGER, place INTEGER, text VARCHAR, kind VARCHAR, low DOUBLE, high DOUBLE, unit \
 VARCHAR, note VARCHAR
 );
-CREATE TABLE postings (term VARCHAR, row_id INTEGER, weight INTEGER, own BOOLEAN);
 
 CREATE MACRO chosen(at_rows, at_places) AS TABLE
 SELECT row_id, place, text, kind, low, high, unit, note
@@ -369,37 +376,11 @@ SELECT * FROM chosen(at_rows, at_places) WHERE (
     FROM chosen(at_rows, at_places)
 );
 """
-# Postings by term: a question reads those of its own terms alone.
-_INDEX = """
-CREATE TABLE terms AS SELECT term, list(row_id ORDER BY row_id) AS row_ids, list(weight ORDER BY \
-row_id) AS weights, list(own ORDER BY row_id) AS owned FROM postings GROUP BY term;
-DROP TABLE postings;
-"""
-# stating: rows with a cell that states a quantity of the question, or a band around it. held: terms
-# of the question in rows. rated: each term with its weight as in BM25, in millionths, and the most
-# that it counts; a term that no row holds weighs most.
-_SEARCH = """
-WITH stating AS (
-    SELECT DISTINCT $typed || value || unit AS term, row_id
-    FROM cells JOIN (SELECT unnest($values::DOUBLE[]) AS value, unnest($units::VARCHAR[]) AS unit)
-    USING (unit) WHERE value BETWEEN low AND high
-), asked AS (
-    SELECT unnest($asked::VARCHAR[]) AS term, $whole::BIGINT AS most
-    UNION ALL SELECT DISTINCT term, $quantity::BIGINT FROM stating
-), held AS (
-    SELECT term, unnest(row_ids) AS row_id, unnest(weights) AS weight, unnest(owned) AS own
-    FROM terms SEMI JOIN asked USING (term)
-    UNION ALL SELECT term, row_id, $quantity::INTEGER, true FROM stating
-), rated AS (
-    SELECT term, most, round(1e6 * ln(1 + ($rows - count(row_id) + 0.5) / (count(row_id) + 0.5))) \
-::BIGINT AS idf
-    FROM asked LEFT JOIN held USING (term) GROUP BY term, most
-), whole AS (SELECT sum(most * idf)::BIGINT AS mass FROM rated)
-SELECT row_id, sum(weight * idf)::BIGINT / whole.mass AS score, list(term ORDER BY term),
-    list(weight * idf / whole.mass ORDER BY term), coalesce(list(term) FILTER (own), [])
-FROM held JOIN rated USING (term), whole
-WHERE $within::INTEGER[] IS NULL OR row_id IN (SELECT unnest($within::INTEGER[]))
-GROUP BY row_id, whole.mass ORDER BY score DESC, row_id LIMIT $k
+# rows with a cell that states a quantity of the question, or a band around it
+_STATING = """
+SELECT $typed || value || unit AS term, list(DISTINCT row_id ORDER BY row_id)
+FROM cells JOIN (SELECT unnest($values) AS value, unnest($units) AS unit) USING (unit)
+WHERE value BETWEEN low AND high GROUP BY term
 """
 _HIGHEST = """
 SELECT row_id, place, text FROM comparable($rows, $places)
@@ -449,20 +430,26 @@ class RowMatch(NamedTuple):
     own: frozenset[str]
 
 
-class Posting(NamedTuple):
-    """A term that a row holds. weight: by where it stands. own: in the row's own cells."""
+class Postings(NamedTuple):
+    """Rows that hold a term, ascending, [n] each.
 
-    term: str
-    row: int
-    weight: int
-    own: bool
+    weights: by where the term stands. own: whether the row's own cells hold it.
+    """
+
+    rows: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    own: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Typed records of `rows` rows of tables in a database, closed to files and network."""
+    """Typed records of `rows` rows of tables in a database, closed to files and network.
+
+    postings: of the terms that the rows hold.
+    """
 
     rows: int
+    postings: Mapping[str, Postings] = field(repr=False)
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
     def matches(
@@ -479,18 +466,41 @@ class Records:
           k: rows.
           within: rows that it may find; None is all of them.
         """
-        parameters = {
-            "asked": list(question.terms),
-            "values": [quantity.low for quantity in question.quantities],
-            "units": [quantity.unit for quantity in question.quantities],
-            "within": None if within is None else within.tolist(),
-            "rows": self.rows,
-            "k": k,
-        }
-        weights = {"typed": TYPED, "whole": WHOLE, "quantity": QUANTITY}
+        held = {term: self.postings[term] for term in question.terms if term in self.postings}
+        most = dict.fromkeys(question.terms, WHOLE)
+        if question.quantities:
+            values, units = zip(
+                *((each.low, each.unit) for each in question.quantities), strict=True
+            )
+            stated = {"values": list(values), "units": list(units), "typed": TYPED}
+            for term, rows in self.run(_STATING, stated):
+                ones = np.ones(len(rows), np.int64)
+                held[term] = Postings(np.array(rows, np.int64), QUANTITY * ones, ones > 0)
+                most[term] = QUANTITY
+        # weight of a term as in BM25, in millionths
+        idf = {}
+        for term in most:
+            n = len(held[term].rows) if term in held else 0
+            idf[term] = round(1e6 * log(1.0 + (self.rows - n + 0.5) / (n + 0.5)))
+        whole = sum(most[term] * idf[term] for term in most)
+        totals = np.full(self.rows, -1, np.int64)  # of a row without any of the terms
+        for term, (rows, weights, _) in held.items():
+            totals[rows] = np.maximum(totals[rows], 0) + weights * idf[term]
+        if within is not None:
+            totals[~np.isin(np.arange(self.rows), within)] = -1
+        best = np.argsort(-totals, kind="stable")[:k]
+        best = best[totals[best] >= 0]
+        shares: dict[int, dict[str, float]] = {row: {} for row in best.tolist()}
+        own: dict[int, set[str]] = {row: set() for row in shares}
+        for term in sorted(held):
+            rows, weights, owned = held[term]
+            for at in np.flatnonzero(np.isin(rows, best)).tolist():
+                shares[int(rows[at])][term] = int(weights[at]) * idf[term] / whole
+                if owned[at]:
+                    own[int(rows[at])].add(term)
         return [
-            RowMatch(row, score, dict(zip(terms, shares, strict=True)), frozenset(own))
-            for row, score, terms, shares, own in self.run(_SEARCH, parameters | weights)
+            RowMatch(row, int(totals[row]) / whole, shares[row], frozenset(own[row]))
+            for row in shares
         ]
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -499,10 +509,16 @@ class Records:
             return cursor.execute(statement, dict(parameters)).fetchall()
 
 
-def store_records(cells: Sequence[Sequence[TableCell]], postings: Sequence[Posting]) -> Records:
-    """Store the cells and terms of rows in a new database in memory.
+def store_records(
+    cells: Sequence[Sequence[TableCell]], postings: Mapping[str, Sequence[tuple[int, int, bool]]]
+) -> Records:
+    """Store the cells of rows in a new database in memory.
 
     One thread, no files, no network, no change of settings.
+
+    Args:
+      cells: of each row.
+      postings: by term the rows that hold it, each with its weight and whether it is the row's own.
     """
     import duckdb
 
@@ -520,13 +536,13 @@ def store_records(cells: Sequence[Sequence[TableCell]], postings: Sequence[Posti
         for row, row_cells in enumerate(cells)
         for place, cell in enumerate(row_cells)
     ]
-    for table, rows in {"cells": stored, "postings": postings}.items():
-        if rows:
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            marks = ", ".join(f"unnest(${place})" for place in range(1, len(columns) + 1))
-            connection.execute(f"INSERT INTO {table} SELECT {marks}", columns)
-    connection.execute(_INDEX)
-    return Records(len(cells), connection)
+    columns = [list(column) for column in zip(*stored, strict=True)]
+    marks = ", ".join(f"unnest(${place})" for place in range(1, len(columns) + 1))
+    connection.execute(f"INSERT INTO cells SELECT {marks}", columns)
+    arrays = {
+        term: Postings(*map(np.array, zip(*some, strict=True))) for term, some in postings.items()
+    }
+    return Records(len(cells), arrays, connection)
 
 
 def _stored_cell(cell: TableCell) -> tuple[str, str, float | None, float | None, str, str]:

@@ -23,7 +23,6 @@ from raglab.extensions.graph_table.table_records import (
     TYPED,
     WHOLE,
     MarkdownTable,
-    Posting,
     Records,
     RowMatch,
     TableCell,
@@ -193,12 +192,13 @@ def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
     tables = markdown_tables(chunks)
     typed = _typed_rows(chunks, tables)
     parents = np.array([row.table.chunk for row in typed], np.int64)
-    postings: list[Posting] = []
+    postings: dict[str, list[tuple[int, int, bool]]] = {}
     cells: list[Sequence[TableCell]] = []
     for table in tables:
         shared = _shared_terms(table, chunks[table.chunk])
         for row_cells in table.rows:
-            postings += _row_postings(len(cells), row_cells, table.label, shared)
+            for term, held in _row_terms(row_cells, table.label, shared).items():
+                postings.setdefault(term, []).append((len(cells), *held))
             cells.append(row_cells)
     records = store_records(cells, postings) if cells else None
     return TableIndex(_row_chunks(chunks, typed), parents, typed, records, pack.later)
@@ -247,18 +247,17 @@ def _shared_terms(table: MarkdownTable, chunk: Chunk) -> dict[str, int]:
     return weights | ({CHANGE: WHOLE} if len(times) > 1 else {})
 
 
-def _row_postings(
-    row: int, cells: Sequence[TableCell], label: int, shared: Mapping[str, int]
-) -> list[Posting]:
+def _row_terms(
+    cells: Sequence[TableCell], label: int, shared: Mapping[str, int]
+) -> dict[str, tuple[int, bool]]:
     """Terms of a row, each with its weight and whether the row's own cells hold it."""
-    weights = dict(shared)
-    own_terms = set()
+    terms = {term: (weight, False) for term, weight in shared.items()}
     for place, (text, quantity) in enumerate(cells):
+        weight = _LABEL if place == label else _CELL
         plain = quantity.kind in {"text", "missing", "date"}
         for term in distinct_terms(text if plain else quantity.note):
-            own_terms.add(term)
-            weights[term] = max(weights.get(term, 0), _LABEL if place == label else _CELL)
-    return [Posting(term, row, weight, term in own_terms) for term, weight in weights.items()]
+            terms[term] = (max(weight, terms.get(term, (0, True))[0]), True)
+    return terms
 
 
 def _run_query(index: TableIndex, query: CellQuery) -> TableAnswer | None:
