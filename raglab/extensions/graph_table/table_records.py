@@ -549,8 +549,8 @@ def _stored_cell(cell: TableCell) -> tuple[str, str, float | None, float | None,
     """A cell's text as Unicode that can be stored, and its quantity with NULL for what it lacks."""
     kind, low, high, unit, note = cell.quantity
     text, note = (part.encode(errors="replace").decode() for part in (cell.text, note))
-    low, high = (None if isnan(bound) else bound for bound in (low, high))
-    return text, kind, low, high, unit, note
+    bounds = [None if isnan(bound) else bound for bound in (low, high)]
+    return text, kind, bounds[0], bounds[1], unit, note
 
 
 def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:

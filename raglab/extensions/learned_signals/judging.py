@@ -330,7 +330,8 @@ def _check_text(text: str, rule: str) -> None:
         refuse(rule, "an empty one", "leave it out for that of sufficiency")
 
 
-class CaseRequest(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CaseRequest:
     """Makes the request of a case, called with its question, passages and answer.
 
     prompt: with its instructions. limit: tokens of the whole prompt. closing: text that is sent

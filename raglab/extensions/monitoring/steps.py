@@ -223,7 +223,7 @@ def _checked_texts(rows: pd.DataFrame | str | Path, source: str) -> tuple[pd.Dat
         cells = pd.DataFrame([row for _, row in placed_rows(rows, source)], dtype=object)
     else:
         cells = rows.rename(columns=str).astype(object).reset_index(drop=True)
-    names = set(cells)
+    names = set(map(str, cells))
     cells = cells.where(cells.notna(), "")
     if "request_id" in names and not isinstance(rows, str | Path):
         cells["request_id"] = cells["request_id"].map(_id_text)

@@ -476,9 +476,10 @@ class ShardedTrace(Result, Generic[Stored]):
                 remedy = "write it first: raglab.io.save_shards([trace], folder)"
                 raise input_error(Where("merge"), rule, remedy, f"a {type(trace).__name__}")
             check_alike(_stated(self), _stated(trace))
-        parts = [part for trace in (self, *traces) for part in trace.parts]
+        every: list[ShardedTrace[Any]] = [self, *traces]
+        parts = [part for trace in every for part in trace.parts]
         _ids_of(parts)
-        fingerprint = joined_fingerprint([trace.fingerprint for trace in (self, *traces)])
+        fingerprint = joined_fingerprint([trace.fingerprint for trace in every])
         return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
     def save(self, folder: str | Path) -> ShardedTrace[Stored]:
