@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.entity_graph import EntityGraph, entity_graph
-from raglab.extensions.graph_table.tables import TableIndex, table_index, table_rows
+from raglab.extensions.graph_table.tables import (
+    ROW_MARK,
+    TableIndex,
+    table_index,
+    table_rows,
+)
 from raglab.retrieval.arms import ArmRow
 from raglab.retrieval.indexes import ArmHits, Bm25Index
 from raglab.values import Chunk, Generation
@@ -45,13 +50,11 @@ class TableRowIndex:
     """Rows of tables as the chunks that they stand in, each by its best row.
 
     first: position of the first row among all passages. numbers: of the rows by their chunk id.
-    parent_ids: chunk id of each row's chunk.
     """
 
     tables: TableIndex
     first: int
     numbers: Mapping[str, int] = field(repr=False)
-    parent_ids: Sequence[str] = field(repr=False)
     answers: ClassVar[bool] = True
 
     @property
@@ -69,9 +72,8 @@ class TableRowIndex:
         """The chunks of the k best rows."""
         scores, ids = self.tables.search([query], k, [scope])
         rows: dict[int, tuple[int, float]] = {}
-        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
-            if row >= 0:
-                rows.setdefault(int(self.tables.parents[row]), (self.first + row, score))
+        for row, score in zip(ids[0][ids[0] >= 0].tolist(), scores[0].tolist(), strict=False):
+            rows.setdefault(int(self.tables.parents[row]), (self.first + row, score))
         chunk = np.full((1, k), -1, np.int64)
         chunk[0, : len(rows)] = list(rows)
         return ArmHits(chunk, rows)
@@ -84,39 +86,27 @@ class TableRowIndex:
         on what retrieval did not choose.
         """
         place = {passage.chunk_id: number for number, passage in enumerate(passages)}
-        chosen = [
-            self.numbers[passage.chunk_id]
-            for passage in passages
-            if passage.chunk_id in self.numbers
-        ]
-        answer = (
-            self.tables.answer(question, np.unique(self.tables.parents[chosen])) if chosen else None
-        )
-        if answer is None:
+        chosen = [self.numbers[name] for name in place if name in self.numbers]
+        if not chosen:
             return None
-        cited = [
-            place.get(self.rows[row].chunk_id, place.get(self.parent_ids[row]))
-            for row in answer.rows
-        ]
-        known = [number for number in cited if number is not None]
-        if not known or len(known) < len(cited):
+        answer = self.tables.answer(question, np.unique(self.tables.parents[chosen]))
+        names = [self.rows[row].chunk_id for row in answer.rows] if answer else []
+        cited = [place.get(name, place.get(name.rpartition(ROW_MARK)[0], -1)) for name in names]
+        if answer is None or not cited or min(cited) < 0:
             return None
-        return Generation(answer.text, answer.score, tuple(dict.fromkeys(known)))
-
-
-def graph_index(chunks: Sequence[Chunk], first: int, pack: Pack) -> GraphIndex:  # noqa: ARG001
-    """Index of arm `graph` over the chunks of a corpus."""
-    return GraphIndex(entity_graph(chunks))
+        return Generation(answer.text, answer.score, tuple(dict.fromkeys(cited)))
 
 
 def table_row_index(chunks: Sequence[Chunk], first: int, pack: Pack) -> TableRowIndex:
     """Index of arm `table` over the chunks of a corpus."""
     tables = table_index(chunks, pack=pack)
     numbers = {row.chunk_id: number for number, row in enumerate(tables.rows)}
-    return TableRowIndex(
-        tables, first, numbers, [chunks[parent].chunk_id for parent in tables.parents.tolist()]
-    )
+    return TableRowIndex(tables, first, numbers)
 
 
-GRAPH = ArmRow(graph_index, lambda chunks: ())  # noqa: ARG005 - a graph adds no passages
+# a graph adds no passages
+GRAPH = ArmRow(
+    lambda chunks, first, pack: GraphIndex(entity_graph(chunks)),  # noqa: ARG005
+    lambda chunks: (),  # noqa: ARG005
+)
 TABLE = ArmRow(table_row_index, table_rows)

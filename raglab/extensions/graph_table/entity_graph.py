@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from raglab.retrieval.entity_names import (
     spot_names,
 )
 from raglab.retrieval.rank_fusion import rank_by_score
-from raglab.values import Chunk, refuse
+from raglab.values import Chunk
 from raglab.words.text import STOP_WORDS
 
 Ids = NDArray[np.int64]
@@ -55,14 +56,10 @@ def labels_in(text: str) -> list[str]:
 
 
 class _Walk(NamedTuple):
-    """Chances of a step, sparse: from entity to chunk, [N, E], and back, [E, N].
-
-    Which entities have a way out, [E].
-    """
+    """Chances of a step, sparse: from entity to chunk, [N, E], and back, [E, N]."""
 
     out: sparse.csr_array
     back: sparse.csr_array
-    open: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +67,17 @@ class EntityGraph:
     """Entities on one side, the N chunks that name them on the other.
 
     entities: E names, folded. rarity: of each, the logarithm of N + 1 over the chunks that name it.
-    n_words: content words of each. mentions: weight of each entity in each chunk, sparse [E, N].
-    known: the names, to be found in texts. by_word: entities by the beginnings of their content
-    words. damping: share of the walk that goes on, in [0, 1).
+    mentions: weight of each entity in each chunk, sparse [E, N]. known: the names, to be found in
+    texts. by_word: by the beginning of a content word, the entities that it is a word of, and what
+    it adds to the weight of each where a question names none of them.
     """
 
     entities: tuple[str, ...] = field(repr=False)
     rarity: Values = field(repr=False)
-    n_words: Ids = field(repr=False)
     mentions: sparse.csr_array = field(repr=False)
     known: Lexicon = field(repr=False)
-    by_word: Mapping[str, Ids] = field(repr=False)
+    by_word: Mapping[str, tuple[Ids, Values]] = field(repr=False)
     walk: _Walk = field(repr=False)
-    damping: float = DAMPING
 
     def search(
         self,
@@ -109,17 +104,21 @@ class EntityGraph:
           and 2025, ICML.
         """
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        scopes = [None] * len(queries) if allowed is None else allowed
-        n = self.mentions.shape[1]
-        for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
-            within = np.arange(n) if scope is None else np.unique(scope).astype(np.int64)
+        every = np.arange(self.mentions.shape[1])
+        for i, query in enumerate(queries):
+            scope = None if allowed is None else allowed[i]
+            within = every if scope is None else np.unique(scope).astype(np.int64)
             walk = self.walk if scope is None else _walk(self.mentions[:, within])
-            restart = np.where(walk.open, self._restart(query), 0.0)
+            # an entity without a way out of it is none of the scope
+            restart = np.where(np.diff(walk.back.indptr) > 0, self._restart(query), 0.0)
             if restart.any():
-                prior = np.zeros(n) if seeds is None else _chunk_scores(seeds[0][i], seeds[1][i], n)
-                met = _walk_shares(walk, restart, prior[within], self.damping)
-                ranking = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
-                scores[i], ids[i] = ranking[0][0], ranking[1][0]
+                prior = np.zeros(len(every))
+                if seeds is not None:
+                    hits = seeds[1][i] >= 0
+                    prior[seeds[1][i][hits]] = seeds[0][i][hits]
+                met = _walk_shares(walk, restart, prior[within])
+                found = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
+                scores[i], ids[i] = found[0][0], found[1][0]
         return scores, ids
 
     def _restart(self, query: str) -> Values:
@@ -133,49 +132,35 @@ class EntityGraph:
         named = longest(spot_names(words, self.known))
         covered = {spot.at + ahead for spot in named for ahead in range(spot.length)}
         for word in dict.fromkeys(word for at, word in enumerate(words) if at not in covered):
-            among = self.by_word.get(beginning(word))
-            if among is not None and word not in STOP_WORDS:
-                weights[among] += (
-                    WORD_SHARE * self.rarity[among] / (len(among) * self.n_words[among])
-                )
+            if word not in STOP_WORDS and beginning(word) in self.by_word:
+                among, shares = self.by_word[beginning(word)]
+                weights[among] += shares
         numbers = [spot.number for spot in named]
         weights[numbers] = self.rarity[numbers]
         return weights
 
 
-def entity_graph(
-    chunks: Sequence[Chunk], *, damping: float = DAMPING, common: float = COMMON
-) -> EntityGraph:
+def entity_graph(chunks: Sequence[Chunk]) -> EntityGraph:
     """Graph of the entities that chunks state or name.
 
     Entities are what metadata states (`entities`, the tags product and vendor), names, identifiers,
     and the first cells of tables' rows, such as roles. A chunk names each of them that its text
-    holds, in capitals or not.
+    holds, in capitals or not. One that more than half of the chunks name is dropped.
 
     Args:
       chunks: N chunks in corpus order.
-      damping: share of the walk that goes on, in [0, 1).
-      common: entities of more than this share of the chunks are dropped, in (0, 1].
-
-    Raises:
-      ValueError: damping or common is out of range.
 
     Example:
       >>> texts = [
       ...     "Here Lee owes Crédit des Alpes.",
       ...     "Crédit des Alpes has 9 branches.",
       ...     "Hail is covered.",
+      ...     "Rain is covered.",
       ... ]
-      >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
+      >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts])
       >>> graph.search(["what does Lee owe?"], k=3)[1]
       array([[ 0,  1, -1]])
     """
-    if not (0.0 <= damping < 1.0 and 0.0 < common <= 1.0):
-        refuse(
-            "damping in [0, 1) and common in (0, 1] must hold",
-            f"{damping} and {common}",
-            "both are shares",
-        )
     # First what is named anywhere, then how often each chunk names it: a name found once is known
     # everywhere.
     names = _entity_names(chunks)
@@ -186,7 +171,7 @@ def entity_graph(
     times = np.array([count for counts in counted for count in counts.values()], np.float64)
     # What no text names, or nearly every text, says nothing of where to look.
     n_naming = np.bincount(numbers, minlength=len(names))
-    entity_numbers = np.flatnonzero((n_naming > 0) & (n_naming <= common * len(chunks)))
+    entity_numbers = np.flatnonzero((n_naming > 0) & (n_naming <= COMMON * len(chunks)))
     entities = tuple(names[number] for number in entity_numbers.tolist())
     # A mention weighs the logarithm of its count times the entity's rarity, as tf-idf has it.
     rarity = np.log((len(chunks) + 1.0) / n_naming[entity_numbers])
@@ -194,51 +179,31 @@ def entity_graph(
         (1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks))
     )[entity_numbers]
     mentions = sparse.csr_array(sparse.diags_array(rarity) @ heard)
-    return EntityGraph(
-        entities=entities,
-        rarity=rarity,
-        n_words=np.array([len(_content(name)) for name in entities], np.int64),
-        mentions=mentions,
-        known=lexicon(entities),
-        by_word=_entities_by_word(entities),
-        walk=_walk(mentions),
-        damping=damping,
-    )
+    by_word = _entities_by_word(entities, rarity)
+    return EntityGraph(entities, rarity, mentions, lexicon(entities), by_word, _walk(mentions))
 
 
 def _walk(mentions: sparse.csr_array) -> _Walk:
     """Chances of a step, in proportion to the weights of the mentions."""
-    of_entity, of_chunk = (
-        np.asarray(mentions.sum(axis=1), np.float64),
-        np.asarray(mentions.sum(axis=0), np.float64),
+    totals = [np.asarray(mentions.sum(axis=axis), np.float64) for axis in (1, 0)]
+    entities, chunks = (
+        sparse.diags_array(np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > 0.0))
+        for sums in totals
     )
-    out = (sparse.diags_array(_inverse(of_entity)) @ mentions).T
-    back = mentions @ sparse.diags_array(_inverse(of_chunk))
-    return _Walk(sparse.csr_array(out), sparse.csr_array(back), of_entity > 0.0)
+    return _Walk(sparse.csr_array((entities @ mentions).T), sparse.csr_array(mentions @ chunks))
 
 
-def _inverse(totals: Values) -> Values:
-    return np.divide(1.0, totals, out=np.zeros(totals.shape), where=totals > 0.0)
-
-
-def _chunk_scores(scores: Values, ids: NDArray[np.integer], n: int) -> Values:
-    """Scores of hits at the places of their chunks, [N]."""
-    prior = np.zeros(n)
-    prior[ids[ids >= 0]] = scores[ids >= 0]
-    return prior
-
-
-def _walk_shares(walk: _Walk, restart: Values, prior: Values, damping: float) -> Values:
+def _walk_shares(walk: _Walk, restart: Values, prior: Values) -> Values:
     """Share of its time that the walk spends at each chunk, [N].
 
     Personalised PageRank by power iteration.
     """
     share = SEED_SHARE if prior.any() else 0.0
-    to_entities = (1.0 - damping) * (1.0 - share) * restart / restart.sum()
-    to_chunks = (1.0 - damping) * share * prior / (prior.sum() or 1.0)
+    to_entities = (1.0 - DAMPING) * (1.0 - share) * restart / restart.sum()
+    to_chunks = (1.0 - DAMPING) * share * prior / (prior.sum() or 1.0)
     chunks = to_chunks
     for _ in range(STEPS):
-        chunks = to_chunks + damping * (walk.out @ (to_entities + damping * (walk.back @ chunks)))
+        chunks = to_chunks + DAMPING * (walk.out @ (to_entities + DAMPING * (walk.back @ chunks)))
     return chunks.astype(np.float32).astype(np.float64)
 
 
@@ -276,9 +241,7 @@ def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
 
     One that its metadata alone states counts as named once.
     """
-    counts: dict[int, int] = {}
-    for spot in spot_names(plain_words(chunk.full_text), known):
-        counts[spot.number] = counts.get(spot.number, 0) + 1
+    counts = Counter(spot.number for spot in spot_names(plain_words(chunk.full_text), known))
     for name in _metadata_entities(chunk):
         number = known.places.get("".join(_strip_function_words(plain_words(name))))
         if number is not None:
@@ -286,13 +249,15 @@ def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
     return counts
 
 
-def _content(name: str) -> list[str]:
-    return [word for word in name.split() if word not in STOP_WORDS]
-
-
-def _entities_by_word(entities: Sequence[str]) -> dict[str, Ids]:
-    numbers_by_word: dict[str, list[int]] = {}
-    for number, name in enumerate(entities):
-        for word in dict.fromkeys(beginning(word) for word in _content(name)):
-            numbers_by_word.setdefault(word, []).append(number)
-    return {word: np.array(numbers, np.int64) for word, numbers in numbers_by_word.items()}
+def _entities_by_word(entities: Sequence[str], rarity: Values) -> dict[str, tuple[Ids, Values]]:
+    words = [[word for word in name.split() if word not in STOP_WORDS] for name in entities]
+    sizes = np.array([len(some) for some in words], np.int64)
+    numbers: dict[str, list[int]] = {}
+    for number, some in enumerate(words):
+        for word in dict.fromkeys(map(beginning, some)):
+            numbers.setdefault(word, []).append(number)
+    among = {word: np.array(some, np.int64) for word, some in numbers.items()}
+    return {
+        word: (some, WORD_SHARE * rarity[some] / (len(some) * sizes[some]))
+        for word, some in among.items()
+    }

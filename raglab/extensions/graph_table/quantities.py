@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from calendar import monthrange
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import inf, isfinite, nan
 from typing import Literal, NamedTuple
 
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import (
     BLANKS,
-    WrittenDate,
     any_of,
     bound_opening,
     currencies,
@@ -23,24 +22,18 @@ from raglab.words.numerals import (
 )
 
 _WORDS = LANGUAGES.quantities
-# What a cell says that states nothing to count with; a zero; no bound.
-MISSING = frozenset(("", "-", "–", "—", "−", *_WORDS.missing))
-NIL, UNLIMITED = frozenset(_WORDS.nil), frozenset(_WORDS.unlimited)
-_EVERYWHERE: Mapping[str, tuple[str, ...]] = {  # units that are written so in every language
-    "%": ("%",),
-    "km": ("km",),
-    "m²": ("m²", "m2"),
-    "t": ("t",),
-    "kg": ("kg",),
-    "cm": ("cm",),
-    "kWh": ("kwh",),
-}
-UNITS: Mapping[str, tuple[str, ...]] = {
-    unit: (
-        *_EVERYWHERE.get(unit, ()),
-        *(_WORDS.percent if unit == "%" else _WORDS.units.get(unit, ())),
-    )
-    for unit in dict.fromkeys((*_EVERYWHERE, *_WORDS.units))
+# units that are written so in every language, then those of the languages, by word
+UNIT_OF: Mapping[str, str] = {
+    "%": "%",
+    "km": "km",
+    "m²": "m²",
+    "m2": "m²",
+    "t": "t",
+    "kg": "kg",
+    "cm": "cm",
+    "kwh": "kWh",
+    **{word: unit for unit, words in _WORDS.units.items() for word in words},
+    **dict.fromkeys(_WORDS.percent, "%"),
 }
 
 
@@ -49,7 +42,6 @@ Kind = Literal["money", "percent", "date", "number", "text", "missing"]
 LONGEST = 400  # characters of a cell that are looked at: a longer one is prose
 # "27 vans" and "3 per cent" count something, "12 Small van, up to 2.0 t" names it
 _WORDS_OF_A_COUNT = 2
-_GROUP = 4  # a mark and the three digits that it parts
 _PLACES = 2  # decimals of a figure that needs more than its cells have
 _EVEN = 6  # decimals up to which two figures are the same
 _LARGEST = 1e15  # beyond it a float64 is no longer exact to a cent
@@ -75,6 +67,14 @@ class Quantity(NamedTuple):
         return self.low == self.high and isfinite(self.low)
 
 
+# cells that are read whole: no bound, a zero, and what states nothing to count with
+_FIXED: Mapping[str, Quantity] = {
+    **dict.fromkeys(_WORDS.unlimited, Quantity("number", inf, inf)),
+    **dict.fromkeys(_WORDS.nil, Quantity("number", 0.0, 0.0)),
+    **dict.fromkeys(("", "-", "–", "—", "−", *_WORDS.missing), Quantity("missing")),
+}
+
+
 class QuantitySpan(NamedTuple):
     """A quantity inside a longer text, and where it stands."""
 
@@ -85,7 +85,6 @@ class QuantitySpan(NamedTuple):
 
 CURRENCY_OF = currencies()
 CURRENCIES = frozenset(CURRENCY_OF.values())
-UNIT_OF = {word: unit for unit, words in UNITS.items() for word in words}
 _NUMERALS = tables()
 _SCALE_OF = {  # from a thousand on: a hundred stands inside a number
     word: scale
@@ -121,12 +120,8 @@ def cell_quantity(cell: str) -> Quantity:
       Quantity(kind='money', low=1200.5, high=1200.5, unit='EUR', note='par objet')
     """
     text = " ".join(cell[: LONGEST + 1].replace("*", "").replace("`", "").split())
-    plain = text.casefold()
-    if plain in MISSING:
-        return Quantity("missing")
-    if plain in NIL or plain in UNLIMITED:
-        bound = 0.0 if plain in NIL else inf
-        return Quantity("number", bound, bound)
+    if fixed := _FIXED.get(text.casefold()):
+        return fixed
     return (_band(text) if len(text) <= LONGEST else None) or Quantity("text")
 
 
@@ -137,7 +132,17 @@ def quantities_in(text: str) -> list[QuantitySpan]:
       >>> [span.quantity.low for span in quantities_in("a £4,000 ring, 12 days")]
       [4000.0, 12.0]
     """
-    return sorted(_all_in(text[:LONGEST]), key=lambda span: span.start)
+    unread, spans = text[:LONGEST], []
+    for date in dates_in(unread):
+        if days := _days(*date[:3]):
+            spans.append(QuantitySpan(days, date.start, date.end))
+            blank = "\0" * (date.end - date.start)
+            unread = unread[: date.start] + blank + unread[date.end :]
+    for match in _AMOUNT.finditer(unread):
+        amount = _match_amount(match)
+        if amount is not None and not unread[match.end() : match.end() + 1].isalnum():
+            spans.append(QuantitySpan(amount, *match.span()))
+    return sorted(spans, key=lambda span: span.start)
 
 
 def head_period(head: str) -> Quantity | None:
@@ -152,14 +157,14 @@ def head_period(head: str) -> Quantity | None:
       True
     """
     for date in dates_in(head[:LONGEST]):
-        days = _date_days(date)
-        before = head[: date.start]
-        if days is not None and _ends_with(_BELOW, before):
-            return days._replace(low=-inf)
-        if days is not None:
-            return days._replace(high=inf) if _ends_with(_ABOVE, before) else days
+        if days := _days(*date[:3]):
+            before = head[: date.start]
+            for opening in (_BELOW, _ABOVE):
+                if any(match.end() == len(before) for match in opening.finditer(before)):
+                    return _open_ended(days, opening)
+            return days
     year = _YEAR.search(head[:LONGEST])
-    return None if year is None else _days(int(year[0]), None, None)
+    return None if year is None else _days(int(year[0]))
 
 
 def format_like(value: float, like: str, unit: str) -> str:
@@ -178,52 +183,36 @@ def format_like(value: float, like: str, unit: str) -> str:
     match = _AMOUNT.search(like)
     if match is None:
         return f"{value:,.10g} {unit}".strip()
-    french = match["joint"] in tuple(" \u00a0\u202f\u2009") or bool(
-        re.search(r"\d,\d(?!\d\d)", match["number"])
-    )
+    number = match["number"]
     scaled = abs(value) / _SCALE_OF.get((match["scale"] or "").lower(), 1.0)
-    mark = max(match["number"].rfind(","), match["number"].rfind("."))
-    written = (
-        len(match["number"]) - mark - 1
-        if mark >= 0 and len(match["number"]) - mark != _GROUP
-        else 0
-    )
-    places = written if round(scaled, written) == round(scaled, _EVEN) else max(written, _PLACES)
-    number = f"{scaled:,.{places}f}"
-    number = number.translate(str.maketrans(",.", "\u00a0,")) if french else number
-    before, after = (
-        like[match.start() : match.start("number")].strip("-−"),
-        like[match.end("number") : match.end()],
-    )
-    own = match["before"] or match["after"] or match["unit"]
-    return (
-        f"{'-' if value < 0 else ''}{before}{number}{after}"
-        f"{'' if own or not unit else f' {unit}'}".strip()
-    )
+    # Digits behind the last mark are decimals, unless they are three. More are written where the
+    # figure needs them.
+    decimals = re.search(r"[.,](\d{1,2}|\d{4,})$", number)
+    places = len(decimals[1]) if decimals else 0
+    if round(scaled, places) != round(scaled, _EVEN):
+        places = max(places, _PLACES)
+    figure = f"{scaled:,.{places}f}"
+    if (match["joint"] or ",") in BLANKS or re.search(r"\d,\d(?!\d\d)", number):
+        figure = figure.translate(str.maketrans(",.", "\u00a0,"))  # as French has it
+    before = like[match.start() : match.start("number")].strip("-−")
+    after = like[match.end("number") : match.end()]
+    text = f"{'-' if value < 0 else ''}{before}{figure}{after}"
+    has_unit = match["before"] or match["after"] or match["unit"]
+    return (text if has_unit else f"{text} {unit}").strip()
 
 
-def _all_in(text: str) -> Iterator[QuantitySpan]:
-    rest = text
-    for date in dates_in(text):
-        days = _date_days(date)
-        if days is not None:
-            yield QuantitySpan(days, date.start, date.end)
-            rest = rest[: date.start] + "\0" * (date.end - date.start) + rest[date.end :]
-    for match in _AMOUNT.finditer(rest):
-        amount = _match_amount(match)
-        if amount is not None and not rest[match.end() : match.end() + 1].isalnum():
-            yield QuantitySpan(amount, *match.span())
+def _open_ended(quantity: Quantity, opening: re.Pattern[str]) -> Quantity:
+    """Quantity without its lower or its upper bound, by the words before it."""
+    return quantity._replace(low=-inf) if opening is _BELOW else quantity._replace(high=inf)
 
 
 def _band(text: str) -> Quantity | None:
     """One quantity or a band of them at the start of a cell, and its note."""
-    for prefix, below in ((_BELOW, True), (_ABOVE, False)):
-        opened = prefix.match(text)
+    for opening in (_BELOW, _ABOVE):
+        opened = opening.match(text)
         span = _quantity_at(text, opened.end()) if opened else None
         if span is not None and not _JOINT.match(text, span.end):
-            bounded = span.quantity
-            bounded = bounded._replace(low=-inf) if below else bounded._replace(high=inf)
-            return _quantity_with_note(bounded, text[span.end :])
+            return _quantity_with_note(_open_ended(span.quantity, opening), text[span.end :])
     opened = _BETWEEN.match(text)
     first = _quantity_at(text, opened.end() if opened else 0)
     if first is None:
@@ -254,12 +243,12 @@ def _quantity_with_note(quantity: Quantity, rest: str) -> Quantity | None:
 def _quantity_at(text: str, start: int) -> QuantitySpan | None:
     """The date or amount that begins at a place."""
     date = date_at(text, start)
-    days = _date_days(date) if date else None
+    days = _days(*date[:3]) if date else None
     if date and days:
         return QuantitySpan(days, date.start, date.end)
     match = _AMOUNT.match(text, start)
     amount = _match_amount(match) if match else None
-    return QuantitySpan(amount, match.start(), match.end()) if match and amount else None
+    return QuantitySpan(amount, *match.span()) if match and amount else None
 
 
 def _match_amount(match: re.Match[str]) -> Quantity | None:
@@ -281,19 +270,11 @@ def _match_amount(match: re.Match[str]) -> Quantity | None:
     return Quantity("percent" if unit == "%" else "number", value, value, unit)
 
 
-def _date_days(date: WrittenDate) -> Quantity | None:
-    return _days(date.year, date.month, date.day or None)
-
-
-def _days(year: int, month: int | None, day: int | None) -> Quantity | None:
+def _days(year: int, month: int = 0, day: int = 0) -> Quantity | None:
+    """The days of a year, a month or a date; None where there is no such day."""
     try:
         first = dt.date(year, month or 1, day or 1)
         last = dt.date(year, month or 12, day or monthrange(year, month or 12)[1])
     except ValueError:
         return None
     return Quantity("date", float(first.toordinal()), float(last.toordinal()), "date")
-
-
-def _ends_with(pattern: re.Pattern[str], text: str) -> bool:
-    """Whether a text ends with what a pattern matches."""
-    return any(match.end() == len(text) for match in pattern.finditer(text))

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from math import inf, isnan, log
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +20,7 @@ from raglab.extensions.graph_table.quantities import (
     CURRENCIES,
     CURRENCY_OF,
     UNIT_OF,
+    Kind,
     Quantity,
     QuantitySpan,
     cell_quantity,
@@ -92,27 +91,11 @@ def markdown_tables(chunks: Sequence[Chunk]) -> tuple[MarkdownTable, ...]:
       ('Excesses', ('Cause', 'Excess'), 250.0)
     """
     return tuple(
-        table for position, chunk in enumerate(chunks) for table in _tables_in(chunk, position)
+        table
+        for position, chunk in enumerate(chunks)
+        if "|" in chunk.full_text
+        for table in _tables_in(chunk, position)
     )
-
-
-def row_text(table: MarkdownTable, row: int) -> str:
-    r"""A row as it can be read alone: the table's name, and each cell under its head, as written.
-
-    Example:
-      >>> (table,) = markdown_tables(
-      ...     [Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")]
-      ... )
-      >>> row_text(table, 0)
-      'Excesses - Cause: Storm; Excess: £250'
-    """
-    pairs = zip(table.columns, table.rows[row], strict=True)
-    cells = [
-        f"{head}: {cell.text}" if head else cell.text
-        for head, cell in pairs
-        if cell.text.strip(DASHES)
-    ]
-    return f"{table.name} - {'; '.join(cells)}"
 
 
 def head_time(head: str) -> Quantity | None:
@@ -125,98 +108,79 @@ def head_time(head: str) -> Quantity | None:
 
 
 def _tables_in(chunk: Chunk, position: int) -> Iterator[MarkdownTable]:
-    if "|" not in chunk.full_text:
-        return
     lines = chunk.full_text.splitlines()
     stated = _STATED.search(chunk.full_text)
     common = CURRENCY_OF[stated[1].casefold()] if stated else ""
-    for start, end in _table_blocks(lines):
-        grid = [_split_cells(line) for line in lines[start:end]]
+    for start, grid in _table_blocks(lines):
         headed = len(grid) > 1 and _is_rule(grid[1])
         heads = grid[0] if headed else [""] * max(map(len, grid))
-        body = [
-            _fit_width(cells, len(heads))
+        units = [_unit_in(head) for head in heads]
+        rows = [
+            _typed_cells(cells, units, common)
             for cells in (grid[2:] if headed else grid)
-            if not _is_rule(cells)
+            if any(cell.strip(DASHES) for cell in cells) and not _is_rule(cells)
         ]
-        rows = [cells for cells in body if any(cell.strip(DASHES) for cell in cells)]
         if rows:
-            units = [_unit_in(head) for head in heads]
-            typed = tuple(tuple(_typed_cells(row, units, common)) for row in rows)
-            yield MarkdownTable(
-                _table_name(chunk, lines, start), tuple(heads), typed, position, _label(typed)
-            )
+            name = _table_name(chunk, lines, start)
+            yield MarkdownTable(name, tuple(heads), tuple(rows), position, _label(rows))
 
 
-def _table_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where the tables stand.
+def _table_blocks(lines: Sequence[str]) -> list[tuple[int, list[list[str]]]]:
+    """First line and cells of each table.
 
     Runs of lines that begin with a pipe, or that follow a head and its rule.
     """
-    code = False
-    inside: list[bool] = []
+    blocks: list[tuple[int, list[list[str]]]] = []
+    code = going_on = False
     for number, line in enumerate(lines):
         bare = line.strip()
         code ^= bare.startswith(_FENCES)
-        ruled = any(_is_rule_line(near) for near in lines[number : number + 2])
-        going_on = bool(inside) and inside[-1]
-        inside.append(
-            not code
-            and _PIPE.search(bare) is not None
-            and (bare.startswith("|") or ruled or going_on)
+        is_row = not code and _PIPE.search(bare) is not None
+        is_row = is_row and (
+            bare.startswith("|")
+            or going_on
+            or any("|" in near and _is_rule(_split_cells(near)) for near in lines[number:][:2])
         )
-    for is_table, run in groupby(range(len(lines)), key=lambda number: inside[number]):
-        places = list(run)
-        if is_table:
-            yield places[0], places[-1] + 1
-
-
-def _is_rule_line(line: str) -> bool:
-    return "|" in line and _is_rule(_split_cells(line))
+        if is_row and not going_on:
+            blocks.append((number, []))
+        if is_row:
+            blocks[-1][1].append(_split_cells(line))
+        going_on = is_row
+    return blocks
 
 
 def _is_rule(cells: Sequence[str]) -> bool:
-    return bool(cells) and all(_RULE.fullmatch(cell) for cell in cells)
+    return all(_RULE.fullmatch(cell) for cell in cells)
 
 
 def _split_cells(line: str) -> list[str]:
-    bare = line.strip().removeprefix("|")
-    parts = _PIPE.split(bare)
+    parts = _PIPE.split(line.strip().removeprefix("|"))
     if len(parts) > 1 and not parts[-1].strip():
         parts.pop()
     return [" ".join(part.replace("\\|", "|").split()) for part in parts]
 
 
-def _fit_width(cells: list[str], width: int) -> list[str]:
-    if len(cells) <= width:
-        return [*cells, *[""] * (width - len(cells))]
-    return [*cells[: width - 1], " | ".join(cells[width - 1 :])]
-
-
-def _typed_cells(row: Sequence[str], units: Sequence[str], common: str) -> Iterator[TableCell]:
-    own = next((unit for unit in map(_unit_in, row) if unit), "")
-    for text, unit in zip(row, units, strict=True):
-        quantity = cell_quantity(text)
-        bare = quantity.kind == "number" and not quantity.unit and not quantity.note
-        yield TableCell(text, _with_unit(quantity, unit or own or common) if bare else quantity)
-
-
-def _with_unit(quantity: Quantity, unit: str) -> Quantity:
-    kind = "money" if unit in CURRENCIES else "percent" if unit == "%" else "number"
-    return quantity._replace(kind=kind, unit=unit) if unit else quantity  # type: ignore[arg-type]
+def _typed_cells(cells: list[str], units: Sequence[str], common: str) -> tuple[TableCell, ...]:
+    """Cells of a row in as many columns as there are units; the last one holds what is beyond."""
+    last = len(units) - 1
+    padded = cells + [""] * (len(units) - len(cells))
+    texts = [*padded[:last], " | ".join(padded[last:])]
+    row_unit = next(filter(None, map(_unit_in, texts)), "")
+    typed = []
+    for text, head_unit in zip(texts, units, strict=True):
+        quantity, unit = cell_quantity(text), head_unit or row_unit or common
+        if unit and (quantity.kind, quantity.unit, quantity.note) == ("number", "", ""):
+            kind: Kind = "percent" if unit == "%" else "number"
+            quantity = quantity._replace(kind="money" if unit in CURRENCIES else kind, unit=unit)
+        typed.append(TableCell(text, quantity))
+    return tuple(typed)
 
 
 def _unit_in(text: str) -> str:
     """Unit in brackets, or that is all of a head."""
-    within = [match[1] for match in _IN_BRACKETS.finditer(text[:NAME_LENGTH])]
-    return next(
-        (
-            _UNITS[word]
-            for word in (part.strip().casefold() for part in (*within, text))
-            if word in _UNITS
-        ),
-        "",
-    )
+    parts = [*_IN_BRACKETS.findall(text[:NAME_LENGTH]), text]
+    words = (part.strip().casefold() for part in parts)
+    return next((_UNITS[word] for word in words if word in _UNITS), "")
 
 
 def _label(rows: Sequence[Sequence[TableCell]]) -> int:
@@ -243,23 +207,19 @@ def _table_name(chunk: Chunk, lines: Sequence[str], start: int) -> str:
     )
 
 
-Operation = Literal[
-    "value",
-    "change",
+BOUNDS = ("at least", "at most", "above", "below")
+# The first that a question asks for is taken, so that what is most particular stands first.
+OPERATIONS = (
+    "average",
     "difference",
+    "change",
+    *BOUNDS,
     "highest",
     "lowest",
-    "above",
-    "below",
-    "at least",
-    "at most",
     "sum",
     "total",
-    "average",
     "count",
-]
-
-BOUNDS: tuple[Operation, ...] = ("at least", "at most", "above", "below")
+)
 STEM = 5  # letters of a longer word that stand for its inflections, as in keyword search
 LONGEST = 1000  # characters of a question that are read
 TYPED = "#"  # begins a term that is no word
@@ -275,22 +235,7 @@ def _asks(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile(expression(patterns, _ASKS.words), re.IGNORECASE)
 
 
-# What each operation is asked with; the first that occurs is taken, so that what is most particular
-# stands first.
-_ORDER: tuple[Operation, ...] = (
-    "average",
-    "difference",
-    "change",
-    *BOUNDS,
-    "highest",
-    "lowest",
-    "sum",
-    "total",
-    "count",
-)
-_OPERATIONS = tuple(
-    (operation, _asks(_ASKS.operations.get(operation, ["(?!)"]))) for operation in _ORDER
-)
+_OPERATIONS = tuple((name, _asks(_ASKS.operations.get(name, ["(?!)"]))) for name in OPERATIONS)
 # ask for an operation and name no row of a table
 _OPERATING = _asks([rf"\b{expression(_ASKS.operating)}\b"])
 _LATER, _EARLIER = (
@@ -299,8 +244,12 @@ _LATER, _EARLIER = (
 )
 _PHRASES = any_of([word for word in UNIT_OF if " " in word]) or "(?!)"
 _UNIT_ASKED = _asks([rf"\b{expression(_ASKS.unit)}\s*(?P<unit>{_PHRASES}|\w+)"])
-_TIME_ASKED, _SHARE_ASKED, _MONEY_ASKED = _asks(_ASKS.time), _asks(_ASKS.share), _asks(_ASKS.money)
 _TIMES = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
+_UNITS_ASKED = (
+    (_asks(_ASKS.time), _TIMES),
+    (_asks(_ASKS.share), ("%",)),
+    (_asks(_ASKS.money), CURRENCY_CODES),
+)
 
 
 class TableQuestion(NamedTuple):
@@ -313,7 +262,7 @@ class TableQuestion(NamedTuple):
     """
 
     terms: tuple[str, ...]
-    operation: Operation
+    operation: str
     quantities: tuple[Quantity, ...]
     days: tuple[Quantity, ...]
     side: int
@@ -331,20 +280,30 @@ def table_question(question: str, later: Sequence[str] = ()) -> TableQuestion:
     """
     text = question[:LONGEST]
     spans = quantities_in(text)
-    stated = tuple(f for f in spans if f.quantity.unit and f.quantity.kind != "date")
-    operation = _operation(text, stated=bool(stated))
-    terms = distinct_terms(_without_quantities(text, spans, operation), _ASKING)[:MOST_TERMS]
-    terms = (*terms, CHANGE) if operation == "change" else terms
-    days = tuple(f.quantity for f in spans if f.quantity.kind == "date") or tuple(
-        d for d in (head_period(text),) if d
+    stated = tuple(
+        span.quantity for span in spans if span.quantity.unit and span.quantity.kind != "date"
     )
+    # a bound needs a quantity to compare with
+    operation = next(
+        (
+            name
+            for name, pattern in _OPERATIONS
+            if (stated or name not in BOUNDS) and pattern.search(text)
+        ),
+        "value",
+    )
+    terms = distinct_terms(_without_quantities(text, spans, operation), _ASKING)[:MOST_TERMS]
+    days = [span.quantity for span in spans if span.quantity.kind == "date"]
+    newer = _LATER.search(text) is not None
+    if later and not newer:
+        newer = compile_expression(rf"\b(?:{'|'.join(later)})\b").search(text) is not None
     return TableQuestion(
-        terms,
-        operation,
-        tuple(f.quantity for f in stated),
-        days,
-        _age_side(text, later),
-        _answer_units(text),
+        terms=(*terms, CHANGE) if operation == "change" else terms,
+        operation=operation,
+        quantities=stated,
+        days=tuple(days or filter(None, [head_period(text)])),
+        side=newer - (_EARLIER.search(text) is not None),
+        kinds=_answer_units(text),
     )
 
 
@@ -359,91 +318,51 @@ def distinct_terms(text: str, without: frozenset[str] = frozenset()) -> tuple[st
       >>> distinct_terms("La réservation du vélo")
       ('reservation', '^reser', 'velo')
     """
-    words = (unaccented(word) for word in split_words(text) if word not in STOP_WORDS)
-    return tuple(
-        dict.fromkeys(
-            term for word in words if word not in without for term in _with_beginning(word)
-        )
-    )
+    terms: dict[str, None] = {}
+    for word in split_words(text):
+        plain = unaccented(word)
+        if word not in STOP_WORDS and plain not in without:
+            terms[plain] = None
+            if len(plain) > STEM and not plain.isdigit():
+                terms[f"^{plain[:STEM]}"] = None
+    return tuple(terms)
 
 
-def _with_beginning(word: str) -> tuple[str, ...]:
-    return (word, f"^{word[:STEM]}") if len(word) > STEM and not word.isdigit() else (word,)
-
-
-def _operation(text: str, *, stated: bool) -> Operation:
-    """First operation that the text asks for; a bound needs a quantity to compare with."""
-    fitting = (
-        name
-        for name, pattern in _OPERATIONS
-        if (stated or name not in BOUNDS) and pattern.search(text)
-    )
-    return next(fitting, "value")
-
-
-def _without_quantities(text: str, spans: list[QuantitySpan], operation: Operation) -> str:
+def _without_quantities(text: str, spans: Sequence[QuantitySpan], operation: str) -> str:
     """Text without its typed quantities and the operation's words.
 
     Of a date the year stays, of a month both.
     """
-    rest = text
     for quantity, start, end in spans:
         if quantity.unit:
             months = r"[^\W\d_]{3,}|" if quantity.high > quantity.low else ""
-            date_words = (
-                re.findall(rf"{months}(?:19|20)\d\d", text[start:end])
-                if quantity.kind == "date"
-                else []
-            )
-            rest = (
-                rest[:start] + " ".join(date_words).ljust(end - start)[: end - start] + rest[end:]
-            )
-    return rest if operation in {"value", "count", "total"} else _OPERATING.sub(" ", rest)
-
-
-def _age_side(text: str, later: Sequence[str]) -> int:
-    """1 for the newer, -1 for the older, 0 where both or neither are asked for."""
-    newer = _LATER.search(text) is not None
-    if later and not newer:
-        newer = compile_expression(rf"\b(?:{'|'.join(later)})\b").search(text) is not None
-    return newer - (_EARLIER.search(text) is not None)
+            is_date = quantity.kind == "date"
+            years = re.findall(rf"{months}(?:19|20)\d\d", text[start:end]) if is_date else []
+            width = end - start
+            text = text[:start] + " ".join(years).ljust(width)[:width] + text[end:]
+    return text if operation in {"value", "count", "total"} else _OPERATING.sub(" ", text)
 
 
 def _answer_units(text: str) -> tuple[str, ...]:
     """Units that an answer may have, as far as the question says."""
     counted = _UNIT_ASKED.search(text)
-    unit = UNIT_OF.get(counted["unit"].casefold(), "") if counted else ""
-    if unit:
+    if counted and (unit := UNIT_OF.get(counted["unit"].casefold())):
         return (unit,)
-    if _TIME_ASKED.search(text):
-        return _TIMES
-    if _SHARE_ASKED.search(text):
-        return ("%",)
-    return CURRENCY_CODES if _MONEY_ASKED.search(text) else ()
+    return next((units for pattern, units in _UNITS_ASKED if pattern.search(text)), ())
 
 
-# weight of a term in the field that counts most; whole numbers, so that no sum depends on its order
-WHOLE = 100
-# weight of a quantity that a cell states, or a band around it: that of a word in a cell
-_QUANTITY = 70
+# Weight of a term in the field that counts most, and of a quantity that a cell states, or a band
+# around it, as of a word in a cell; whole numbers, so that no sum depends on its order.
+WHOLE, QUANTITY = 100, 70
 
-# Macros. holding: rows that hold terms, and those that state a quantity; the mass is what the term
-# weighs there. chosen: the cells at hand, without those that state nothing. comparable: the same,
-# but none of them unless each is one number and all are of one unit; nothing and no bound are of
-# any unit.
+# Macros. chosen: the cells at hand, without those that state nothing. comparable: the same, but
+# none of them unless each is one number and all are of one unit; nothing and no bound are of any
+# unit.
 _SCHEMA = """
-CREATE TABLE terms (term VARCHAR, idf BIGINT, row_ids INTEGER[], weights INTEGER[], owned \
-BOOLEAN[]);
 CREATE TABLE cells (
     row_id INTEGER, place INTEGER, text VARCHAR, kind VARCHAR, low DOUBLE, high DOUBLE, unit \
 VARCHAR, note VARCHAR
 );
-
-CREATE MACRO holding(asked, stated, stating, masses) AS TABLE
-SELECT term, unnest(row_ids) AS row_id, unnest(weights) * idf AS mass, unnest(owned) AS own
-FROM terms SEMI JOIN (SELECT unnest(asked) AS term) USING (term)
-UNION ALL
-SELECT unnest(stated::VARCHAR[]), unnest(stating::INTEGER[]), unnest(masses::BIGINT[]), true;
 
 CREATE MACRO chosen(at_rows, at_places) AS TABLE
 SELECT row_id, place, text, kind, low, high, unit, note
@@ -457,53 +376,45 @@ SELECT * FROM chosen(at_rows, at_places) WHERE (
     FROM chosen(at_rows, at_places)
 );
 """
-_FILL_TERMS = "INSERT INTO terms SELECT unnest($1), unnest($2), unnest($3), unnest($4), unnest($5)"
-_FILL_CELLS = """
-INSERT INTO cells SELECT unnest($1), unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), \
-unnest($7), unnest($8)
-"""
-# Rows with a cell that states a quantity of the question, or a band around it.
+# rows with a cell that states a quantity of the question, or a band around it
 _STATING = """
-SELECT DISTINCT $typed || value || unit AS term, row_id
+SELECT $typed || value || unit AS term, list(DISTINCT row_id ORDER BY row_id)
 FROM cells JOIN (SELECT unnest($values) AS value, unnest($units) AS unit) USING (unit)
-WHERE value BETWEEN low AND high ORDER BY term, row_id
+WHERE value BETWEEN low AND high GROUP BY term
 """
-_SEARCH = """
-SELECT row_id, sum(mass)::BIGINT AS total, list(term), list(mass), list(own)
-FROM holding($asked, $stated, $stating, $masses)
-GROUP BY row_id ORDER BY total DESC, row_id LIMIT $k
-"""
-_SEARCH_WITHIN = _SEARCH.replace(
-    "GROUP", "WHERE row_id IN (SELECT unnest($within::INTEGER[])) GROUP"
-)
-VALUES = """
-SELECT row_id, place, text FROM cells
-JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY \
-row_id, place
-"""
-DIFFERENCE = """
-SELECT max(low) - min(low) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
-HAVING count(*) = 2 AND max(low) < 'inf'
-"""
-HIGHEST = """
+_HIGHEST = """
 SELECT row_id, place, text FROM comparable($rows, $places)
 QUALIFY low = max(low) OVER () ORDER BY row_id, place
 """
-LOWEST = HIGHEST.replace("max", "min")
-BOUNDED = """
+_SUM = """
+SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places) WHERE kind != \
+'date'
+HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
+"""
+# Statements over cells: the cells themselves or some of them, or a figure.
+STATEMENTS = {
+    "value": """
+SELECT row_id, place, text FROM cells
+JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY \
+row_id, place
+""",
+    "difference": """
+SELECT max(low) - min(low) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
+HAVING count(*) = 2 AND max(low) < 'inf'
+""",
+    "highest": _HIGHEST,
+    "lowest": _HIGHEST.replace("max", "min"),
+    "bound": """
 SELECT row_id, place, text FROM chosen($rows, $places) WHERE low = high
 AND (unit = $unit OR (unit = '' AND low IN (0, 'inf'))) AND CASE $bound
 WHEN 'above' THEN low > $value WHEN 'below' THEN low < $value WHEN 'at least' THEN low >= $value \
 ELSE low <= $value END
 ORDER BY row_id, place
-"""
-SUM = """
-SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places) WHERE kind != \
-'date'
-HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
-"""
-AVERAGE = SUM.replace(" AS", " / count(*) AS")
-COUNT = "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)"
+""",
+    "sum": _SUM,
+    "average": _SUM.replace(" AS", " / count(*) AS"),
+    "count": "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)",
+}
 
 
 class RowMatch(NamedTuple):
@@ -519,33 +430,26 @@ class RowMatch(NamedTuple):
     own: frozenset[str]
 
 
-class Posting(NamedTuple):
-    """A row that holds a term. weight: by where it stands. own: in the row's own cells."""
+class Postings(NamedTuple):
+    """Rows that hold a term, ascending, [n] each.
 
-    row: int
-    weight: int
-    own: bool
-
-
-class Columns(NamedTuple):
-    """What is stored; see the schema.
-
-    postings: by term. cells: row, column, text and quantity.
+    weights: by where the term stands. own: whether the row's own cells hold it.
     """
 
-    postings: Mapping[str, Sequence[Posting]]
-    cells: Sequence[tuple[int, int, str, Quantity]]
+    rows: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    own: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Typed records of tables in a database of their own, closed to files and network.
+    """Typed records of `rows` rows of tables in a database, closed to files and network.
 
-    rows: how many. weights: of each term that a row holds.
+    postings: of the terms that the rows hold.
     """
 
     rows: int
-    weights: Mapping[str, int] = field(repr=False)
+    postings: Mapping[str, Postings] = field(repr=False)
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
     def matches(
@@ -562,41 +466,42 @@ class Records:
           k: rows.
           within: rows that it may find; None is all of them.
         """
-        stating = self._quantity_rows(question)
-        weights = {
-            term: _idf(count, self.rows)
-            for term, count in Counter(term for term, _ in stating).items()
-        }
-        unknown = _idf(0, self.rows)
-        most = WHOLE * sum(
-            self.weights.get(term, unknown) for term in question.terms
-        ) + _QUANTITY * sum(weights.values())
-        parameters: dict[str, Any] = {
-            "asked": list(question.terms),
-            "stated": [term for term, _ in stating],
-            "stating": [row for _, row in stating],
-            "masses": [_QUANTITY * weights[term] for term, _ in stating],
-            "k": k,
-        }
+        held = {term: self.postings[term] for term in question.terms if term in self.postings}
+        most = dict.fromkeys(question.terms, WHOLE)
+        if question.quantities:
+            values, units = zip(
+                *((each.low, each.unit) for each in question.quantities), strict=True
+            )
+            stated = {"values": list(values), "units": list(units), "typed": TYPED}
+            for term, rows in self.run(_STATING, stated):
+                ones = np.ones(len(rows), np.int64)
+                held[term] = Postings(np.array(rows, np.int64), QUANTITY * ones, ones > 0)
+                most[term] = QUANTITY
+        # weight of a term as in BM25, in millionths
+        idf = {}
+        for term in most:
+            n = len(held[term].rows) if term in held else 0
+            idf[term] = round(1e6 * log(1.0 + (self.rows - n + 0.5) / (n + 0.5)))
+        whole = sum(most[term] * idf[term] for term in most)
+        totals = np.full(self.rows, -1, np.int64)  # of a row without any of the terms
+        for term, (rows, weights, _) in held.items():
+            totals[rows] = np.maximum(totals[rows], 0) + weights * idf[term]
         if within is not None:
-            parameters["within"] = within.tolist()
-        matches = []
-        for row, total, terms, masses, owned in self.run(
-            _SEARCH if within is None else _SEARCH_WITHIN, parameters
-        ):
-            shares = {term: mass / most for term, mass in sorted(zip(terms, masses, strict=True))}
-            own = frozenset(term for term, is_own in zip(terms, owned, strict=True) if is_own)
-            matches.append(RowMatch(row, total / most, shares, own))
-        return matches
-
-    def _quantity_rows(self, question: TableQuestion) -> list[tuple[str, int]]:
-        """Quantities of the question, and the rows that state them."""
-        if not question.quantities:
-            return []
-        values, units = zip(
-            *((quantity.low, quantity.unit) for quantity in question.quantities), strict=True
-        )
-        return self.run(_STATING, {"values": list(values), "units": list(units), "typed": TYPED})
+            totals[~np.isin(np.arange(self.rows), within)] = -1
+        best = np.argsort(-totals, kind="stable")[:k]
+        best = best[totals[best] >= 0]
+        shares: dict[int, dict[str, float]] = {row: {} for row in best.tolist()}
+        own: dict[int, set[str]] = {row: set() for row in shares}
+        for term in sorted(held):
+            rows, weights, owned = held[term]
+            for at in np.flatnonzero(np.isin(rows, best)).tolist():
+                shares[int(rows[at])][term] = int(weights[at]) * idf[term] / whole
+                if owned[at]:
+                    own[int(rows[at])].add(term)
+        return [
+            RowMatch(row, int(totals[row]) / whole, shares[row], frozenset(own[row]))
+            for row in shares
+        ]
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Rows of one of this module's statements."""
@@ -604,14 +509,16 @@ class Records:
             return cursor.execute(statement, dict(parameters)).fetchall()
 
 
-def store_records(rows: int, columns: Columns) -> Records:
-    """Store records in a new database in memory.
+def store_records(
+    cells: Sequence[Sequence[TableCell]], postings: Mapping[str, Sequence[tuple[int, int, bool]]]
+) -> Records:
+    """Store the cells of rows in a new database in memory.
 
     One thread, no files, no network, no change of settings.
 
     Args:
-      rows: how many there are.
-      columns: what is stored.
+      cells: of each row.
+      postings: by term the rows that hold it, each with its weight and whether it is the row's own.
     """
     import duckdb
 
@@ -624,37 +531,29 @@ def store_records(rows: int, columns: Columns) -> Records:
     connection = duckdb.connect(":memory:", config=settings)
     connection.execute("SET lock_configuration = true")
     connection.execute(_SCHEMA)
-    weights = {term: _idf(len(some), rows) for term, some in sorted(columns.postings.items())}
-    if weights:
-        postings = [columns.postings[term] for term in weights]
-        parts = [[list(part) for part in zip(*some, strict=True)] for some in postings]
-        connection.execute(
-            _FILL_TERMS,
-            [list(weights), list(weights.values()), *map(list, zip(*parts, strict=True))],
-        )
-    cells = [
-        (row, place, *_storable_text(text, quantity))
-        for row, place, text, quantity in columns.cells
+    stored = [
+        (row, place, *_stored_cell(cell))
+        for row, row_cells in enumerate(cells)
+        for place, cell in enumerate(row_cells)
     ]
-    connection.execute(_FILL_CELLS, [list(column) for column in zip(*cells, strict=True)])
-    return Records(rows, weights, connection)
+    columns = [list(column) for column in zip(*stored, strict=True)]
+    marks = ", ".join(f"unnest(${place})" for place in range(1, len(columns) + 1))
+    connection.execute(f"INSERT INTO cells SELECT {marks}", columns)
+    arrays = {
+        term: Postings(*map(np.array, zip(*some, strict=True))) for term, some in postings.items()
+    }
+    return Records(len(cells), arrays, connection)
+
+
+def _stored_cell(cell: TableCell) -> tuple[str, str, float | None, float | None, str, str]:
+    """A cell's text as Unicode that can be stored, and its quantity with NULL for what it lacks."""
+    kind, low, high, unit, note = cell.quantity
+    text, note = (part.encode(errors="replace").decode() for part in (cell.text, note))
+    bounds = [None if isnan(bound) else bound for bound in (low, high)]
+    return text, kind, bounds[0], bounds[1], unit, note
 
 
 def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:
     """A statement as one line, with its parameters after it as a comment."""
     values = json.dumps(parameters, ensure_ascii=False, sort_keys=True)
     return f"{' '.join(statement.split())} -- {values}"
-
-
-def _storable_text(
-    text: str, quantity: Quantity
-) -> tuple[str, str, float | None, float | None, str, str]:
-    """Text as Unicode that can be stored, and the quantity with NULL for what it lacks."""
-    stored_text, note = (part.encode(errors="replace").decode() for part in (text, quantity.note))
-    low, high = (None if isnan(bound) else bound for bound in (quantity.low, quantity.high))
-    return stored_text, quantity.kind, low, high, quantity.unit, note
-
-
-def _idf(count: int, rows: int) -> int:
-    """Weight of a term that `count` of all rows hold, as in BM25, in millionths."""
-    return round(1e6 * log(1.0 + (rows - count + 0.5) / (count + 0.5)))

@@ -26,6 +26,9 @@ from raglab.answering.extractive import expected_kind, line_stems, phrases
 from raglab.words.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.words.text import sentences
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
 WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word
 EXACT = 0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence
 FIRST = 20  # letters by which a sentence is found in its passage
@@ -36,39 +39,34 @@ _SOFT = (0.1, 0.25, 0.5)  # quantiles
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "coverage": (
-        *(
-            "mean",
-            "least",
-            "q10",
-            "q25",
-            "q50",
-            "share",
-            "missing",
-            "missing_weight",
-            "missing_mean",
-            "missing_least",
-        ),
-        *(
-            "missing_most",
-            "held_mean",
-            "held_least",
-            "names_missing",
-            "names_held",
-            "names_least",
-            "numbers_missing",
-        ),
-        *(
-            "numbers_held",
-            "numbers_least",
-            "hit",
-            "margin",
-            "margin_hits",
-            "cosine",
-            "words",
-            "new_words",
-            "new_names",
-        ),
-        *("new_numbers", "asked_words"),
+        "mean",
+        "least",
+        "q10",
+        "q25",
+        "q50",
+        "share",
+        "missing",
+        "missing_weight",
+        "missing_mean",
+        "missing_least",
+        "missing_most",
+        "held_mean",
+        "held_least",
+        "names_missing",
+        "names_held",
+        "names_least",
+        "numbers_missing",
+        "numbers_held",
+        "numbers_least",
+        "hit",
+        "margin",
+        "margin_hits",
+        "cosine",
+        "words",
+        "new_words",
+        "new_names",
+        "new_numbers",
+        "asked_words",
     ),
     "focus": (
         "focus",
@@ -80,32 +78,42 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "last_held",
     ),
     "substitution": (
-        *(
-            "swap_word",
-            "swap_name",
-            "swap_number",
-            "swap_word_weight",
-            "swap_name_weight",
-            "swap_number_weight",
-        ),
-        *("swap_most", "swap_least", "swap_mean"),
+        "swap_word",
+        "swap_name",
+        "swap_number",
+        "swap_word_weight",
+        "swap_name_weight",
+        "swap_number_weight",
+        "swap_most",
+        "swap_least",
+        "swap_mean",
     ),
     "order": ("shift_mean", "shift_most", "shift_held"),
     "kind": ("kind_sentence", "kind_sentence_count", "kind_hit", "kind_hit_count"),
     "opposition": (
-        *(
-            "negations",
-            "negations_sentence",
-            "negations_differ",
-            "negations_hit",
-            "turned_sentence",
-            "turned_hit",
-        ),
-        *("turned_hits", "poles_turned", "poles_missing", "poles_both", "poles_missing_hits"),
+        "negations",
+        "negations_sentence",
+        "negations_differ",
+        "negations_hit",
+        "turned_sentence",
+        "turned_hit",
+        "turned_hits",
+        "poles_turned",
+        "poles_missing",
+        "poles_both",
+        "poles_missing_hits",
     ),
     "retrieval": (
-        *("cosine_first", "cosine_most", "cosine_mean", "cosine_spread", "cosine_lead", "l2_lead"),
-        *("rerank_first", "rerank_lead", "rerank_mean", "hits"),
+        "cosine_first",
+        "cosine_most",
+        "cosine_mean",
+        "cosine_spread",
+        "cosine_lead",
+        "l2_lead",
+        "rerank_first",
+        "rerank_lead",
+        "rerank_mean",
+        "hits",
     ),
 }
 FEATURES = tuple(name for names in GROUPS.values() for name in names)
@@ -121,18 +129,18 @@ class WordVectors(NamedTuple):
 
     text: str
     keys: NDArray[np.str_]
-    kinds: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    sentence: NDArray[np.int64]
+    kinds: IntArray
+    starts: IntArray
+    ends: IntArray
+    sentence: IntArray
     vectors: NDArray[np.float32]
 
-    def part(self, at: NDArray[np.int64]) -> str:
+    def part(self, at: IntArray) -> str:
         """Text from the first to the last of some words."""
         return self.text[self.starts[at[0]] : self.ends[at[-1]]]
 
 
-def word_vectors(text: str, spans: NDArray[np.int64], tokens: NDArray[np.floating]) -> WordVectors:
+def word_vectors(text: str, spans: IntArray, tokens: NDArray[np.floating]) -> WordVectors:
     """Words of a text with the mean of the embeddings of their tokens.
 
     A word without a token is left out.
@@ -180,7 +188,7 @@ def _word_kind(key: str, match: regex.Match[str], text: str) -> int:
     return NAME if match[0][0].isupper() and not begins else WORD
 
 
-def _sentence_starts(text: str) -> NDArray[np.int64]:
+def _sentence_starts(text: str) -> IntArray:
     """First characters of the sentences of a text, in order.
 
     Of what cannot be found, those of the one before.
@@ -202,18 +210,18 @@ class SentenceMatch(NamedTuple):
     """
 
     hit: int
-    at: NDArray[np.int64]
-    best: NDArray[np.float64]
+    at: IntArray
+    best: FloatArray
     held: NDArray[np.bool_]
 
 
 class QuestionTerms(NamedTuple):
     """Content words of a question: places, keys, kinds, weights that sum to 1, and vectors."""
 
-    at: NDArray[np.int64]
+    at: IntArray
     keys: NDArray[np.str_]
-    kinds: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    kinds: IntArray
+    weights: FloatArray
     vectors: NDArray[np.float32]
 
 
@@ -278,7 +286,7 @@ def _matches(terms: QuestionTerms, passage: WordVectors, hit: int) -> list[Sente
     return matches
 
 
-def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: float) -> float:
+def _quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
     """Least value with at least that share of the weight at or below it."""
     order = np.argsort(values, kind="stable")
     place = np.searchsorted(weights[order].cumsum(), share * weights.sum())
@@ -293,34 +301,37 @@ def _coverage(
     The question's words, names and numbers in the sentence, and its new words.
     """
     best, held, weights = match.best, match.held, terms.weights
-    missing = best[~held]
-    features = {"mean": float(weights @ best), "least": best.min(), "share": float(weights @ held)}
-    features |= {f"q{round(100 * share)}": _quantile(best, weights, share) for share in _SOFT}
-    features |= {"missing": len(missing), "missing_weight": weights[~held].max(initial=0.0)}
-    features |= {
-        "missing_mean": missing.mean() if len(missing) else 1.0,
-        "missing_least": missing.min(initial=1.0),
-        "missing_most": missing.max() if len(missing) else 1.0,
-        "held_mean": best[held].mean() if held.any() else 0.0,
-        "held_least": best[held].min() if held.any() else 0.0,
-    }
+    missing, known = best[~held], best[held]
+    some_missing = missing if len(missing) else np.ones(1)
+    some_known = known if len(known) else np.zeros(1)
     new = _new_words(terms, match, passage)
-    for name, kind in (("names", NAME), ("numbers", NUMBER)):
-        of_kind = terms.kinds == kind
-        features[f"{name}_missing"], features[f"{name}_held"] = (
-            (of_kind & ~held).sum(),
-            (of_kind & held).sum(),
-        )
-        features[f"{name}_least"] = best[of_kind & ~held].min(initial=1.0)
-        features[f"new_{name}"] = (passage.kinds[match.at][new] == kind).sum()
-    cosine = _mean_vector(question.vectors) @ _mean_vector(passage.vectors[match.at])
-    features |= {
-        "cosine": cosine,
+    features = {
+        "mean": weights @ best,
+        "least": best.min(),
+        "share": weights @ held,
+        **{f"q{round(100 * share)}": _quantile(best, weights, share) for share in _SOFT},
+        "missing": len(missing),
+        "missing_weight": weights[~held].max(initial=0.0),
+        "missing_mean": some_missing.mean(),
+        "missing_least": missing.min(initial=1.0),
+        "missing_most": some_missing.max(),
+        "held_mean": some_known.mean(),
+        "held_least": some_known.min(),
+        "cosine": _mean_vector(question.vectors) @ _mean_vector(passage.vectors[match.at]),
         "words": len(match.at),
         "new_words": new.sum(),
         "asked_words": len(terms.keys),
+        "hit": match.hit,
     }
-    return {name: float(value) for name, value in features.items()} | {"hit": float(match.hit)}
+    for name, kind in (("names", NAME), ("numbers", NUMBER)):
+        of_kind = terms.kinds == kind
+        features |= {
+            f"{name}_missing": (of_kind & ~held).sum(),
+            f"{name}_held": (of_kind & held).sum(),
+            f"{name}_least": best[of_kind & ~held].min(initial=1.0),
+            f"new_{name}": (passage.kinds[match.at][new] == kind).sum(),
+        }
+    return {name: float(value) for name, value in features.items()}
 
 
 def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -336,16 +347,14 @@ def _new_words(
     return (keys != "") & ~np.isin(keys, terms.keys)
 
 
-def _margins(scores: NDArray[np.float64], first: int, hits: NDArray[np.int64]) -> dict[str, float]:
+def _margins(scores: FloatArray, first: int, hits: IntArray) -> dict[str, float]:
     """Lead of the sentence over the next one, and over the best of other passages.
 
     1 where there is none.
     """
-    rest, other_hits = np.delete(scores, first), scores[hits != hits[first]]
-    rivals = {"margin": rest, "margin_hits": other_hits}
+    rivals = {"margin": np.delete(scores, first), "margin_hits": scores[hits != hits[first]]}
     return {
-        name: float(scores[first] - rivals[name].max()) if len(rivals[name]) else 1.0
-        for name in rivals
+        name: float(scores[first] - of.max()) if len(of) else 1.0 for name, of in rivals.items()
     }
 
 
@@ -383,15 +392,11 @@ def _substitution(
         features[f"swap_{name}"] = float(best.max(initial=0.0))
         features[f"swap_{name}_weight"] = float(terms.weights[rows] @ best) if len(best) else 0.0
     pairs = cosines[np.ix_(~match.held, new)]
-    if not pairs.size:
-        return features | dict.fromkeys(("swap_most", "swap_least", "swap_mean"), float("nan"))
-    best, weights = pairs.max(axis=1), terms.weights[~match.held]
+    best = pairs.max(axis=1) if pairs.size else np.full(1, np.nan)
+    weights = terms.weights[~match.held] if pairs.size else np.ones(1)
     mean = weights @ best / max(weights.sum(), 1e-9)
-    return features | {
-        "swap_most": float(best.max()),
-        "swap_least": float(best.min()),
-        "swap_mean": float(mean),
-    }
+    all_words = {"swap_most": best.max(), "swap_least": best.min(), "swap_mean": mean}
+    return features | {name: float(value) for name, value in all_words.items()}
 
 
 def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
@@ -410,17 +415,16 @@ def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> d
 
     NaN where it is open.
     """
-    kind = expected_kind(question)
-    counts = dict.fromkeys(("sentence", "hit"), float("nan"))
-    if kind is not None:
-        known = frozenset(terms.keys.tolist())
-        for name, text in (("sentence", sentence), ("hit", passage)):
-            phrase_stems = (line_stems(text[start:end]) for start, end in phrases(kind, text))
-            counts[name] = float(sum(not known.issuperset(stems) for stems in phrase_stems))
-    features = {f"kind_{name}_count": count for name, count in counts.items()}
-    return features | {
-        f"kind_{name}": float(np.minimum(count, 1.0)) for name, count in counts.items()
-    }
+    kind, known = expected_kind(question), frozenset(terms.keys.tolist())
+    features = {}
+    for name, text in (("sentence", sentence), ("hit", passage)):
+        count = float("nan")
+        if kind is not None:
+            stems = (line_stems(text[start:end]) for start, end in phrases(kind, text))
+            count = float(sum(not known.issuperset(some) for some in stems))
+        features[f"kind_{name}_count"] = count
+        features[f"kind_{name}"] = float(np.minimum(count, 1.0))
+    return features
 
 
 @lru_cache(maxsize=8192)
@@ -428,13 +432,8 @@ def _claim_words(text: str) -> tuple[Word, ...]:
     return tuple(claim_words(text))
 
 
-def _signs(words: Sequence[Word]) -> dict[str, set[int]]:
-    """Signs that each word stands with, by key."""
-    signs: dict[str, set[int]] = {}
-    for word in words:
-        if word.kind not in {BREAK, LITTLE, NEGATION} and word.key:
-            signs.setdefault(word.key, set()).add(word.sign)
-    return signs
+def _carries_sign(word: Word) -> bool:
+    return bool(word.key) and word.kind not in {BREAK, LITTLE, NEGATION}
 
 
 def _opposition(
@@ -445,37 +444,33 @@ def _opposition(
     Negations and antonyms of the question in sentence, passage or all passages.
     """
     words = claim_words(question)
-    question_signs = {
-        word.key: word.sign
-        for word in words
-        if word.key and word.kind not in {BREAK, LITTLE, NEGATION}
-    }
-    poles = {word.key: word.sign for word in words if word.key.startswith("~")}
     texts = {"sentence": [sentence], "hit": [passage], "hits": passages}
-    words_by_text = {
-        name: [word for text in of for word in _claim_words(text)] for name, of in texts.items()
-    }
-    signs = {name: _signs(text_words) for name, text_words in words_by_text.items()}
-    negations = sum(word.kind == NEGATION for word in words)
-    there = sum(word.kind == NEGATION for word in words_by_text["sentence"])
-    beside = signs["sentence"]
+    read = {name: [w for text in of for w in _claim_words(text)] for name, of in texts.items()}
+    # signs that each word stands with, by key
+    signs: dict[str, dict[str, set[int]]] = {name: {} for name in read}
+    for name, some in read.items():
+        for word in filter(_carries_sign, some):
+            signs[name].setdefault(word.key, set()).add(word.sign)
+
+    def turned(name: str, wanted: Mapping[str, int]) -> int:
+        return sum(sign not in signs[name].get(key, {sign}) for key, sign in wanted.items())
+
+    poles = {word.key: word.sign for word in words if word.key.startswith("~")}
+    wanted = {word.key: word.sign for word in filter(_carries_sign, words)}
+    negations, there = (
+        sum(word.kind == NEGATION for word in some) for some in (words, read["sentence"])
+    )
     features = {
         "negations": negations,
         "negations_sentence": there,
         "negations_differ": abs(negations - there),
-        "negations_hit": any(word.kind == NEGATION for word in words_by_text["hit"]),
-        "poles_turned": sum(
-            key in signs["sentence"] and sign not in signs["sentence"][key]
-            for key, sign in poles.items()
-        ),
-        "poles_missing": sum(key not in beside for key in poles),
+        "negations_hit": any(word.kind == NEGATION for word in read["hit"]),
+        "poles_turned": turned("sentence", poles),
+        "poles_missing": len(poles.keys() - signs["sentence"].keys()),
         "poles_both": sum(-sign in signs["hit"].get(key, ()) for key, sign in poles.items()),
-        "poles_missing_hits": sum(key not in signs["hits"] for key in poles),
+        "poles_missing_hits": len(poles.keys() - signs["hits"].keys()),
+        **{f"turned_{name}": turned(name, wanted) for name in signs},
     }
-    for name, known in signs.items():
-        features[f"turned_{name}"] = sum(
-            key in known and sign not in known[key] for key, sign in question_signs.items()
-        )
     return {name: float(value) for name, value in features.items()}
 
 
@@ -497,21 +492,19 @@ def retrieval_features(
       ... )
       (0.75, 0.25, 0.5, 0.5)
     """
-    by_cosine = np.sort(np.asarray(cosine, dtype=np.float64))[::-1]
-    near = np.sort(np.asarray(l2, dtype=np.float64))
-    reranked = np.asarray(s_rerank, dtype=np.float64)
-    has_first, has_second = len(by_cosine) > 0, len(by_cosine) > 1
     nan = float("nan")
+    scores = [np.array(some or (nan,), dtype=np.float64) for some in (cosine, l2, s_rerank)]
+    by_cosine, near, reranked = np.sort(scores[0])[::-1], np.sort(scores[1]), scores[2]
     features = {
-        "cosine_first": cosine[0] if has_first else nan,
-        "cosine_most": by_cosine[0] if has_first else nan,
-        "cosine_mean": by_cosine.mean() if has_first else nan,
-        "cosine_spread": by_cosine.std() if has_first else nan,
-        "cosine_lead": by_cosine[0] - by_cosine[1] if has_second else nan,
-        "l2_lead": near[1] - near[0] if has_second else nan,
-        "rerank_first": reranked[0] if has_first else nan,
-        "rerank_lead": reranked[0] - reranked[1] if has_second else nan,
-        "rerank_mean": reranked.mean() if has_first else nan,
-        "hits": len(by_cosine),
+        "cosine_first": scores[0][0],
+        "cosine_most": by_cosine[0],
+        "cosine_mean": by_cosine.mean(),
+        "cosine_spread": by_cosine.std(),
+        "cosine_lead": by_cosine[0] - [*by_cosine, nan][1],
+        "l2_lead": [*near, nan][1] - near[0],
+        "rerank_first": reranked[0],
+        "rerank_lead": reranked[0] - [*reranked, nan][1],
+        "rerank_mean": reranked.mean(),
+        "hits": len(cosine),
     }
     return {name: float(value) for name, value in features.items()}

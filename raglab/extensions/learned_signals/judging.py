@@ -162,11 +162,11 @@ class ModelScorer:
 
     def __call__(self, rows: pd.DataFrame) -> list[float]:
         """Scores of rows with the columns in `needs`, all of them asked for at once."""
-        cells = list(zip(*(rows[column] for column in self.needs), strict=True))
-        if len(cells) < 2:
-            return [self.score(*row) for row in cells]
-        with ThreadPoolExecutor(len(cells)) as pool:
-            return list(pool.map(lambda row: self.score(*row), cells))
+        cells = [rows[column] for column in self.needs]
+        if len(rows) < 2:
+            return list(map(self.score, *cells))
+        with ThreadPoolExecutor(len(rows)) as pool:
+            return list(pool.map(self.score, *cells))
 
     def score(self, *cells: Any) -> float:  # noqa: ANN401 - as `needs` says
         """Score of one case.
@@ -185,7 +185,11 @@ class ModelScorer:
             if math.isnan(score.value) and request.again:
                 score = self._reply(request, request.again)
         except BudgetSpentError as error:
-            self._skip(error)
+            with self._lock:
+                self.counts.over_budget += 1
+                first = self.counts.over_budget == 1
+            if first:
+                warn_user(f"further cases stay missing: {error}")
             return math.nan
         except ModelUnavailableError as error:
             self._count_failure(error)
@@ -196,21 +200,14 @@ class ModelScorer:
     def _reply(self, request: ScoreRequest, sent: tuple[Message, ...]) -> Score:
         # Where nothing holds the model to a schema, a client reads the object out of the text: that
         # is not exact.
-        held = request.schema is not None and self.client.capabilities().schema != "text"
-        schema = request.schema if held else None
-        return request.parse(
-            self.client.complete(
-                sent, schema=schema, max_tokens=request.max_tokens, top=request.top
-            )
+        holds = request.schema is not None and self.client.capabilities().schema != "text"
+        reply = self.client.complete(
+            sent,
+            schema=request.schema if holds else None,
+            max_tokens=request.max_tokens,
+            top=request.top,
         )
-
-    def _skip(self, error: BudgetSpentError) -> None:
-        """Count a case over the budget; warn at the first one."""
-        with self._lock:
-            self.counts.over_budget += 1
-            first = self.counts.over_budget == 1
-        if first:
-            warn_user(f"further cases stay missing: {error}")
+        return request.parse(reply)
 
     def _count(self, score: Score) -> None:
         """Count a reply; say so where the first ones hold no score."""
@@ -271,29 +268,18 @@ def judge_scorer(
     Raises:
       ValueError: the rubric is empty.
     """
-    if not rubric.strip():
-        refuse(
-            "a rubric must say what 0 and 1 mean",
-            "an empty one",
-            "leave it out for that of sufficiency",
-        )
+    _check_text(rubric, "a rubric must say what 0 and 1 mean")
     check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     instructions = prompt._replace(text=prompt.text + rubric.strip())
 
-    def request(
-        question: str, passages: Sequence[str], answer: str | None = None
-    ) -> ScoreRequest | None:
-        if not passages or (answer is not None and not answer.strip()):
-            return None
-        data = _case_data(instructions, max_prompt_tokens, question, passages, answer, REMINDER)
+    def request(data: str) -> ScoreRequest:
         again = messages(instructions, f"{data}\n\n{REMINDER}")
-        return ScoreRequest(
-            messages(instructions, data), _rubric_score, 24, again=again, schema=SCORE_SCHEMA
-        )
+        sent = messages(instructions, data)
+        return ScoreRequest(sent, _rubric_score, 24, again=again, schema=SCORE_SCHEMA)
 
-    needs = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
-    name = _name("judge", client, instructions, f"{prompt_shape(max_prompt_tokens)}.schema")
-    return ModelScorer(name, needs, request, client, budget)
+    case = CaseRequest(instructions, max_prompt_tokens, REMINDER, request)
+    shape = f"{prompt_shape(max_prompt_tokens)}.schema"
+    return _scorer("judge", shape, case, client, budget, with_answer=with_answer)
 
 
 def yes_no_scorer(
@@ -323,60 +309,65 @@ def yes_no_scorer(
 
     Source: Kadavath et al. 2022, Language models (mostly) know what they know.
     """
-    if not question.strip():
-        refuse(
-            "a yes or no question must be a text",
-            "an empty one",
-            "leave it out for that of sufficiency",
-        )
+    _check_text(question, "a yes or no question must be a text")
     check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     closing = f"{question.strip()} Reply with yes or no."
     instructions = prompt._replace(
         text=f"{prompt.text}\nThe question about the case: {question.strip()}"
     )
 
-    def request(
-        query: str, passages: Sequence[str], answer: str | None = None
+    def request(data: str) -> ScoreRequest:
+        sent = messages(instructions, f"{data}\n\n{closing}")
+        return ScoreRequest(sent, partial(_yes_probability, least_mass), 1, TOP)
+
+    case = CaseRequest(instructions, max_prompt_tokens, closing, request)
+    shape = f"{prompt_shape(max_prompt_tokens)}.mass-{least_mass:g}"
+    return _scorer("yes-no", shape, case, client, budget, with_answer=with_answer)
+
+
+def _check_text(text: str, rule: str) -> None:
+    if not text.strip():
+        refuse(rule, "an empty one", "leave it out for that of sufficiency")
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRequest:
+    """Makes the request of a case, called with its question, passages and answer.
+
+    prompt: with its instructions. limit: tokens of the whole prompt. closing: text that is sent
+    besides. of_data: the request of a case as a prompt holds it.
+    """
+
+    prompt: Prompt
+    limit: int
+    closing: str
+    of_data: Callable[[str], ScoreRequest]
+
+    def __call__(
+        self, question: str, passages: Sequence[str], answer: str | None = None
     ) -> ScoreRequest | None:
+        """Request, None for a case without passages, or without the answer that is to be judged."""
         if not passages or (answer is not None and not answer.strip()):
             return None
-        data = _case_data(instructions, max_prompt_tokens, query, passages, answer, closing)
-        return ScoreRequest(
-            messages(instructions, f"{data}\n\n{closing}"),
-            partial(_yes_probability, least_mass),
-            1,
-            TOP,
-        )
+        answers = [] if answer is None else [answer]
+        room = passage_room(self.limit, self.prompt, question, *answers, self.closing)
+        sections = [("Proposed answer", text) for text in answers]
+        return self.of_data(data_prompt(question, fit_passages(passages, room), *sections))
 
+
+def _scorer(
+    kind: str,
+    shape: str,
+    case: CaseRequest,
+    client: ModelClient,
+    budget: RequestBudget,
+    *,
+    with_answer: bool,
+) -> ModelScorer:
+    """Scorer of cases; whatever else shapes its scores is in its name."""
     needs = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
-    name = _name(
-        "yes-no", client, instructions, f"{prompt_shape(max_prompt_tokens)}.mass-{least_mass:g}"
-    )
-    return ModelScorer(name, needs, request, client, budget)
-
-
-def _name(kind: str, client: ModelClient, prompt: Prompt, shape: str) -> str:
-    """Name of a scorer: whatever else shapes its scores is in it."""
-    return f"{kind}:{client.name}/{prompt.identity}/{shape}"
-
-
-def _case_data(
-    prompt: Prompt,
-    limit: int,
-    question: str,
-    passages: Sequence[str],
-    answer: str | None,
-    *further: str,
-) -> str:
-    """Passages, question and answer of a case as a prompt holds them.
-
-    Args:
-      limit: tokens of the prompt.
-      further: texts that are sent besides.
-    """
-    room = passage_room(limit, prompt, question, *([] if answer is None else [answer]), *further)
-    sections = () if answer is None else (("Proposed answer", answer),)
-    return data_prompt(question, fit_passages(passages, room), *sections)
+    name = f"{kind}:{client.name}/{case.prompt.identity}/{shape}"
+    return ModelScorer(name, needs, case, client, budget)
 
 
 def _rubric_score(reply: Completion) -> Score:

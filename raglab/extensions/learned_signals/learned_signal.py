@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
@@ -33,6 +32,9 @@ from raglab.extensions.learned_signals.evidence_features import (
 from raglab.extensions.learned_signals.score_models import (
     DEPTHS,
     STRENGTHS,
+    BoolArray,
+    FloatArray,
+    IntArray,
     Recipe,
     ScoreModel,
     choose_recipe,
@@ -58,7 +60,7 @@ from raglab.store.traces import Trace
 from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
-from raglab.words.html_display import display
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +112,7 @@ class EvidenceReader:
     encoder: Encoder = field(repr=False)
     cache: EmbeddingCache | None = field(repr=False)
 
-    def features(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+    def features(self, rows: pd.DataFrame) -> FloatArray:
         """Features of rows, [Q, F] in the order of `FEATURES`.
 
         A row without a word is NaN throughout.
@@ -154,8 +156,8 @@ class EvidenceReader:
         return words_by_text
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedSignal:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedSignal(Result):
     """A signal learned from labels; see `fit_signal`.
 
     Attributes:
@@ -204,7 +206,8 @@ class LearnedSignal:
         """What reads the features; loads the encoder."""
         return EvidenceReader(encoder_by_identifier(self.encoder, self.loaded), _store(self.cache))
 
-    def frame(self) -> pd.DataFrame:
+    @property
+    def table(self) -> pd.DataFrame:
         """Report as a row.
 
         Name, target, cases and positive ones, cross-fitted AUROC with its interval.
@@ -213,8 +216,7 @@ class LearnedSignal:
 
         return pd.DataFrame([{"name": self.name, "target": self.target, **self.report._asdict()}])
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what it was learned for and how well it tells that apart."""
+    def _summary(self) -> Summary:
         report = self.report
         facts = [
             ("name", self.name),
@@ -224,7 +226,7 @@ class LearnedSignal:
             ("AUROC, cross-fitted", f"{report.auroc:.3f}, {report.low:.3f} to {report.high:.3f}"),
             ("version", self.version),
         ]
-        return display(type(self).__name__, facts)
+        return Summary(facts)
 
     def values(self, rows: pd.DataFrame) -> list[float]:
         """Probability of each row, NaN where there is no word to compare.
@@ -276,15 +278,6 @@ class LearnedSignal:
         """
         check_in_memory(trace, "a learned signal")
         return add_signals(trace, self.signal_function(), cache=cache)
-
-    def column(self, trace: Trace, *, cache: str | Path | None = None) -> pd.Series[float]:
-        """The signal of a trace's cases, first arm and search, by case id.
-
-        Args:
-          trace: with the texts of its hits.
-          cache: file of finished values.
-        """
-        return self.with_signal(trace, cache=cache).signal(self.name)
 
     def judge(
         self,
@@ -355,14 +348,12 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
       ArithmeticError, AttributeError, LookupError, TypeError, ValueError: a field that is none.
     """
     fields = dict(record)
-    if fields.pop("format") != FORMAT or fields["target"] not in TARGETS:
-        msg = f"format must be {FORMAT} and target one of {', '.join(TARGETS)}."
-        raise ValueError(msg)
     models = tuple(parse_model(fold_model, GROUPS) for fold_model in fields["fold_models"])
     folds = {str(key): int(fold) for key, fold in fields["fold_of"].items()}
-    if not {*folds.values()} <= {*range(len(models))}:
-        msg = f"folds must be of the {len(models)} models, got {max(folds.values())}."
-        raise ValueError(msg)
+    own = fields.pop("format") == FORMAT and fields["target"] in TARGETS
+    if not own or not set(folds.values()) <= set(range(len(models))):
+        rule = f"format must be {FORMAT}, target one of {', '.join(TARGETS)}, each fold of a model"
+        refuse(rule, "another", "learn it again")
     return fields | {
         "name": check_name(fields["name"]),
         "encoder": str(fields["encoder"]),
@@ -399,11 +390,8 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
     try:
         encoder = source if isinstance(source, Encoder) else _loaded_encoder(source)
     except ValueError as error:
-        msg = (
-            f"the encoder {identifier} must be on this machine; pass the folder that holds it as "
-            f"`encoder` ({error})."
-        )
-        raise ValueError(msg) from error
+        remedy = "pass the folder that holds it as `encoder`"
+        refuse(f"the encoder {identifier} must be on this machine", error, remedy)
     if encoder.name != identifier:
         refuse(
             f"the encoder must be {identifier}",
@@ -415,7 +403,7 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
 
 def labelled_rows(
     trace: Trace, target: str, policy: Policy | None = None, arm: str | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+) -> tuple[IntArray, BoolArray]:
     """Cases that have a label for a target, ascending, and whether each should be answered.
 
     Raises:
@@ -423,8 +411,7 @@ def labelled_rows(
     """
     if target not in TARGETS:
         meanings = "; ".join(f"{name}: {what}" for name, what in TARGETS.items())
-        msg = f"target must be one of {', '.join(TARGETS)}, got {target!r} ({meanings})."
-        raise ValueError(msg)
+        refuse(f"target must be one of {', '.join(TARGETS)}", repr(target), meanings)
     if target == "right":
         start = policy if policy is not None else Policy.load()
         check_recorded(trace, start, arm, "a signal")
@@ -435,9 +422,7 @@ def labelled_rows(
     return rows, status[rows] == "ok"
 
 
-def signal_report(
-    y: NDArray[np.bool_], values: NDArray[np.float64], level: float = 0.95
-) -> SignalReport:
+def signal_report(y: BoolArray, values: FloatArray, level: float = 0.95) -> SignalReport:
     """How well values tell true from false; a missing value counts as the least of all.
 
     Args:
@@ -452,9 +437,7 @@ def signal_report(
     )
 
 
-def case_groups(
-    trace: Trace, rows: NDArray[np.int64], groups: str | Sequence[object] | None
-) -> NDArray[np.int64]:
+def case_groups(trace: Trace, rows: IntArray, groups: str | Sequence[object] | None) -> IntArray:
     """Number of the group of each of some cases.
 
     What they share, and cases of the same question together.
@@ -478,26 +461,22 @@ def case_groups(
                 repr(groups),
                 "leave it out, or pass one value a case",
             )
-        of = [
+        shared = [
             next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id)
             for case in cases
         ]
     elif len(groups) == len(trace):
-        of = [str(groups[row]) for row in rows]
+        shared = [str(groups[row]) for row in rows]
     else:
-        msg = f"groups must have one value a case, got {len(groups)} for {len(trace)} cases."
-        raise ValueError(msg)
-    shared, query_numbers = (
-        np.unique(texts, return_inverse=True)[1]
-        for texts in (of, [plain_question(case.query) for case in cases])
-    )
-    width = int(shared.max(initial=0)) + 1
-    size = width + int(query_numbers.max(initial=0)) + 1
-    links = coo_array((np.ones(len(rows)), (shared, width + query_numbers)), shape=(size, size))
-    components: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][
-        shared
-    ].astype(np.int64)
-    return np.unique(components, return_inverse=True)[1]
+        value = f"{len(groups)} for {len(trace)} cases"
+        refuse("groups must have one value a case", value, "leave it out, or complete it")
+    queries = [plain_question(case.query) for case in cases]
+    own, asked = (np.unique(texts, return_inverse=True)[1] for texts in (shared, queries))
+    # what is linked through a group or a question is one
+    n = len(cases)
+    links = coo_array((np.ones(n), (own, n + asked)), shape=(2 * n, 2 * n))
+    parts = connected_components(links, directed=False)[1][own]
+    return np.unique(parts, return_inverse=True)[1]
 
 
 def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
@@ -513,12 +492,12 @@ def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
 
 def case_features(
     trace: Trace,
-    rows: NDArray[np.int64],
+    rows: IntArray,
     *,
     arm: str | None = None,
     encoder: str | Encoder | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Features of some cases at the first search, [R, F] in the order of `FEATURES`.
 
     A case without a hit, or without a word, is NaN throughout. Arguments as for `fit_signal`.
@@ -568,14 +547,14 @@ class FoldModels(NamedTuple):
 
     model: ScoreModel
     fold_models: tuple[ScoreModel, ...]
-    fold: NDArray[np.int64]
-    held_out: NDArray[np.float64]
+    fold: IntArray
+    held_out: FloatArray
 
 
 def cross_fit(
-    x: NDArray[np.float64],
-    y: NDArray[np.bool_],
-    groups: NDArray[np.int64],
+    x: FloatArray,
+    y: BoolArray,
+    groups: IntArray,
     recipes: Sequence[Recipe] = RECIPES,
     *,
     folds: int = FOLDS,

@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 
 from raglab.values import refuse
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
 LIMIT = 8.0  # a scaled feature counts for at most that many standard deviations
 LEAST_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
 # inverse of the logistic's penalty, as scikit-learn's `C`
@@ -38,15 +42,15 @@ class Logistic(NamedTuple):
     All [F] but bias.
     """
 
-    center: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    center: FloatArray
+    scale: FloatArray
+    weights: FloatArray
     bias: float
 
-    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def logits(self, x: FloatArray) -> FloatArray:
         """Logit of each row of [Q, F]."""
         scaled = np.nan_to_num(np.clip((x - self.center) / self.scale, -LIMIT, LIMIT), nan=0.0)
-        total: NDArray[np.float64] = scaled @ self.weights + self.bias
+        total: FloatArray = scaled @ self.weights + self.bias
         return total
 
 
@@ -60,15 +64,15 @@ class Trees(NamedTuple):
     leaf. value: of a leaf.
     """
 
-    feature: NDArray[np.int64]
-    threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    value: NDArray[np.float64]
+    feature: IntArray
+    threshold: FloatArray
+    missing_left: BoolArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
     base: float
 
-    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def logits(self, x: FloatArray) -> FloatArray:
         """Logit of each row of [Q, F]."""
         tree, row = np.arange(len(self.feature))[None, :], np.arange(len(x))[:, None]
         node = np.zeros((len(x), len(self.feature)), dtype=np.int64)
@@ -85,7 +89,7 @@ class Trees(NamedTuple):
             node = np.where(
                 inner, np.where(goes_left, self.left[tree, node], self.right[tree, node]), node
             )
-        total: NDArray[np.float64] = self.value[tree, node].sum(axis=1) + self.base
+        total: FloatArray = self.value[tree, node].sum(axis=1) + self.base
         return total
 
 
@@ -118,16 +122,16 @@ class ScoreModel(NamedTuple):
     body: Logistic | Trees
     recipe: Recipe
 
-    def probabilities(self, x: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
+    def probabilities(self, x: FloatArray, names: Sequence[str]) -> FloatArray:
         """Probability of each row, [Q], of features [Q, N] in the order of names."""
         logits = self.body.logits(x[:, [names.index(name) for name in self.features]])
-        probabilities: NDArray[np.float64] = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
+        probabilities: FloatArray = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
         return probabilities
 
 
 def fit_score_model(
-    x: NDArray[np.float64],
-    y: NDArray[np.bool_],
+    x: FloatArray,
+    y: BoolArray,
     names: Sequence[str],
     groups: Mapping[str, Sequence[str]],
     recipe: Recipe,
@@ -158,12 +162,12 @@ def fit_score_model(
     return ScoreModel(used_names, fitted, recipe)
 
 
-def _differs(values: NDArray[np.float64]) -> bool:
+def _differs(values: FloatArray) -> bool:
     there = values[~np.isnan(values)]
     return bool(len(there) and there.max() - there.min() > LEAST_SPREAD)
 
 
-def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> Logistic:
+def _logistic(x: FloatArray, y: BoolArray, strength: float) -> Logistic:
     from sklearn.linear_model import LogisticRegression
 
     center, scale = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
@@ -174,7 +178,7 @@ def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> 
     )
 
 
-def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
+def _trees(x: FloatArray, y: BoolArray, depth: int) -> Trees:
     """Boosted trees of scikit-learn, read out node by node."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -194,35 +198,34 @@ def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
     # no public attribute holds the nodes; a test compares what is read here with scikit-learn's own
     # probabilities
     nodes = [stage[0].nodes for stage in boosted._predictors]  # noqa: SLF001
-    width = max(map(len, nodes))
-
-    def table(field: str, kind: type[np.generic]) -> NDArray[Any]:
-        out = np.zeros((len(nodes), width), dtype=kind)
-        for tree, of in enumerate(nodes):
-            out[tree, : len(of)] = of[field]
-        return out
-
-    leaf = np.ones((len(nodes), width), dtype=np.bool_)
+    # a tree of fewer nodes than another ends in leaves
+    table = np.zeros((len(nodes), max(map(len, nodes))), dtype=nodes[0].dtype)
+    table["is_leaf"] = 1
     for tree, of in enumerate(nodes):
-        leaf[tree, : len(of)] = of["is_leaf"]
+        table[tree, : len(of)] = of
+    leaf = table["is_leaf"].astype(np.bool_)
+
+    def inner(field: str, kind: type[np.generic], of_leaf: float = 0.0) -> NDArray[Any]:
+        return np.where(leaf, of_leaf, table[field].astype(np.float64)).astype(kind)
+
     return Trees(
-        feature=np.where(leaf, 0, table("feature_idx", np.int64)),
-        threshold=np.where(leaf, 0.0, table("num_threshold", np.float64)),
-        missing_left=table("missing_go_to_left", np.bool_) & ~leaf,
-        left=np.where(leaf, LEAF, table("left", np.int64)),
-        right=np.where(leaf, LEAF, table("right", np.int64)),
-        value=np.where(leaf, table("value", np.float64), 0.0),
+        feature=inner("feature_idx", np.int64),
+        threshold=inner("num_threshold", np.float64),
+        missing_left=inner("missing_go_to_left", np.bool_),
+        left=inner("left", np.int64, LEAF),
+        right=inner("right", np.int64, LEAF),
+        value=np.where(leaf, table["value"], 0.0),
         base=float(np.ravel(boosted._baseline_prediction)[0]),  # noqa: SLF001
     )
 
 
 def choose_recipe(
-    x: NDArray[np.float64],
-    y: NDArray[np.bool_],
+    x: FloatArray,
+    y: BoolArray,
     names: Sequence[str],
     groups: Mapping[str, Sequence[str]],
     recipes: Sequence[Recipe],
-    fold: NDArray[np.int64],
+    fold: IntArray,
 ) -> Recipe:
     """Recipe of least cross-validated log-loss, the earlier of equals.
 
@@ -267,73 +270,51 @@ def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -
         not finite or not as many as the features, a node that leads back.
     """
     values = dict(record)
-    features, stated = tuple(values.pop("features")), values.pop("recipe")
-    recipe = Recipe(tuple(stated[0]), stated[1], float(stated[2]))
+    features, (groups, family, size) = tuple(values.pop("features")), values.pop("recipe")
+    recipe = Recipe(tuple(groups), family, float(size))
+    kinds: Mapping[str, Any] = {"logistic": Logistic, "trees": Trees}
+    types = {"feature": np.int64, "left": np.int64, "right": np.int64, "missing_left": np.bool_}
+    body = kinds[family](
+        **{
+            name: float(value)
+            if name in {"bias", "base"}
+            else np.array(value, dtype=types.get(name, np.float64))
+            for name, value in values.items()
+        }
+    )
     names = {name for group in recipe.groups for name in known[group]}
-    if (
-        recipe.family not in {"logistic", "trees"}
-        or not names.issuperset(features)
-        or len({*features}) < len(features)
-    ):
-        msg = (
-            "a model must be a logistic or trees on features that raglab knows, got "
-            f"{recipe.family!r} on {features}."
-        )
-        raise ValueError(msg)
-    kind: Any = Logistic if recipe.family == "logistic" else Trees
-    wanted = {"feature": np.int64, "left": np.int64, "right": np.int64, "missing_left": np.bool_}
-    if set(values) != set(kind._fields):
-        msg = f"a model must have {', '.join(kind._fields)}, got {', '.join(values)}."
-        raise ValueError(msg)
-    fields: dict[str, Any] = {
-        name: float(value)
-        if name in {"bias", "base"}
-        else np.array(value, dtype=wanted.get(name, np.float64))
-        for name, value in values.items()
+    width = len(features)
+    rules = {
+        "features that raglab knows, each once": names.issuperset(features)
+        and len(set(features)) == width <= MOST_FEATURES,
+        # NaN is not within it either
+        f"numbers of at most {MOST_NUMBER:g}": all(
+            (np.abs(value) <= MOST_NUMBER).all() for value in body
+        ),
+        f"a body of {width} features": (_is_logistic if family == "logistic" else _is_trees)(
+            body, width
+        ),
     }
-    body = kind(**fields)
-    # NaN is not within it either
-    if not all((np.abs(value) <= MOST_NUMBER).all() for value in body):
-        refuse(
-            f"numbers of a model must be finite and at most {MOST_NUMBER:g}",
-            "another",
-            "learn it again",
-        )
-    if len(features) > MOST_FEATURES:
-        refuse(
-            f"a model must have at most {MOST_FEATURES:,} features",
-            f"{len(features):,}",
-            "learn it again",
-        )
-    (_check_logistic if recipe.family == "logistic" else _check_trees)(body, len(features))
+    if broken := [rule for rule, holds in rules.items() if not holds]:
+        refuse("a model must be as it was written", f"another than {broken[0]}", "learn it again")
     return ScoreModel(features, body, recipe)
 
 
-def _check_logistic(body: Logistic, width: int) -> None:
-    if (
-        any(value.shape != (width,) for value in body[:3])
-        or not (body.scale >= 1.0 / MOST_NUMBER).all()
-    ):
-        numbers = f"a center, a scale above {1.0 / MOST_NUMBER:g} and a weight"
-        msg = f"a logistic must have {numbers} for each of its {width} features."
-        raise ValueError(msg)
+def _is_logistic(body: Logistic, width: int) -> bool:
+    """Whether each feature has a center, a weight and a scale that nothing is too small for."""
+    shapes = {np.shape(value) for value in body[:3]}
+    return shapes == {(width,)} and bool((body.scale >= 1.0 / MOST_NUMBER).all())
 
 
-def _check_trees(body: Trees, width: int) -> None:
-    shape = body.feature.shape
-    own = np.arange(shape[-1])
-    leaf = body.left == LEAF
-    ahead = all(
-        (leaf | ((side > own) & (side < shape[-1]))).all() for side in (body.left, body.right)
+def _is_trees(body: Trees, width: int) -> bool:
+    """Whether tables of nodes are of these features, and lead on to later nodes."""
+    shapes = {np.shape(value) for value in body[:-1]}
+    trees, nodes = shapes.pop()
+    leaf, place = body.left == LEAF, np.arange(nodes)
+    return (
+        not shapes
+        and 0 < trees <= MOST_TREES
+        and 0 < nodes <= MOST_NODES
+        and all((leaf | ((side > place) & (side < nodes))).all() for side in body[3:5])
+        and bool(((body.feature >= 0) & (body.feature < max(width, 1))).all())
     )
-    fits = len(shape) == 2 and 0 < shape[0] <= MOST_TREES and 0 < shape[1] <= MOST_NODES
-    same = all(np.shape(value) == shape for value in body[:-1])
-    if not (
-        fits
-        and same
-        and ahead
-        and (body.feature >= 0).all()
-        and (body.feature < max(width, 1)).all()
-    ):
-        msg = f"trees must be tables of nodes of {width} features that lead on to later nodes."
-        raise ValueError(msg)

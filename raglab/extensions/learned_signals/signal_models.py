@@ -12,7 +12,7 @@ the rubric. So no value of another model or rubric is ever read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from raglab.answering.client import ModelClient
@@ -26,7 +26,6 @@ from raglab.extensions.learned_signals.judging import (
     RUBRICS,
     SUFFICES,
     YES_NO,
-    ModelScorer,
     judge_scorer,
     yes_no_scorer,
 )
@@ -36,7 +35,7 @@ from raglab.extensions.learned_signals.readers import (
     load_classifier,
     load_reader,
 )
-from raglab.live.signal_functions import SignalFunction
+from raglab.live.signal_functions import Rows, SignalFunction
 from raglab.models.loaders import Nli, load_nli
 from raglab.signals import LONGEST_TEXT
 from raglab.values import refuse
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Passages = Literal["all", "each"]
+Pairs = Sequence[tuple[str, str]]
 N_HITS = 4  # hits that a model reads; as many as an answer rests on by the published policy
 BUDGET = RequestBudget()
 Budget = RequestBudget  # its name before `raglab.bandit.Budget`, which users have in their code
@@ -66,40 +66,13 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -
     loaded = load_reader(model) if isinstance(model, str) else model
 
     def measure(rows: pd.DataFrame) -> list[float]:
-        spans = loaded.read(_pairs(rows["query"], rows["hits.text"]))
-        return _best(rows["hits.text"], [1.0 - span.no_answer for span in spans])
-
-    version = _version(f"reader-1:{loaded.name}")
-    return SignalFunction(name, measure, ("query", "hits.text"), version=version, n_hits=n_hits)
-
-
-def spans(
-    model: str | Reader, questions: Iterable[str], passages: Iterable[Sequence[str]]
-) -> pd.DataFrame:
-    """Answer of a reader to each question: the span of the passage that answers it best.
-
-    Args:
-      model: as for `reader`.
-      questions: of the cases, [Q].
-      passages: texts of each case, [Q].
-
-    Returns:
-      One row a question: `span` (a text), `passage` (its position, -1 without passages),
-        `probability` that it answers, NaN without passages.
-    """
-    import pandas as pd
-
-    loaded = load_reader(model) if isinstance(model, str) else model
-    texts = [tuple(hit_texts) for hit_texts in passages]
-    reader_spans = iter(loaded.read(_pairs(questions, texts)))
-    rows = []
-    for hit_texts in texts:
-        read = [next(reader_spans) for _ in hit_texts]
-        at = min(range(len(read)), key=lambda place: read[place].no_answer, default=-1)
-        rows.append(
-            (read[at].text, at, 1.0 - read[at].no_answer) if read else ("", -1, float("nan"))
+        cells = zip(rows["query"], rows["hits.text"], strict=True)
+        return _best(
+            lambda pairs: [1.0 - span.no_answer for span in loaded.read(pairs)],
+            [[(query, text) for text in texts] for query, texts in cells],
         )
-    return pd.DataFrame(rows, columns=["span", "passage", "probability"])
+
+    return _signal(f"reader-1:{loaded.name}", measure, ("query", "hits.text"), name, n_hits)
 
 
 def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalFunction:
@@ -122,10 +95,8 @@ def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalF
         cells = zip(rows["answer.text"], rows["hits.text"], strict=True)
         return [answer_support(answer, texts, scorer).score for answer, texts in cells]
 
-    needs, version = ("hits.text", "answer.text"), _version(f"nli-1:{scorer.name}")
-    return SignalFunction(
-        name, measure, needs, stage="answer", version=version, n_hits=n_hits, batch=16
-    )
+    needs = ("hits.text", "answer.text")
+    return _signal(f"nli-1:{scorer.name}", measure, needs, name, n_hits, batch=16)
 
 
 def sufficient(
@@ -148,7 +119,7 @@ def sufficient(
 
     Source: Joren et al. 2025, sufficient context.
     """
-    return _classified("query", model, label, passages, name, n_hits)
+    return _classified("sufficient", model, label, passages, name, n_hits)
 
 
 def grounded(
@@ -168,41 +139,38 @@ def grounded(
       name: of the signal.
       n_hits: hits that are read.
     """
-    return _classified("answer.text", model, label, passages, name, n_hits)
+    return _classified("grounded", model, label, passages, name, n_hits)
 
 
 def _classified(
-    paired_column: Literal["query", "answer.text"],
+    kind: Literal["sufficient", "grounded"],
     model: str | Classifier,
     label: str | int,
     passages: Passages,
     name: str,
     n_hits: int,
 ) -> SignalFunction:
-    """Probability of a label of pairs.
+    """Probability of a label of pairs, in the order that a classifier reads.
 
-    Of the question and its passages, or of passages and the answer to them.
+    A question before its passages, or passages before the answer to them.
     """
     loaded = load_classifier(model, label) if isinstance(model, str) else model
-    stage: Literal["hits", "answer"]
-    if paired_column == "answer.text":
-        kind, needs, stage = "grounded", ("hits.text", "answer.text"), "answer"
-    else:
-        kind, needs, stage = "sufficient", ("query", "hits.text"), "hits"
+    grounds = kind == "grounded"
 
     def measure(rows: pd.DataFrame) -> list[float]:
-        texts = _read_texts(rows["hits.text"], passages)
-        cells = zip(rows[paired_column], texts, strict=True)
-        # The order that a classifier reads: a question before its passages, passages before the
-        # answer to them.
-        if stage == "answer":
-            pairs = [(text, answer) for answer, row_texts in cells for text in row_texts]
-        else:
-            pairs = [(query, text) for query, row_texts in cells for text in row_texts]
-        return _best(texts, loaded.probability(pairs))
+        if passages not in {"all", "each"}:
+            refuse("passages must be all or each", repr(passages), "all reads them as one text")
+        pairs = []
+        firsts = rows["answer.text" if grounds else "query"]
+        for first, some in zip(firsts, rows["hits.text"], strict=True):
+            texts = some if passages == "each" else ["\n\n".join(some)]
+            pairs.append([(text, first) if grounds else (first, text) for text in texts])
+        return _best(loaded.probability, pairs)
 
-    version = _version(f"{kind}-1:{loaded.name}:{loaded.label}:{passages}")
-    return SignalFunction(name, measure, needs, stage=stage, version=version, n_hits=n_hits)
+    needs = ("hits.text", "answer.text") if grounds else ("query", "hits.text")
+    return _signal(
+        f"{kind}-1:{loaded.name}:{loaded.label}:{passages}", measure, needs, name, n_hits
+    )
 
 
 def judge(
@@ -252,7 +220,7 @@ def judge(
     scorer = judge_scorer(
         client, budget, text, with_answer=shown, prompt=prompt, max_prompt_tokens=max_prompt_tokens
     )
-    return _by_model(scorer, name, n_hits, at_once)
+    return _signal(scorer.name, scorer, scorer.needs, name, n_hits, at_once)
 
 
 def yes_no(
@@ -301,7 +269,7 @@ def yes_no(
         max_prompt_tokens=max_prompt_tokens,
         least_mass=least_mass,
     )
-    return _by_model(scorer, name, n_hits, at_once)
+    return _signal(scorer.name, scorer, scorer.needs, name, n_hits, at_once)
 
 
 def is_true(
@@ -324,36 +292,24 @@ def is_true(
     return yes_no(client, question=question, answer=True, name=name, **settings)
 
 
-def _by_model(scorer: ModelScorer, name: str, n_hits: int, at_once: int) -> SignalFunction:
-    stage: Literal["hits", "answer"] = "answer" if "answer.text" in scorer.needs else "hits"
-    version = _version(scorer.name)
+def _signal(
+    identity: str,
+    measure: Rows,
+    needs: tuple[str, ...],
+    name: str,
+    n_hits: int,
+    batch: int = 64,
+) -> SignalFunction:
+    """Signal by a model; its version is the identity, a long one with its hash at the end."""
+    stage: Literal["hits", "answer"] = "answer" if "answer.text" in needs else "hits"
+    if len(identity) > LONGEST_TEXT:
+        identity = f"{identity[: LONGEST_TEXT - 17]}:{digest(identity, 16)}"
     return SignalFunction(
-        name, scorer, scorer.needs, stage=stage, version=version, n_hits=n_hits, batch=at_once
+        name, measure, needs, stage=stage, version=identity, n_hits=n_hits, batch=batch
     )
 
 
-def _pairs(firsts: Iterable[str], texts: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
-    """Each first text with each of its texts, in order."""
-    return [(first, text) for first, some in zip(firsts, texts, strict=True) for text in some]
-
-
-def _best(texts: Iterable[Sequence[str]], values: Iterable[float]) -> list[float]:
-    """Highest of the values of each row's texts, in their order; NaN for a row without texts."""
-    rest = iter(values)
-    return [max((float(next(rest)) for _ in some), default=float("nan")) for some in texts]
-
-
-def _read_texts(texts: Iterable[Sequence[str]], passages: Passages) -> list[tuple[str, ...]]:
-    """Texts that a classifier reads of each row's hits.
-
-    Raises:
-      ValueError: `passages` is neither.
-    """
-    if passages not in {"all", "each"}:
-        refuse("passages must be all or each", repr(passages), "all reads them as one text")
-    return [tuple(some) if passages == "each" else ("\n\n".join(some),) for some in texts]
-
-
-def _version(name: str) -> str:
-    """Version of a signal by the name of its model; a long one has its hash at the end."""
-    return name if len(name) <= LONGEST_TEXT else f"{name[: LONGEST_TEXT - 17]}:{digest(name, 16)}"
+def _best(score: Callable[[Pairs], Iterable[float]], rows: Sequence[Pairs]) -> list[float]:
+    """Highest score of each row's pairs; NaN for a row without a pair."""
+    scores = iter(score([pair for pairs in rows for pair in pairs]))
+    return [max((float(next(scores)) for _ in pairs), default=float("nan")) for pairs in rows]

@@ -20,6 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
 # Shares of the largest bet that cannot lose all: small ones find a slight break, large ones tell a
 # clear one soon.
 FRACTIONS = 1.0 / (1.0 + np.exp(-np.linspace(-6.0, 6.0, 17)))
@@ -34,19 +37,19 @@ class Wealth(NamedTuple):
       logs: log wealth of each bet, [..., J]; 0 before the first step.
     """
 
-    bets: NDArray[np.float64]
-    logs: NDArray[np.float64]
+    bets: FloatArray
+    logs: FloatArray
 
     @property
-    def log(self) -> NDArray[np.float64]:
+    def log(self) -> FloatArray:
         """Log of the mean wealth, [...]."""
         return log_mean(self.logs)
 
 
-def log_mean(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_mean(logs: FloatArray) -> FloatArray:
     """Log of the mean of numbers that are given by their logs, over the last axis, [...]."""
     highest = logs.max(axis=-1, keepdims=True)
-    mean: NDArray[np.float64] = np.log(np.exp(logs - highest).mean(axis=-1)) + highest[..., 0]
+    mean: FloatArray = np.log(np.exp(logs - highest).mean(axis=-1)) + highest[..., 0]
     return mean
 
 
@@ -76,7 +79,7 @@ def opening_wealth(low: float, high: float, *, below: bool = False) -> Wealth:
     return Wealth(bets, np.zeros(len(bets)))
 
 
-def bet(wealth: Wealth, steps: NDArray[np.float64]) -> tuple[NDArray[np.float64], Wealth]:
+def bet(wealth: Wealth, steps: FloatArray) -> tuple[FloatArray, Wealth]:
     """Log of the mean wealth after each step, [..., T], and the wealth after the last one.
 
     Args:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
@@ -83,20 +84,20 @@ class Draw(NamedTuple):
       known: whether each of them has a label, [D].
     """
 
-    groups: NDArray[np.int64]
-    size: NDArray[np.float64]
-    labelled: NDArray[np.float64]
-    rest: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    groups: IntArray
+    size: FloatArray
+    labelled: FloatArray
+    rest: FloatArray
+    rows: IntArray
     known: NDArray[np.bool_]
 
 
 class Moments(NamedTuple):
     """Number n, mean and variance of the values of each group, 0 where it has too few, [G] each."""
 
-    n: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
+    n: FloatArray
+    mean: FloatArray
+    variance: FloatArray
 
 
 class DifferenceEstimate(NamedTuple):
@@ -225,10 +226,11 @@ def difference_row(
         endless = (alone.variance + alone.finite) * labelled
         saved = max(0, floor(endless / (estimated.variance + alone.finite) - labelled + 1e-9))
         reason = "" if saved else "no labels are saved"
+    rate, low, high = np.clip(estimated[:3], 0.0, 1.0).tolist()
     return {
-        **dict(
-            zip(("estimate", "low", "high"), np.clip(estimated[:3], 0.0, 1.0).tolist(), strict=True)
-        ),
+        "estimate": rate,
+        "low": low,
+        "high": high,
         "method": METHOD,
         "coefficient": estimated.coefficient,
         "labels_saved": saved,
@@ -279,7 +281,7 @@ def human_draw(requests: JudgedRequests) -> Draw:
     return Draw(groups, total, labelled, 1.0 - drawn / np.maximum(total, 1.0), rows, known[rows])
 
 
-def _decision_cells(requests: JudgedRequests) -> NDArray[np.int64]:
+def _decision_cells(requests: JudgedRequests) -> IntArray:
     """Number of each request's stratum and decision, [Q]."""
     return requests.stratum * len(Status) + requests.status
 
@@ -344,7 +346,7 @@ def difference(
 
 
 def _outer_end(
-    reach: float, moments: Moments, extra: NDArray[np.float64], draw: Draw, center: float
+    reach: float, moments: Moments, extra: FloatArray, draw: Draw, center: float
 ) -> float:
     """End of the interval of a total with one more label in the group that moves it most out.
 
@@ -372,9 +374,7 @@ def _outer_end(
     return float((ends[is_open].max if reach > 0.0 else ends[is_open].min)())
 
 
-def judge_coefficient(
-    human: NDArray[np.float64], judge: NDArray[np.float64], groups: NDArray[np.int64], draw: Draw
-) -> float:
+def judge_coefficient(human: FloatArray, judge: FloatArray, groups: IntArray, draw: Draw) -> float:
     """Judge coefficient in [0, 1] under which the estimate varies least, by labelled requests.
 
     Args:
@@ -395,7 +395,7 @@ def judge_coefficient(
     return float(np.clip((weight * (both - people - machine)).sum() / 2.0 / spread, 0.0, 1.0))
 
 
-def _moments(values: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int) -> Moments:
+def _moments(values: FloatArray, groups: IntArray, n_groups: int) -> Moments:
     """Moments of the values of each group."""
     count = np.bincount(groups, minlength=n_groups).astype(np.float64)
     mean = np.bincount(groups, values, n_groups) / np.maximum(count, 1.0)

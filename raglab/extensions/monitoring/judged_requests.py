@@ -6,13 +6,15 @@ They are read from a frame.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.arguments.user_warnings import warn_user
+from raglab.extensions.monitoring.betting import FloatArray, IntArray
+from raglab.extensions.monitoring.steps import check_ids
 from raglab.metrics.decision_rates import (
     OBJECTIVES,
     RATE_TABLE,
@@ -23,7 +25,7 @@ from raglab.metrics.decision_rates import (
     rate_counts,
 )
 from raglab.store.files import Where, input_error, shown_value
-from raglab.values import Status
+from raglab.values import Status, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,12 +48,12 @@ class JudgedRequests(NamedTuple):
       stratum: number of its stratum, [Q].
     """
 
-    status: NDArray[np.int64]
-    judge: NDArray[np.int64]
-    human: NDArray[np.int64]
+    status: IntArray
+    judge: IntArray
+    human: IntArray
     drawn: NDArray[np.bool_]
-    probability: NDArray[np.float64]
-    stratum: NDArray[np.int64]
+    probability: FloatArray
+    stratum: IntArray
 
 
 class RateParts(NamedTuple):
@@ -65,11 +67,11 @@ class RateParts(NamedTuple):
       tables: k and n by decision and outcome, [2, 3, 6].
     """
 
-    k: NDArray[np.float64]
-    n: NDArray[np.float64]
-    judge_k: NDArray[np.float64]
-    judge_n: NDArray[np.float64]
-    tables: NDArray[np.float64]
+    k: FloatArray
+    n: FloatArray
+    judge_k: FloatArray
+    judge_n: FloatArray
+    tables: FloatArray
 
 
 def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
@@ -95,25 +97,17 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         have no label.
     """
     if not frame.columns.is_unique:
-        rule, twice = (
-            "a frame must have each column once",
-            frame.columns[frame.columns.duplicated()].unique(),
-        )
-        raise input_error(
-            Where("frame"), rule, "keep one of each", shown_value(", ".join(map(str, twice)))
-        )
+        twice = frame.columns[frame.columns.duplicated()].unique()
+        value = shown_value(", ".join(map(str, twice)))
+        _refuse("a frame must have each column once", "keep one of each", value)
     failed = frame["decision"] == ERROR if "decision" in frame else np.zeros(len(frame), dtype=bool)
     frame = frame[~failed]
-    _check_ids(frame)
+    if "request_id" in frame:
+        check_ids(frame["request_id"].dropna().astype(str).str.strip(), "frame")
     status, _ = _outcomes(frame, "decision", None)
     if not len(status) or (status < 0).any():
         count = f"{int((status < 0).sum())} without one of {len(status)}"
-        raise input_error(
-            Where("frame"),
-            "every request must have a decision",
-            "complete the column",
-            count,
-        )
+        _refuse("every request must have a decision", "complete the column", count)
     judge_label, judge_right = _outcomes(frame, "judge", "judge_correct")
     label, right = _outcomes(frame, "label", "correct")
     answered = status == Status.ok
@@ -126,89 +120,65 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         for code, is_right in ((judge_label, judge_right), (label, right))
     )
     drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else label >= 0
-    if (stray := int(((label >= 0) & ~drawn).sum())) > 0:
-        rule, remedy = (
-            "a request with a label must be a drawn one",
-            "it stands for nobody else",
-        )
-        raise input_error(Where("frame"), rule, remedy, f"{stray} that are not")
+    if stray := int(((label >= 0) & ~drawn).sum()):
+        value = f"{stray} that are not"
+        _refuse("a request with a label must be a drawn one", "it stands for nobody else", value)
     probability = _probabilities(frame)
     if drawn.all() and (probability < 1.0).any():
-        rule, remedy = (
+        rule, value = (
             "a frame must hold the requests not drawn too",
-            "add them with the judge's labels",
+            f"{len(status)} drawn ones alone",
         )
-        raise input_error(Where("frame"), rule, remedy, f"{len(status)} drawn ones alone")
+        _refuse(rule, "add them with the judge's labels", value)
     silent, blank = int((judge < 0).sum()), int((drawn & (human < 0)).sum())
-    notes = (
-        [f"{int(failed.sum()):,} more are left out, since the model failed"] if failed.any() else []
-    )
-    notes += [f"the judge says nothing of {silent:,}, which count as agreed"] if silent else []
-    notes += [f"{blank:,} drawn ones have no full label and may be anything"] if blank else []
-    if notes:
+    counts = {
+        f"{int(failed.sum()):,} more are left out, since the model failed": failed.any(),
+        f"the judge says nothing of {silent:,}, which count as agreed": silent,
+        f"{blank:,} drawn ones have no full label and may be anything": blank,
+    }
+    if notes := [note for note, count in counts.items() if count]:
         warn_user(f"Of {len(status):,} requests {'; '.join(notes)}.")
     return JudgedRequests(status, judge, human, drawn, probability, _strata(frame))
 
 
-def _check_ids(frame: pd.DataFrame) -> None:
-    if "request_id" not in frame:
-        return
-    ids = frame["request_id"].dropna().astype(str).str.strip()
-    twice = ids[(ids != "") & ids.duplicated()].unique()
-    if len(twice):
-        value = f"{len(twice):,} that are there twice, such as {shown_value(twice[0])}"
-        raise input_error(
-            Where("frame"),
-            "column request_id must name a request once",
-            "keep one of its rows",
-            value,
-        )
+def _refuse(rule: str, remedy: str, value: str | None = None) -> NoReturn:
+    raise input_error(Where("frame"), rule, remedy, value)
 
 
-def _outcomes(
-    frame: pd.DataFrame, name: str, right: str | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _outcomes(frame: pd.DataFrame, name: str, right: str | None) -> tuple[IntArray, FloatArray]:
     """Codes of a label column, -1 if empty, and whether the answer is right, NaN if empty."""
     if name not in frame:
-        rule, remedy = (
-            f"a frame of judged requests must have a column {name}",
-            "give a row a request",
-        )
-        raise input_error(Where("frame"), rule, remedy, shown_value(list(map(str, frame.columns))))
+        rule = f"a frame of judged requests must have a column {name}"
+        _refuse(rule, "give a row a request", shown_value(list(map(str, frame.columns))))
     texts = frame[name].astype(object).where(frame[name].notna(), "").astype(str).str.strip()
     codes = float_array(texts.map({**_LABELS, "": -1}), name)
     if (odd := np.isnan(codes)).any():
-        rule = f"column {name} must be {', '.join(_LABELS)} or empty"
         value = f"{shown_value(texts[odd].iloc[0])} ({int(odd.sum())} such rows)"
-        raise input_error(Where("frame"), rule, "correct the labels or leave them empty", value)
+        rule = f"column {name} must be {', '.join(_LABELS)} or empty"
+        _refuse(rule, "correct the labels or leave them empty", value)
     is_right = _numbers(frame, right) if right in frame else np.ones(len(frame))
     return codes.astype(np.int64), is_right
 
 
-def _numbers(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64]:
+def _numbers(frame: pd.DataFrame, name: str | None) -> FloatArray:
     """Column of true and false, NaN where it is empty."""
     numbers = float_array(frame[name].astype(object).where(frame[name] != "", None), str(name))
     if not np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all():
-        raise input_error(
-            Where("frame"), f"column {name} must be true, false or empty", "grades are not taken"
-        )
+        _refuse(f"column {name} must be true, false or empty", "grades are not taken")
     return numbers
 
 
-def _probabilities(frame: pd.DataFrame) -> NDArray[np.float64]:
+def _probabilities(frame: pd.DataFrame) -> FloatArray:
     if "inclusion_probability" not in frame:
         return np.full(len(frame), np.nan)
     numbers = float_array(frame["inclusion_probability"], "inclusion_probability")
     if ((numbers <= 0.0) | (numbers > 1.0)).any():
-        rule, remedy = (
-            "inclusion_probability must be in (0, 1]",
-            "state the true one",
-        )
-        raise input_error(Where("frame"), rule, remedy, shown_value(float(np.nanmin(numbers))))
+        value = shown_value(float(np.nanmin(numbers)))
+        _refuse("inclusion_probability must be in (0, 1]", "state the true one", value)
     return numbers
 
 
-def _strata(frame: pd.DataFrame) -> NDArray[np.int64]:
+def _strata(frame: pd.DataFrame) -> IntArray:
     """Number of each request's stratum.
 
     Of the column, or else of those that are drawn with the same probability.
@@ -216,25 +186,16 @@ def _strata(frame: pd.DataFrame) -> NDArray[np.int64]:
     column = next((name for name in ("stratum", "inclusion_probability") if name in frame), None)
     if column is None:
         return np.zeros(len(frame), dtype=np.int64)
-    if frame[column].isna().any():
-        rule, remedy = (
-            f"column {column} must be known of every request",
-            "state it of those not drawn too",
-        )
-        raise input_error(
-            Where("frame"), rule, remedy, f"{int(frame[column].isna().sum())} without"
-        )
+    if missing := int(frame[column].isna().sum()):
+        rule = f"column {column} must be known of every request"
+        _refuse(rule, "state it of those not drawn too", f"{missing} without")
     if column == "stratum" and "inclusion_probability" in frame:
         chances = frame.groupby("stratum")["inclusion_probability"]
         if uneven := int((chances.max() > chances.min()).sum()):
-            rule, remedy = (
-                "inclusion_probability must be the same within a stratum",
-                "leave column stratum out",
-            )
-            raise input_error(Where("frame"), rule, remedy, f"several in {uneven} strata")
-    return np.unique(frame[column].astype(str).to_numpy(dtype=str), return_inverse=True)[1].astype(
-        np.int64
-    )
+            rule = "inclusion_probability must be the same within a stratum"
+            _refuse(rule, "leave column stratum out", f"several in {uneven} strata")
+    names = frame[column].astype(str).to_numpy(dtype=str)
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
 def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
@@ -247,14 +208,12 @@ def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
     if isinstance(rates, str):
         msg = f"rates must be several names, got the text {rates!r}; give a list."
         raise TypeError(msg)
-    rates = list(rates)
-    if not rates or (unknown := [str(name) for name in rates if name not in OBJECTIVES]):
-        msg = (
-            f"rates must be some of {', '.join(OBJECTIVES)}, got "
-            f"{', '.join(unknown) if rates else 'none'}."
-        )
-        raise ValueError(msg)
-    return tuple(rates)
+    names = list(rates)
+    unknown = [str(name) for name in names if name not in OBJECTIVES]
+    if unknown or not names:
+        value = ", ".join(unknown) or "none"
+        refuse(f"rates must be some of {', '.join(OBJECTIVES)}", value, "correct them")
+    return tuple(names)
 
 
 def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
@@ -262,22 +221,21 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
 
     Source: rules S6.2, S6.3.
     """
-    place = list(RATE_TABLE).index(rate)
-    k = contributions(np.array(list(Status), dtype=np.int8)).reshape(
-        len(Status), _CELLS, len(RATES)
-    )[..., place]
+    shape = (len(Status), _CELLS, len(RATES))
     every = np.eye(len(Status) * _CELLS, dtype=np.int64)
-    n = denominators(rate_counts(every), label_counts(every)).reshape(
-        len(Status), _CELLS, len(RATES)
-    )[..., place]
-    tables = np.stack([k, n]).astype(np.float64)
+    counts = (
+        contributions(np.array(list(Status), dtype=np.int8)),
+        denominators(rate_counts(every), label_counts(every)),
+    )
+    place = list(RATE_TABLE).index(rate)
+    tables = np.stack([count.reshape(shape)[..., place] for count in counts]).astype(np.float64)
     known, at = requests.human >= 0, requests.status
     human_k, human_n = tables[:, at, np.maximum(requests.human, 0)] * known
     judge_k, judge_n = tables[:, at, np.where(requests.judge < 0, 2 * at + 1, requests.judge)]
     return RateParts(human_k, human_n, judge_k, judge_n, tables)
 
 
-def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> str:
+def draw_dependence(requests: JudgedRequests, chance: FloatArray) -> str:
     """Why the judge's labels, or its silence, depend on who was drawn.
 
     '' where they do so by no more than chance.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -28,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate
-from raglab.extensions.monitoring.betting import log_mean
-from raglab.extensions.monitoring.gauges import gauges_text
+from raglab.extensions.monitoring.betting import FloatArray, IntArray, log_mean
 from raglab.extensions.monitoring.processes import (
     NO_WEALTH,
     Margins,
@@ -44,8 +44,10 @@ from raglab.extensions.monitoring.promises import Promises, certificate_promises
 from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
 from raglab.lab.certification import Certification
+from raglab.live.prometheus import MetricTable, tables_text
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
+from raglab.values import refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Result, Summary
 
@@ -53,7 +55,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MonitorVerdict = Literal["alarm", "held", "cannot say yet"]
-ALARM, HELD, OPEN = "alarm", "held", "cannot say yet"
+ALARM: MonitorVerdict = "alarm"
+HELD: MonitorVerdict = "held"
+OPEN: MonitorVerdict = "cannot say yet"
+
+# columns of a monitor for Prometheus
+_TEXTS = {
+    "alarm": "1 from the first alarm on",
+    "held": "Held on average since the start",
+    "log_wealth_alarm": "Against the promise, since the start",
+    "bar_alarm": "Of the alarm since the start",
+    "log_wealth_held": "For the promise, since the start",
+    "bar_held": "Of held",
+    "alarm_rate": "Of the rows of the alarm",
+    "rate": "Since the start, weighted, without an interval",
+    "alpha": "Highest rate promised",
+    "labelled": "Rows since the start",
+}
+GAUGES = tuple((f"raglab_promise_{name}", "gauge", name, 1.0, _TEXTS[name]) for name in _TEXTS)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +114,9 @@ class Monitor(Result):
         Raises:
           ImportError: the extra is not installed.
         """
-        return gauges_text(self.table, self.state.policy_id)
+        rows = self.table.assign(policy=self.state.policy_id, alarm=self.table["verdict"] == ALARM)
+        rows = rows.rename(columns={"is_held": "held", "estimate": "rate"})
+        return tables_text([MetricTable(lambda: rows, GAUGES, ("promise", "policy"))])
 
     def _summary(self) -> Summary:
         promises = self.table[["promise", "verdict"]].itertuples(index=False)
@@ -182,29 +203,11 @@ def monitor(
     _check_rows(rows, state)
     state, steps = _advance(promises, rows, state)
     table = _table(promises, state)
-    notes = (
-        *(
-            [f"Promised for traffic of {promises.mix}; watched as it comes."]
-            if promises.mix
-            else ()
-        ),
-        *rows.notes,
-        *_unnamed_notes(rows, before),
-        *_state_notes(state),
-    )
-    return Monitor(_overall(table["verdict"].tolist()), table, notes, state, steps)
-
-
-def _frame(rows: Any) -> pd.DataFrame:  # noqa: ANN401 - columns or rows
-    import pandas as pd
-
-    return pd.DataFrame(rows)
-
-
-def _overall(verdicts: Sequence[str]) -> MonitorVerdict:
-    if "alarm" in verdicts:
-        return "alarm"
-    return "held" if set(verdicts) == {"held"} else "cannot say yet"
+    mix = f"Promised for traffic of {promises.mix}; watched as it comes."
+    notes = ([mix] if promises.mix else [], rows.notes, _unnamed_notes(rows, before))
+    verdicts = set(table["verdict"])
+    overall = ALARM if ALARM in verdicts else HELD if verdicts == {HELD} else OPEN
+    return Monitor(overall, table, (*chain(*notes), *_state_notes(state)), state, steps)
 
 
 def _opening_state(
@@ -218,36 +221,24 @@ def _opening_state(
     if window is not None and (
         isinstance(window, bool) or not isinstance(window, int) or window < 0
     ):
-        msg = f"window must be a whole number of rows, 0 for none, got {window!r}."
-        raise ValueError(msg)
+        refuse("window must be a whole number of rows", repr(window), "write 0 for none")
     # no row has stated the design yet
     if before is not None and not before.steps and before.min_probability == 1.0:
         before = replace(
             before, min_probability=_least_probability(rows.probability, min_probability)
         )
     if before is not None:
-        terms = {"min_probability": min_probability, "window": window}
-        wrong = [
-            name
-            for name, value in terms.items()
-            if value is not None and value != (getattr(before, name) or 0)
-        ]
-        if before.key != promises.key or wrong:
-            what = (
-                wrong[0]
-                if wrong
-                else f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta "
-                f"{before.delta:g})"
-            )
-            here = (
-                terms[wrong[0]]
-                if wrong
-                else f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
-            )
-            msg = f"a state must go on under the same {what}, got {here}; begin without a state."
-            raise ValueError(msg)
+        certificate = f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta"
+        own = f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
+        same = {
+            "min_probability": (min_probability, min_probability in {None, before.min_probability}),
+            "window": (window, window in {None, before.window or 0}),
+            f"{certificate} {before.delta:g})": (own, before.key == promises.key),
+        }
+        for what, (value, holds) in same.items():
+            if not holds:
+                refuse(f"a state must go on under the same {what}", value, "begin without one")
         return before
-    least = _least_probability(rows.probability, min_probability)
     size, empty = len(promises.names), (NO_WEALTH,) * len(promises.names)
     sums = ((0.0, 0.0, 0.0),) * size
     return MonitorState(
@@ -255,7 +246,7 @@ def _opening_state(
         promises=tuple(_targets(promises).items()),
         key=promises.key,
         delta=promises.delta,
-        min_probability=least,
+        min_probability=_least_probability(rows.probability, min_probability),
         window=(default_window(promises.levels) if window is None else window) or None,
         sums=sums,
         processes=(AlarmProcess(0, 0, empty, 0, "", sums),),
@@ -265,7 +256,7 @@ def _opening_state(
     )
 
 
-def default_window(levels: NDArray[np.float64]) -> int:
+def default_window(levels: FloatArray) -> int:
     """Labelled rows between restarts where none are stated.
 
     50 over the least alpha, so that 50 errors are allowed.
@@ -284,20 +275,16 @@ def _targets(promises: Promises) -> dict[str, float]:
     return dict(zip(promises.names, promises.alphas.tolist(), strict=True))
 
 
-def _least_probability(probability: NDArray[np.float64], stated: float | None) -> float:
+def _least_probability(probability: FloatArray, stated: float | None) -> float:
     """Least inclusion probability of the design: as stated, or the one that all rows have."""
     values = np.unique(probability)
+    if stated is None and len(values) > 1:
+        rule = "min_probability must be stated where rows have several"
+        refuse(rule, f"{len(values):,}", "it bounds the bets before any label is seen")
     if stated is None:
-        if len(values) > 1:
-            msg = (
-                f"min_probability must be stated where rows have several, got {len(values):,}; "
-                "it bounds the bets before any label is seen."
-            )
-            raise ValueError(msg)
         return float(values[0]) if len(values) else 1.0
     if not 0.0 < stated <= 1.0:
-        msg = f"min_probability must be in (0, 1], got {stated}; it is the least of the design."
-        raise ValueError(msg)
+        refuse("min_probability must be in (0, 1]", stated, "it is the least of the design")
     return float(stated)
 
 
@@ -325,45 +312,41 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
     Raises:
       ValueError: such a row, with their number.
     """
-    known = set(state.latest)
-    faults = (
-        (
-            sum(name in known for name in _row_digests(rows)),
-            "rows must not have been read before",
+    last = f"the last step was at {state.at}"
+    least = f"inclusion_probability must be at least {state.min_probability:g}"
+    same_time = [
+        bool(at) and at == state.at and not name
+        for at, name in zip(rows.times, rows.samples, strict=True)
+    ]
+    faults = {
+        "rows must not have been read before": (
+            len(set(_row_digests(rows)).intersection(state.latest)),
             "give a sample whole, and only rows that came after",
         ),
-        (
+        "rows must not lie before those that were read": (
             sum(moment < state.at for moment in rows.times),
-            "rows must not lie before those that were read",
-            f"the last step was at {state.at}; give the rows that came after",
+            f"{last}; give the rows that came after",
         ),
-        (
-            sum(
-                bool(at) and at == state.at and not name
-                for at, name in zip(rows.times, rows.samples, strict=True)
-            ),
-            "rows of one time must come together",
-            f"the last step was at {state.at}; cut files between times",
+        "rows of one time must come together": (
+            sum(same_time),
+            f"{last}; cut files between times",
         ),
-        (
+        f"{least}, the least of the design": (
             int((rows.probability < state.min_probability).sum()),
-            (
-                f"inclusion_probability must be at least {state.min_probability:g}, the least of "
-                "the design"
-            ),
             "begin without a state and with another min_probability",
         ),
-    )
-    for count, rule, what in faults:
+    }
+    for rule, (count, remedy) in faults.items():
         if count:
-            msg = f"{rule}, got {count:,}; {what}."
-            raise ValueError(msg)
+            refuse(rule, f"{count:,}", remedy)
 
 
 def _advance(
     promises: Promises, rows: StreamSteps, state: MonitorState
 ) -> tuple[MonitorState, pd.DataFrame]:
     """Go on from a state by some steps: the state after them, and a row a step and promise."""
+    import pandas as pd
+
     size, n_steps = len(promises.names), len(rows.ends)
     low, high = row_excess(promises, rows)
     is_labelled = rows.cell >= 0
@@ -407,31 +390,29 @@ def _advance(
     by = np.array(["" if alarm is None else alarm.process for alarm in alarms], dtype=object)
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = sums[..., 1] / sums[..., 2] * promises.scale
-    columns = {
-        "step": np.repeat(numbers, size),
-        "at": np.repeat(np.array(rows.times, dtype=object), size),
-        "promise": np.tile(np.array(promises.names, dtype=object), n_steps),
-        "alpha": np.tile(promises.alphas, n_steps),
-        "labelled": np.repeat(labelled, size),
-        "rate": rate.ravel(),
-        "log_wealth_alarm": margins.start.ravel(),
+    by_step: dict[str, Any] = {
+        "step": numbers[:, None],
+        "at": np.array(rows.times, dtype=object)[:, None],
+        "promise": np.array(promises.names, dtype=object),
+        "alpha": promises.alphas,
+        "labelled": labelled[:, None],
+        "rate": rate,
+        "log_wealth_alarm": margins.start,
         "bar_alarm": alarm_bar(promises.delta, size, 0, windowed=state.window is not None),
-        "log_wealth_held": held.ravel(),
+        "log_wealth_held": held,
         "bar_held": held_bar(promises),
-        "margin_alarm": margins.best.ravel(),
-        "leader": np.array([process.name for process in margins.bettors], dtype=object)[
-            margins.leader
-        ].ravel(),
-        "alarm_by": np.where(is_alarm, by, "").ravel(),
-        "is_held": is_held.ravel(),
-        "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)).ravel(),
+        "margin_alarm": margins.best,
+        "leader": np.array([each.name for each in margins.bettors], dtype=object)[margins.leader],
+        "alarm_by": np.where(is_alarm, by, ""),
+        "is_held": is_held,
+        "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)),
     }
-    return next_state, _frame(columns)
+    shape = (n_steps, size)
+    columns = {name: np.broadcast_to(of, shape).ravel() for name, of in by_step.items()}
+    return next_state, pd.DataFrame(columns)
 
 
-def _running_sums(
-    promises: Promises, rows: StreamSteps, before: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _running_sums(promises: Promises, rows: StreamSteps, before: FloatArray) -> FloatArray:
     """Cases n, weighted k and n of labelled rows after each row, prior sums first, [N+1, T, 3].
 
     They give the weighted ratio k / n: an estimate, on which no verdict rests.
@@ -447,9 +428,9 @@ def _first_alarm(
     place: int,
     promises: Promises,
     margins: Margins,
-    sums: NDArray[np.float64],
+    sums: FloatArray,
     times: Sequence[str],
-    labelled: NDArray[np.int64],
+    labelled: IntArray,
     state: MonitorState,
 ) -> RaisedAlarm | None:
     """First alarm of a promise within some steps, and the rows that it is about."""
@@ -478,51 +459,51 @@ def _first_alarm(
 
 def _held_since(is_held: NDArray[np.bool_], before: int | None, first: int) -> int | None:
     """Step since which a promise is held without a break, [S] steps from `first` on."""
-    if not len(is_held):
-        return before
-    if not is_held[-1]:
-        return None
     breaks = np.flatnonzero(~is_held)
-    if not len(breaks) and before is not None:
-        return before
-    return first + (int(breaks[-1]) + 1 if len(breaks) else 0)
+    if not len(breaks):
+        return before if before is not None or not len(is_held) else first
+    return first + int(breaks[-1]) + 1 if is_held[-1] else None
+
+
+# what a table has of a promise without an alarm
+_NO_ALARM = RaisedAlarm(0, "", "", 0, 0, "", 0, None, nan, nan)
 
 
 def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
     """A row a promise, of the state alone."""
+    import pandas as pd
+
+    bar = alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None)
     rows = []
     for place, (name, alpha) in enumerate(state.promises):
-        alarm, since = state.alarms[place], state.held_since[place]
+        alarm, since = state.alarms[place] or _NO_ALARM, state.held_since[place]
         n, k, weight = state.sums[place]
+        scale = float(promises.scale[place])
         rows.append(
             {
                 "promise": name,
                 "alpha": alpha,
-                "verdict": ALARM if alarm else OPEN if since is None else HELD,
-                "since_step": alarm.step if alarm else since or 0,
+                "verdict": ALARM if alarm.step else OPEN if since is None else HELD,
+                "since_step": alarm.step or since or 0,
                 "is_held": since is not None,
-                "alarm_at": alarm.at if alarm else "",
-                "alarm_by": alarm.process if alarm else "",
-                "alarm_from_step": alarm.from_step if alarm else 0,
-                "alarm_from_at": alarm.from_at if alarm else "",
-                "alarm_labelled": alarm.labelled if alarm else 0,
-                "alarm_rate": nan
-                if alarm is None or alarm.rate is None
-                else alarm.rate * float(promises.scale[place]),
-                "alarm_log_wealth": alarm.log_wealth if alarm else nan,
-                "alarm_process_bar": alarm.bar if alarm else nan,
+                "alarm_at": alarm.at,
+                "alarm_by": alarm.process,
+                "alarm_from_step": alarm.from_step,
+                "alarm_from_at": alarm.from_at,
+                "alarm_labelled": alarm.labelled,
+                "alarm_rate": nan if alarm.rate is None else alarm.rate * scale,
+                "alarm_log_wealth": alarm.log_wealth,
+                "alarm_process_bar": alarm.bar,
                 "labelled": state.labelled,
                 "n": int(n),
-                "estimate": k / weight * float(promises.scale[place]) if weight else nan,
+                "estimate": k / weight * scale if weight else nan,
                 "log_wealth_alarm": float(log_mean(np.array(state.processes[0].logs[place]))),
-                "bar_alarm": alarm_bar(
-                    state.delta, len(state.promises), 0, windowed=state.window is not None
-                ),
+                "bar_alarm": bar,
                 "log_wealth_held": float(log_mean(np.array(state.held_logs[place]))),
                 "bar_held": held_bar(promises),
             }
         )
-    return _frame(rows)
+    return pd.DataFrame(rows)
 
 
 def _state_notes(state: MonitorState) -> list[str]:

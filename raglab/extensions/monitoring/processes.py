@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar, opening_wealth
+from raglab.extensions.monitoring.betting import (
+    FRACTIONS,
+    FloatArray,
+    IntArray,
+    Wealth,
+    bet,
+    log_bar,
+    opening_wealth,
+)
 from raglab.extensions.monitoring.promises import Promises
 from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
@@ -29,9 +36,9 @@ class Margins(NamedTuple):
     that live after the last step.
     """
 
-    start: NDArray[np.float64]
-    best: NDArray[np.float64]
-    leader: NDArray[np.int64]
+    start: FloatArray
+    best: FloatArray
+    leader: IntArray
     bettors: tuple[AlarmProcess, ...]
     processes: tuple[AlarmProcess, ...]
     restarts: int
@@ -65,9 +72,7 @@ def held_bar(promises: Promises) -> float:
 RIGHT_CELLS = np.where(np.arange(N_CELLS) < PLAIN_CELLS, np.arange(N_CELLS), RIGHT_CELL)
 
 
-def row_excess(
-    promises: Promises, rows: StreamSteps
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def row_excess(promises: Promises, rows: StreamSteps) -> tuple[FloatArray, FloatArray]:
     """Weighted k - alpha * n of the rows, [T, N].
 
     At its least, and at its largest where the label is not known.
@@ -99,9 +104,9 @@ def opening_bets(promises: Promises, state: MonitorState, *, below: bool) -> lis
 def wealth_paths(
     bets: Sequence[Wealth],
     logs: Sequence[Sequence[float]],
-    steps: NDArray[np.float64],
-    ends: NDArray[np.int64],
-) -> tuple[NDArray[np.float64], tuple[tuple[float, ...], ...]]:
+    steps: FloatArray,
+    ends: IntArray,
+) -> tuple[FloatArray, tuple[tuple[float, ...], ...]]:
     """Log wealth at the ends of steps, [S, T], and that of each bet after the last row, [T][J]."""
     columns, after = [], []
     for wealth, before, row in zip(bets, logs, steps, strict=True):
@@ -115,9 +120,9 @@ def alarm_margins(
     promises: Promises,
     rows: StreamSteps,
     state: MonitorState,
-    steps: NDArray[np.float64],
-    labelled: NDArray[np.int64],
-    sums: NDArray[np.float64],
+    steps: FloatArray,
+    labelled: IntArray,
+    sums: FloatArray,
 ) -> Margins:
     """Wealth of every process that bets on a broken promise.
 
@@ -128,54 +133,39 @@ def alarm_margins(
     """
     size, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
     bets = opening_bets(promises, state, below=False)
-    # Restarts follow from the numbers of labelled rows alone, so they are known before any wealth
-    # is.
-    # with the step of this call that it goes on at
+    # Each process with the step of this call that it goes on at. Restarts follow from the numbers
+    # of labelled rows alone, so they are known before any wealth is.
     queue = [(process, 0) for process in state.processes]
     restarts, since = state.restarts, state.since_restart
-    counts = np.diff(np.concatenate([[state.labelled], labelled])).tolist()
+    counts = np.diff(labelled, prepend=state.labelled).tolist()
     for step, count in enumerate(counts if window else ()):
         since += count
         if since >= window:
             restarts, since = restarts + 1, 0
-            before = tuple(map(tuple, sums[step].tolist()))
-            began = AlarmProcess(
-                restarts,
-                int(labelled[step]),
-                (NO_WEALTH,) * size,
-                state.steps + step + 1,
-                "",
-                before,
-            )
+            before, n = tuple(map(tuple, sums[step].tolist())), state.steps + step + 1
+            empty = (NO_WEALTH,) * size
+            began = AlarmProcess(restarts, int(labelled[step]), empty, n, "", before)
             queue.append((began, step + 1))
-    queue = [
-        (process._replace(at=rows.times[first]), first)
-        if first < n_steps and process.step == state.steps + first
-        else (process, first)
-        for process, first in queue
-    ]
+    bounds = [0, *(rows.ends + 1).tolist()]  # first row of each step
+    so_far = int(labelled[-1]) if n_steps else state.labelled
     best, leader = np.full((n_steps, size), -np.inf), np.zeros((n_steps, size), dtype=np.int64)
-    start, alive = np.zeros((n_steps, size)), []
-    for place, (process, first) in enumerate(queue):
-        last = n_steps
-        if process.restart:  # it ends at the step at which it has read its rows
-            last = min(n_steps, int(np.searchsorted(labelled, process.first + LIVES * window)) + 1)
-        begin = int(rows.ends[first - 1]) + 1 if first else 0
-        stop = int(rows.ends[last - 1]) + 1 if last else 0
+    start, bettors, alive = np.zeros((n_steps, size)), [], []
+    for place, (queued, first) in enumerate(queue):
+        begins = first < n_steps and queued.step == state.steps + first
+        process = queued._replace(at=rows.times[first]) if begins else queued
+        bettors.append(process)
+        # a restart ends at the step at which it has read its rows
+        end = process.first + LIVES * window if process.restart else np.inf
+        last = min(n_steps, int(np.searchsorted(labelled, end)) + 1)
+        span, begin = slice(first, last), bounds[first]
         path, logs = wealth_paths(
-            bets, process.logs, steps[:, begin:stop], rows.ends[first:last] - begin
+            bets, process.logs, steps[:, begin : bounds[last]], rows.ends[span] - begin
         )
-        margin = path - alarm_bar(
-            promises.delta, size, process.restart, windowed=state.window is not None
-        )
-        is_better = margin > best[first:last]
-        leader[first:last][is_better] = place
-        best[first:last] = np.maximum(best[first:last], margin)
+        bar = alarm_bar(promises.delta, size, process.restart, windowed=state.window is not None)
+        leader[span][path - bar > best[span]] = place
+        best[span] = np.maximum(best[span], path - bar)
         if not process.restart:
             start = path
-        read = (int(labelled[-1]) if n_steps else state.labelled) - process.first
-        if not process.restart or read < LIVES * window:
+        if so_far < end:
             alive.append(process._replace(logs=logs))
-    return Margins(
-        start, best, leader, tuple(process for process, _ in queue), tuple(alive), restarts, since
-    )
+    return Margins(start, best, leader, tuple(bettors), tuple(alive), restarts, since)

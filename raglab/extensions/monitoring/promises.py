@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import Certificate
+from raglab.extensions.monitoring.betting import FloatArray
 from raglab.lab.certificate_checks import stated_certificate, stated_mix
 from raglab.lab.certification import Certification
 from raglab.lab.certified_losses import COST, counted_losses
 from raglab.metrics import OBJECTIVES, check_delta
 from raglab.store.policies import Policy
+from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 
 
@@ -39,20 +40,20 @@ class Promises(NamedTuple):
 
     policy_id: str
     names: tuple[str, ...]
-    alphas: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    alphas: FloatArray
+    scale: FloatArray
     delta: float
-    k: NDArray[np.float64]
-    n: NDArray[np.float64]
+    k: FloatArray
+    n: FloatArray
     mix: str = ""
 
     @property
-    def levels(self) -> NDArray[np.float64]:
+    def levels(self) -> FloatArray:
         """Highest values on the scale of the losses, in (0, 1), [T]."""
         return self.alphas / self.scale
 
     @property
-    def excess(self) -> NDArray[np.float64]:
+    def excess(self) -> FloatArray:
         """Loss beyond what is promised of each cell: k - alpha * n, [18, T]."""
         return self.k - self.levels * self.n
 
@@ -84,27 +85,16 @@ def certificate_promises(
     names = tuple(stated)
     if unknown := [name for name in names if name not in (*OBJECTIVES, COST)]:
         rule = f"a promise must be of {', '.join((*OBJECTIVES, COST))}"
-        msg = (
-            f"{rule}, got {unknown[0]!r}; certify a policy (raglab.certify_policy), not a "
-            "threshold alone."
-        )
-        raise ValueError(msg)
+        refuse(rule, repr(unknown[0]), "certify a policy, not a threshold alone")
     if COST in stated and "costs" not in rows:
-        msg = (
-            f"a promise of {COST} must come with its costs, got a Certificate by itself; give the "
-            "policy."
-        )
-        raise ValueError(msg)
+        rule = f"a promise of {COST} must come with its costs"
+        refuse(rule, "a Certificate by itself", "give the policy")
     counts = counted_losses(np.eye(metrics.N_CELLS, dtype=np.int64), names, rows.get("costs"))
     alphas = np.array(list(stated.values()))
-    if loose := [
-        name
-        for name, level in zip(names, alphas / counts.scale, strict=True)
-        if not 0.0 < level < 1.0
-    ]:
+    levels = alphas / counts.scale
+    if loose := np.flatnonzero(~((levels > 0.0) & (levels < 1.0))).tolist():
         rule = "a promise must be above 0 and below the highest value that there is"
-        msg = f"{rule}, got {stated[loose[0]]:g} of {loose[0]}; nothing is to be watched there."
-        raise ValueError(msg)
+        refuse(rule, f"{alphas[loose[0]]:g} of {names[loose[0]]}", "nothing is to be watched there")
     error = check_delta(float(rows["delta"]) if delta is None else delta)
     return Promises(
         str(rows["policy_id"]),
@@ -120,24 +110,17 @@ def certificate_promises(
 
 def _certificate_rows(certificate: Policy | Certification | Certificate) -> Mapping[str, Any]:
     """Certificate as a policy file holds it."""
+    if isinstance(certificate, Certification) and certificate.policy is not None:
+        certificate = certificate.policy
     if isinstance(certificate, Policy):
         return stated_certificate(certificate)
-    if isinstance(certificate, Certification):
-        if certificate.policy is None:
-            msg = f"a certification must have certified a policy to be watched, got {certificate!r}"
-            raise ValueError(msg)
-        return stated_certificate(certificate.policy)
-    if isinstance(certificate, Certificate):
-        if certificate.chosen is None:
-            msg = (
-                "a certificate must promise something to be watched, got none: "
-                f"{certificate.reason}"
-            )
-            raise ValueError(msg)
-        return certificate.rows
-    kinds = "a Policy that holds one (raglab.Policy.load(path)), a Certification or a Certificate"
-    msg = (
-        f"certificate must be {kinds}, got {type(certificate).__name__}; certify first "
-        "(raglab.certify_policy)."
-    )
-    raise TypeError(msg)
+    if not isinstance(certificate, Certification | Certificate):
+        kinds = (
+            "a Policy that holds one (raglab.Policy.load(path)), a Certification or a Certificate"
+        )
+        msg = f"certificate must be {kinds}, got {type(certificate).__name__}; certify first."
+        raise TypeError(msg)
+    if isinstance(certificate, Certification) or certificate.chosen is None:
+        value = getattr(certificate, "reason", certificate)
+        refuse("a certificate must promise something to be watched", value, "certify a policy")
+    return certificate.rows

@@ -11,11 +11,11 @@ the label of a request does not depend on which others of its stratum were drawn
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,7 @@ from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import Measured, answered_cases, failed_count
+from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
@@ -34,7 +35,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard, join_colu
 from raglab.store.files import Where, input_error, plain_cell, shown_value
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ if TYPE_CHECKING:
 ERROR = "error"  # decision of a request whose model failed, which counts in no rate (rule S0.1)
 DECISIONS = (*LABEL_NAMES, ERROR)
 NEAR_PROBABILITY = frozenset({"probability", "prob", "pi", "weight", "propensity", "p_inclusion"})
-TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False, "": True}
+TRUTHS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
+# columns that are read, beside that of the probability
+_READ = frozenset(
+    {"decision", "label", "correct", "policy_id", "request_id", "at", "sample", STRATUM}
+    | {"sample_size"}
+)
 
 
 class StreamSteps(NamedTuple):
@@ -63,28 +69,13 @@ class StreamSteps(NamedTuple):
 
     decision: NDArray[np.int8]
     cell: NDArray[np.int8]
-    probability: NDArray[np.float64]
+    probability: FloatArray
     ids: tuple[str, ...]
-    ends: NDArray[np.int64]
+    ends: IntArray
     samples: tuple[str, ...]
     times: tuple[str, ...]
     errors: int
     notes: tuple[str, ...]
-
-
-class StreamColumns(NamedTuple):
-    """Columns of a stream before it is put in order, [N] each.
-
-    Stratum and sample are '' where there is none.
-    """
-
-    decision: NDArray[np.int8]
-    cell: NDArray[np.int8]
-    probability: NDArray[np.float64]
-    ids: Sequence[str]
-    at: Sequence[str]
-    sample: Sequence[str]
-    stratum: Sequence[str]
 
 
 def is_drawn(
@@ -120,21 +111,14 @@ def is_drawn(
         raise TypeError(msg)
     names = ["" if is_missing(each) else _id_text(each) for each in request_ids]
     if blank := names.count(""):
-        msg = (
-            f"request_ids must not be missing, got {blank:,} of {len(names):,}; they would all "
-            "draw alike."
-        )
-        raise ValueError(msg)
+        value = f"{blank:,} of {len(names):,}"
+        refuse("request_ids must not be missing", value, "they would all draw alike")
     chances = np.asarray(probability, dtype=np.float64)
     if chances.shape not in {(), (len(names),)}:
-        msg = (
-            f"probability must be one number, or {len(names):,} as request_ids, got "
-            f"{chances.size:,}."
-        )
-        raise ValueError(msg)
+        rule = f"probability must be one number, or {len(names):,} as request_ids"
+        refuse(rule, f"{chances.size:,}", "give one of each")
     if not ((chances > 0.0) & (chances <= 1.0)).all():
-        msg = f"probability must be in (0, 1], got {probability!r}."
-        raise ValueError(msg)
+        refuse("probability must be in (0, 1]", repr(probability), "state the true one")
     places = [int(digest(canonical_json([int(seed), name]), 13), 16) / 16.0**13 for name in names]
     return np.array(places) < chances
 
@@ -180,106 +164,81 @@ def stream_steps(
         )
         raise TypeError(msg)
     if policy is None:
-        msg = "a trace must be replayed by its policy, got a Certificate; give the policy."
-        raise ValueError(msg)
+        refuse("a trace must be replayed by its policy", "a Certificate", "give the policy")
     return _trace_steps(stream, policy, arm)
 
 
 def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     source = str(rows) if isinstance(rows, str | Path) else "stream"
-    records, names = _checked_records(rows, source)
-
-    def column(name: str, known: Sequence[str], what: str, remedy: str) -> list[str]:
-        cells = [row.get(name, "") for row in records]
-        wrong = [cell for cell in cells if cell not in known]
-        if wrong:
-            value = (
-                f"{len(wrong):,} of {len(cells):,} that are not, such as {shown_value(wrong[0])}"
-            )
-            raise input_error(Where(source), f"column {name} must be {what}", remedy, value)
-        return cells
-
-    decisions = column("decision", DECISIONS, ", ".join(DECISIONS), "say what the request got")
-    labels = column(
-        "label",
-        (*LABEL_NAMES, ""),
-        f"{', '.join(LABEL_NAMES)} or empty",
-        "say what the request should have got",
-    )
-    for row in records:
-        row["correct"] = row.get("correct", "").lower()
-    corrects = column(
-        "correct", tuple(TRUTHS), "true, false or empty", "say whether an answer is right"
-    )
-    if "policy_id" in names:
-        column(
-            "policy_id",
-            (policy_id, ""),
-            policy_id,
-            "give rows of the certified policy",
-        )
-    is_right = np.array([TRUTHS[cell] for cell in corrects], dtype=bool)
-    codes = np.array([DECISIONS.index(name) for name in decisions], dtype=np.int8)
-    label = np.array([LABEL_NAMES.index(name) if name else -1 for name in labels], dtype=np.int8)
-    right = (codes == label) & ((label != Status.ok) | is_right)
+    texts, names = _checked_texts(rows, source)
+    texts["correct"] = texts["correct"].str.lower().replace(TRUTHS)
+    rules = {
+        "decision": (DECISIONS, "say what the request got"),
+        "label": ((*LABEL_NAMES, ""), "say what the request should have got"),
+        "correct": (("true", "false", ""), "say whether an answer is right"),
+        "policy_id": ((policy_id, ""), "give rows of the certified policy"),
+    }
+    for name, (known, remedy) in rules.items():
+        wrong = texts.loc[~texts[name].isin(known), name]
+        if len(wrong):
+            value = f"{len(wrong):,} of {len(texts):,} that are not, such as "
+            rule = f"column {name} must be {', '.join(filter(None, known))}"
+            rule = f"{rule} or empty" if "" in known else rule
+            raise input_error(Where(source), rule, remedy, value + shown_value(wrong.iloc[0]))
+    decision = texts["decision"].map(DECISIONS.index).to_numpy(np.int8)
+    label = texts["label"].map([*LABEL_NAMES, ""].index).to_numpy(np.int8)
+    correct = texts["correct"].to_numpy()
+    right = (decision == label) & ((label != Status.ok) | (correct != "false"))
+    notes = []
+    if PROBABILITY not in names:
+        notes.append(f"No column {PROBABILITY}: every request has weight 1.")
     # An answer that nobody graded, where others are graded, counts as a label that is missing.
-    is_ungraded = np.array([cell == "" and "correct" in names for cell in corrects], dtype=bool)
-    is_ungraded &= (codes == Status.ok) & (label == Status.ok)
-    label = np.where(is_ungraded, -1, label).astype(np.int8)
-    notes = (
-        [] if PROBABILITY in names else [f"No column {PROBABILITY}: every request has weight 1."]
-    )
-    if is_ungraded.any():
-        notes.append(
-            f"{int(is_ungraded.sum()):,} answers without a value of correct count as not labelled."
-        )
-    columns = StreamColumns(
-        decision=codes,
-        cell=np.where(label >= 0, codes * CELLS + label * 2 + right, -1).astype(np.int8),
-        probability=np.array(
-            [_number(row[PROBABILITY]) if PROBABILITY in names else 1.0 for row in records]
-        ),
-        ids=[plain_cell(row.get("request_id", "")) for row in records],
-        at=[row.get("at", "") for row in records],
-        sample=[row.get("sample", "") for row in records],
-        stratum=[row.get("stratum", "") for row in records],
+    is_ok = (decision == Status.ok) & (label == Status.ok)
+    ungraded = is_ok & (correct == "") & ("correct" in names)
+    if ungraded.any():
+        count = f"{int(ungraded.sum()):,} answers"
+        notes.append(f"{count} without a value of correct count as not labelled.")
+    is_labelled = (label < len(LABEL_NAMES)) & ~ungraded
+    chances = map(_number, texts[PROBABILITY]) if PROBABILITY in names else [1.0] * len(texts)
+    columns = texts.assign(
+        decision=decision,
+        cell=np.where(is_labelled, decision * CELLS + label * 2 + right, -1).astype(np.int8),
+        probability=np.array(list(chances), dtype=np.float64),
+        id=texts["request_id"].map(plain_cell),
     )
     steps = ordered_steps(columns, source)
-    sizes = [row.get("sample_size", "") for row in records]
-    drawn = zip(columns.sample, columns.stratum, columns.probability.tolist(), sizes, strict=True)
-    check_whole_samples(list(drawn), source)
+    drawn = columns[["sample", STRATUM, "probability", "sample_size"]]
+    check_whole_samples(list(drawn.itertuples(index=False, name=None)), source)
     return steps._replace(notes=(*steps.notes, *notes))
 
 
-def _checked_records(
-    rows: pd.DataFrame | str | Path, source: str
-) -> tuple[list[dict[str, str]], set[str]]:
-    """Rows as texts by column, and the names of the columns, of which no needed one is missing."""
+def _checked_texts(rows: pd.DataFrame | str | Path, source: str) -> tuple[pd.DataFrame, set[str]]:
+    """Rows as texts with every column that is read, and the names of the columns that they have.
+
+    No needed one is missing.
+    """
+    import pandas as pd
+
     if isinstance(rows, str | Path):
-        records = [
-            {name: "" if cell is None else str(cell).strip() for name, cell in row.items()}
-            for _, row in placed_rows(rows, source)
-        ]
-        names = set().union(*records) if records else set()
+        cells = pd.DataFrame([row for _, row in placed_rows(rows, source)], dtype=object)
     else:
-        cells = rows.astype(object).where(rows.notna(), "")
-        texts = cells.astype(str).assign(
-            **{name: cells[name].map(_id_text) for name in cells if name == "request_id"}
-        )
-        records = [
-            {str(name): cell.strip() for name, cell in row.items()}
-            for row in texts.to_dict("records")
-        ]
-        names = set(map(str, rows.columns))
-    drawn = [name for name in (STRATUM, "sample_size") if any(row.get(name) for row in records)]
-    if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names) + drawn):
+        cells = rows.rename(columns=str).astype(object).reset_index(drop=True)
+    names = set(map(str, cells))
+    cells = cells.where(cells.notna(), "")
+    if "request_id" in names and not isinstance(rows, str | Path):
+        cells["request_id"] = cells["request_id"].map(_id_text)
+    texts = cells.astype(str).apply(lambda column: column.str.strip())
+    texts = texts.reindex(columns=[*names, *(_READ - names)], fill_value="")
+    near = sorted(NEAR_PROBABILITY & names)
+    near += [name for name in (STRATUM, "sample_size") if texts[name].any()]
+    if PROBABILITY not in names and near:
         rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
         raise input_error(Where(source), rule, "rename it", near[0])
     for name in ("decision", "label"):
         if name not in names:
             rule = f"labelled rows must have the column {name}"
             raise input_error(Where(source), rule, "keep the columns of the sample", "none")
-    return records, names
+    return texts, names
 
 
 def _number(text: str) -> float:
@@ -297,6 +256,8 @@ def shard_status(trace: TraceData | Measured, policy: Policy, arm: str | None) -
 
 def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSteps:
     """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
+    import pandas as pd
+
     certificate, failed = stated_certificate(policy), failed_count(trace)
     trace = answered_cases(trace)
     doubt = check_new_cases(trace, policy, certificate)
@@ -326,79 +287,79 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
         decision[rows] = np.concatenate(
             list(each_shard(shard_status, trace.subset(rows), policy, own_arm, what="decide"))
         )
-    rows = np.flatnonzero(is_in)
-    columns = StreamColumns(
-        decision=decision[rows],
-        cell=cell[rows],
-        probability=stated[rows] if is_sampled else np.ones(len(rows)),
-        ids=[cases[row].id for row in rows],
-        at=[str(cases[row].extra.get("at") or "") for row in rows],
-        sample=[""] * len(rows),
-        stratum=[str(cases[row].extra.get(STRATUM) or "") if is_sampled else "" for row in rows],
-    )
+    columns = pd.DataFrame(
+        {
+            "decision": decision,
+            "cell": cell,
+            "probability": stated if is_sampled else 1.0,
+            "id": [case.id for case in cases],
+            "at": [str(case.extra.get("at") or "") for case in cases],
+            "sample": "",
+            STRATUM: [str(case.extra.get(STRATUM) or "") if is_sampled else "" for case in cases],
+        }
+    )[is_in]
     notes = [*notes, *doubt, *check_notes(certificate, trace, str(trace_basis(trace)))]
     steps = ordered_steps(columns, "trace", notes)
     return steps._replace(errors=steps.errors + failed)
 
 
-def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()) -> StreamSteps:
+def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ()) -> StreamSteps:
     """Rows in the order of their steps.
 
     By time, the rows of a sample together at its last one, by id inside.
+
+    Args:
+      columns: codes `decision` and `cell`, `probability`, and texts `id`, `at`, `sample` and
+        `stratum`, '' where there is none.
+      source: of the rows, for messages.
+      notes: of the rows so far.
 
     Raises:
       InputError: a request twice, times of some rows alone or of none, strata of unequal
         probabilities.
     """
-    wrong = int((~((columns.probability > 0.0) & (columns.probability <= 1.0))).sum())
+    wrong = int((~((columns["probability"] > 0.0) & (columns["probability"] <= 1.0))).sum())
     if wrong:
-        rule, remedy = f"{PROBABILITY} must be in (0, 1]", "state with which each request was drawn"
-        raise input_error(
-            Where(source), rule, remedy, f"{wrong:,} of {len(columns.ids):,} rows that are not"
-        )
-    _check_ids(columns.ids, source)
-    moments = _moments(columns.at, source)
-    _check_strata(columns, source)
+        value = f"{wrong:,} of {len(columns):,} rows that are not"
+        remedy = "state with which each request was drawn"
+        raise input_error(Where(source), f"{PROBABILITY} must be in (0, 1]", remedy, value)
+    check_ids(columns["id"], source)
+    rows = columns.assign(at=_moments(columns["at"].tolist(), source))
+    _check_strata(rows, source)
     # Rows of one time are one step, so that no order which may rest on the label counts; samples
     # follow by name.
-    order = np.array(
-        sorted(
-            range(len(moments)),
-            key=lambda row: (moments[row], columns.sample[row] if moments[row] else ""),
-        ),
-        dtype=np.int64,
-    )
-    moved = sum(later < earlier for earlier, later in pairwise(moments))
+    drawn_together, has_times = bool((rows["sample"] != "").any()), bool((rows["at"] != "").any())
+    moved = sum(later < earlier for earlier, later in pairwise(rows["at"]))
     sorting = [f"{moved:,} rows were earlier than the one before: sorted by time."] if moved else []
+    if has_times:
+        rows = rows.sort_values(["at", "sample"], kind="stable")
     # A request whose model failed counts in no rate; its row is counted and left out.
-    failed = columns.decision == DECISIONS.index(ERROR)
-    order = order[~failed[order]]
-    groups: dict[Any, list[int]] = {}
-    drawn_together = any(columns.sample)
-    for row in order.tolist():
-        name = columns.sample[row] if drawn_together else columns.stratum[row] and "sample"
-        key: Any = name or ((moments[row],) if moments[row] else row)
-        groups[key] = groups.pop(key, [])  # at the place of its last row
-        groups[key].append(row)
-    steps = [sorted(rows, key=columns.ids.__getitem__) for rows in groups.values()]
-    rows = np.array([row for step in steps for row in step], dtype=np.int64)
-    if len(groups) > 1 and not any(moments):
+    failed = rows["decision"] == DECISIONS.index(ERROR)
+    rows = rows[~failed].reset_index(drop=True)
+    own = rows["sample"] if drawn_together else rows[STRATUM].where(rows[STRATUM] == "", "sample")
+    apart = rows["at"].where(rows["at"] != "", rows.index.astype(str))
+    step = apart.where(own == "", "/" + own)  # no time or number begins so
+    # a step stands at the place of its last row
+    last = rows.index.to_series().groupby(step).transform("max")
+    rows = rows.assign(own=own, last=last).sort_values(["last", "id"], kind="stable")
+    ends = np.flatnonzero(np.diff(rows["last"], append=-1))
+    if len(ends) > 1 and not has_times:
         sorting.append("No `at` is stated: the order of rows must be that of time.")
-    names = [key if isinstance(key, str) else "" for key in groups]
     return StreamSteps(
-        decision=columns.decision[rows],
-        cell=columns.cell[rows],
-        probability=columns.probability[rows],
-        ids=tuple(columns.ids[row] for row in rows),
-        ends=np.cumsum([len(step) for step in steps], dtype=np.int64) - 1,
-        samples=tuple(name if drawn_together else "" for name in names),
-        times=tuple(max(moments[row] for row in step) for step in steps),
+        decision=rows["decision"].to_numpy(np.int8),
+        cell=rows["cell"].to_numpy(np.int8),
+        probability=rows["probability"].to_numpy(np.float64),
+        ids=tuple(rows["id"]),
+        ends=ends,
+        samples=tuple(rows["own"].iloc[ends]) if drawn_together else ("",) * len(ends),
+        times=tuple(rows.groupby("last")["at"].max()),
         errors=int(failed.sum()),
         notes=(*notes, *sorting),
     )
 
 
-def _check_ids(ids: Sequence[str], source: str) -> None:
+def check_ids(ids: Iterable[str], source: str) -> None:
+    """Refuse a request that is named twice; an empty name is none."""
     repeated = [name for name, count in Counter(filter(None, ids)).items() if count > 1]
     if repeated:
         value = f"{len(repeated):,} that are there twice, such as {shown_value(repeated[0])}"
@@ -418,28 +379,19 @@ def _moments(stated: Sequence[str], source: str) -> list[str]:
             wrong.append(text)
     if wrong:
         value = f"{len(wrong):,} of {len(stated):,} that are not, such as {shown_value(wrong[0])}"
-        rule, remedy = (
-            "column at must be ISO 8601 in every row or in none",
-            "complete it, or leave it out",
-        )
-        raise input_error(Where(source), rule, remedy, value)
+        rule = "column at must be ISO 8601 in every row or in none"
+        raise input_error(Where(source), rule, "complete it, or leave it out", value)
     return moments
 
 
-def _check_strata(columns: StreamColumns, source: str) -> None:
+def _check_strata(rows: pd.DataFrame, source: str) -> None:
     """Require requests of a sample's stratum to be equally likely drawn, as the step assumes."""
-    together = any(columns.sample) or any(columns.stratum)
-    chances: dict[tuple[str, str], set[float]] = {}
-    for sample, stratum, chance in zip(
-        columns.sample, columns.stratum, columns.probability.tolist(), strict=True
-    ):
-        if together and (sample or stratum):
-            chances.setdefault((sample, stratum), set()).add(chance)
-    if uneven := [name for name, values in chances.items() if len(values) > 1]:
-        value = (
-            f"{len(uneven):,} of {len(chances):,} strata with several, such as "
-            f"{shown_value(' '.join(uneven[0]))}"
-        )
+    drawn = rows[(rows["sample"] != "") | (rows[STRATUM] != "")]
+    chances = drawn.groupby(["sample", STRATUM], sort=False)["probability"].nunique()
+    uneven = chances[chances > 1]
+    if len(uneven):
+        value = f"{len(uneven):,} of {len(chances):,} strata with several, such as "
+        value += shown_value(" ".join(uneven.index[0]))
         rule = f"{PROBABILITY} must be the same within a stratum of a sample"
         remedy = "keep column stratum, or leave it and sample out where each was drawn by itself"
         raise input_error(Where(source), rule, remedy, value)

@@ -44,16 +44,16 @@ class ShardEvidence(NamedTuple):
 
     def matching(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
         """Stored evidence where it fits the policies and its file exists, else None."""
-        if arm != self.arm or any(not self.gated.issuperset(policy.signals) for policy in policies):
+        gates = {name for policy in policies for name in policy.signals}
+        if arm != self.arm or not self.gated >= gates:
             return None
-        if any(
-            policies[places[0]].structure != self.structure
-            for places in group_by_structure(policies)
-        ):
+        firsts = [policies[places[0]] for places in group_by_structure(policies)]
+        if any(policy.structure != self.structure for policy in firsts):
             return None
         # on a machine that shares the shards, but not this folder
-        with suppress(FileNotFoundError):
-            return joined_evidence(self.rest, read_arrays(Path(self.file)))
+        with suppress(FileNotFoundError), np.load(self.file, allow_pickle=False) as stored:
+            evidence: Evidence = joined_evidence(self.rest, stored)
+            return evidence
         return None
 
 
@@ -73,13 +73,11 @@ def measured_parts(
         rule = "shards must be measured for a policy of rule chain"
         refuse(rule, policy.decision.rule, "replay them as they are")
     with tempfile.TemporaryDirectory(prefix="raglab-") as folder:
-        files = [str(Path(folder) / f"{number:05d}.npz") for number in range(len(parts))]
-        rests = run_each(
-            measure_shard, list(zip(parts, files, strict=True)), policy, arm, what="measure"
-        )
+        pairs = [(part, f"{folder}/{number:05d}.npz") for number, part in enumerate(parts)]
+        rests = run_each(measure_shard, pairs, policy, arm, what="measure")
         known = (policy.structure, arm, frozenset(policy.signals))
         yield tuple(
-            ShardEvidence(file, rest, *known) for file, rest in zip(files, rests, strict=True)
+            ShardEvidence(file, rest, *known) for (_, file), rest in zip(pairs, rests, strict=True)
         )
 
 
@@ -91,16 +89,6 @@ def measure_shard(pair: tuple[TracePart, str], policy: PolicyData, arm: str | No
     with replacing(Path(file)) as partial, partial.open("xb") as out:
         np.savez(out, allow_pickle=False, **arrays)
     return joined_evidence(evidence, dict.fromkeys(arrays, np.empty(0)))
-
-
-def read_arrays(path: Path) -> Arrays:
-    """Arrays of a file, by name.
-
-    Raises:
-      FileNotFoundError: none there.
-    """
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
 
 
 # evidence or a part of it
@@ -117,7 +105,7 @@ def evidence_arrays(evidence: Any, lead: str = "") -> Arrays:  # noqa: ANN401
 
 def joined_evidence(
     rest: Any,  # noqa: ANN401
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, Any],
     lead: str = "",
 ) -> Any:  # noqa: ANN401
     """Evidence with the arrays of `evidence_arrays` in their fields."""

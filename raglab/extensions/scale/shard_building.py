@@ -26,7 +26,6 @@ from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
     LOCK,
     ShardedTrace,
-    Written,
     check_shard,
     next_version,
     remove_orphans,
@@ -121,28 +120,22 @@ def build_shards(
             remove_orphans(folder, known)
             current = current_workers()
             if current is None or current.kind == "threads":
-                shared = (name, plan, parts, [allowed[span] for span in spans], folder, version)
-                built = list(run_each(_built_shard, range(len(parts)), *shared, what="build"))
+                spread = (name, plan, parts, [allowed[span] for span in spans], folder, version)
+                built = list(run_each(_built_shard, range(len(parts)), *spread, what="build"))
             else:
                 near = current.kind == "joblib" or cache != "default"
-                built = _build_in_processes(
-                    name, plan, parts, folder.resolve(), version, plan.store if near else None
-                )
-            for built_shard in built[1:]:
-                check_alike(built[0].facts, built_shard.facts)
-            written = Written(
-                tuple(built_shard.row for built_shard in built), built[0].facts, Trace
-            )
-            replace_shards(folder, known, written)
+                store = plan.store if near else None
+                built = _build_in_processes(name, plan, parts, folder.resolve(), version, store)
+            facts = built[0][1]
+            for _, further in built[1:]:
+                check_alike(facts, further)
+            replace_shards(folder, known, [row for row, _ in built], facts)
         end_work(folder / WORK)
     return Trace.open(folder)
 
 
-class BuiltShard(NamedTuple):
-    """A finished shard: its row of the manifest, and what it must share with the others."""
-
-    row: ShardRow
-    facts: Mapping[str, Any]
+# row of the manifest, and what it must share with the others
+BuiltShard = tuple[ShardRow, Mapping[str, Any]]
 
 
 def _built_shard(
@@ -154,19 +147,11 @@ def _built_shard(
     folder: Path,
     version: int,
 ) -> BuiltShard:
-    """A shard of this process's work."""
+    """A shard of this process's work, built where it does not stand yet."""
     with held_shard(folder / WORK, number, name):
-        return _stored_shard(
-            plan, parts[number], allowed[number], folder / shard_name(version, number)
-        )
-
-
-def _stored_shard(
-    plan: Building, cases: Sequence[Case], allowed: Sequence[NDArray[np.int64] | None], place: Path
-) -> BuiltShard:
-    """A shard of some cases, built where it does not stand yet."""
-    trace = build_planned(plan, cases, allowed, place)
-    return BuiltShard(shard_row(trace, place), shared_facts(trace))
+        place = folder / shard_name(version, number)
+        trace = build_planned(plan, parts[number], allowed[number], place)
+        return shard_row(trace, place), shared_facts(trace)
 
 
 class ShardWork(NamedTuple):
@@ -203,26 +188,14 @@ def _build_in_processes(
     store = replace(store, path=store.path.absolute())
     write_work(folder / WORK, plan.corpus, parts)
     metas = [plan.meta(part) for part in parts]
-    if not all(
-        _is_built(folder / shard_name(version, number), meta) for number, meta in enumerate(metas)
-    ):
+    places = [folder / shard_name(version, number) for number in range(len(parts))]
+    if not all(map(_is_built, places, metas)):
         plan.load(store)
-    fields = (
-        "corpus_hash",
-        "wanted",
-        "rewriter",
-        "patterns",
-        "parameters",
-        "pack",
-        "command",
-        "batch_size",
-    )
-    made_with = {field: getattr(plan, field) for field in fields} | {
-        "store": replace(store, behind=None),
-        "warns": False,
-    }
-    work = ShardWork(name, folder, version, made_with)
+    names = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command")
+    made_with = {field: getattr(plan, field) for field in (*names, "batch_size")}
+    made_with |= {"store": replace(store, behind=None), "warns": False}
     items = [(number, meta["fingerprint"]) for number, meta in enumerate(metas)]
+    work = ShardWork(name, folder, version, made_with)
     return list(run_each(_build_in_process, items, work, what="build"))
 
 
@@ -259,15 +232,16 @@ def _build_in_process(item: tuple[int, str], work: ShardWork) -> BuiltShard:
         # another write has made it, without this folder
         if next_version(work.folder)[0] != work.version:
             refuse_work(folder)
-        plan = _plan_of(work)
-        cases = read_cases(folder, number)
+        plan, cases = _plan_of(work), read_cases(folder, number)
         if plan.meta(cases)["fingerprint"] != fingerprint:
             refuse_work(folder)
         names = [f"case {case.id!r}" for case in cases]
-        allowed = question_scopes(
-            plan.corpus.chunks, [case.selected_sources for case in cases], names
+        sources = [case.selected_sources for case in cases]
+        place = work.folder / shard_name(work.version, number)
+        trace = build_planned(
+            plan, cases, question_scopes(plan.corpus.chunks, sources, names), place
         )
-        return _stored_shard(plan, cases, allowed, work.folder / shard_name(work.version, number))
+        return shard_row(trace, place), shared_facts(trace)
 
 
 def _plan_of(work: ShardWork) -> Building:
@@ -309,11 +283,9 @@ def begin_work(folder: Path) -> str:
       InputError: the folder is not one that a build wrote, or cannot be written.
     """
     if folder.is_dir() and not (folder / MARK).is_file() and any(folder.iterdir()):
-        rule, remedy = (
-            "the folder of a build's work must be one that a build wrote",
-            "move it away, or build elsewhere",
-        )
-        raise input_error(Where(str(folder)), rule, remedy, f"one without a file {MARK}")
+        rule = "the folder of a build's work must be one that a build wrote"
+        value = f"one without a file {MARK}"
+        raise input_error(Where(str(folder)), rule, "move it away, or build elsewhere", value)
     name = uuid4().hex
     write_text(f"{name}\n", make_folder(folder) / MARK)
     return name
@@ -341,12 +313,12 @@ def held_shard(folder: Path, number: int, name: str) -> Iterator[None]:
     Raises:
       InputError: the work is over or another's, be it that it ended while the shard was waited for.
     """
-    if not _is_named(folder, name):
-        refuse_work(folder)
-    with locked(folder / f"{number:05d}.lock", WAIT_S):
-        if not _is_named(folder, name):
-            refuse_work(folder)
-        yield
+    if _is_named(folder, name):
+        with locked(folder / f"{number:05d}.lock", WAIT_S):
+            if _is_named(folder, name):
+                yield
+                return
+    refuse_work(folder)
 
 
 def _is_named(folder: Path, name: str) -> bool:
@@ -362,8 +334,7 @@ def write_work(folder: Path, corpus: Corpus, parts: Sequence[Sequence[Case]]) ->
     Raises:
       InputError: a chunk or case would not load again, or the folder cannot be written.
     """
-    make_folder(folder)
-    save_corpus(corpus, folder / _CORPUS)
+    save_corpus(corpus, make_folder(folder) / _CORPUS)
     for number, cases in enumerate(parts):
         write_lines(map(case_record, cases), _cases_path(folder, number))
 
@@ -397,12 +368,8 @@ def refuse_work(folder: Path) -> NoReturn:
       InputError: always.
     """
     rule = "corpus and cases of a build must be those that it wrote for its workers"
-    raise input_error(
-        Where(str(folder)),
-        rule,
-        "build into a folder that no other build writes to",
-        "others, or none",
-    )
+    remedy = "build into a folder that no other build writes to"
+    raise input_error(Where(str(folder)), rule, remedy, "others, or none")
 
 
 def _cases_path(folder: Path, number: int) -> Path:

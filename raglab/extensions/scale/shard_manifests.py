@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
 from raglab.store.trace_merging import FAILED_FACT, TraceError, joined_fingerprint, shared_facts
@@ -23,7 +24,6 @@ from raglab.words.canonical import canonical_json, digest
 
 MANIFEST_SCHEMA = 1
 MAX_MANIFEST_BYTES = 2**28
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ShardFacts(NamedTuple):
@@ -59,14 +59,39 @@ def shared_hash(shared: Mapping[str, Any]) -> str:
     return digest(canonical_json({key: shared[key] for key in shared if key != FAILED_FACT}))
 
 
-class ShardRow(NamedTuple):
-    """Row of a manifest: a file, its cases, hash, fingerprint, and cases by split and label."""
+def count_size(counts: CaseCounts) -> int:
+    """Number of cases that are counted by split and label."""
+    return sum(n for labels in counts.values() for n in labels.values())
 
-    file: str
-    cases: int
-    sha256: str
+
+Number = Annotated[int, Field(gt=0, strict=True)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class SharedFacts(BaseModel, extra="allow"):
+    """What a manifest must state of what its shards share."""
+
+    depths: Number
+    arms: Annotated[list[Text], Field(min_length=1)]
+    signals: list[Text]
+
+
+def _checked_facts(shared: Mapping[str, Any]) -> Mapping[str, Any]:
+    SharedFacts.model_validate(shared)
+    return shared
+
+
+class ShardRow(NamedTuple):
+    """Row of a manifest: a file, its cases, hash, fingerprint, and cases by split and label.
+
+    The file is one of the folder: another one would be read, and written over, as a shard of it.
+    """
+
+    file: Annotated[str, Field(pattern=r"^[^/\\]+\.parquet$")]
+    cases: Number
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     fingerprint: str | None
-    counts: CaseCounts
+    counts: dict[Text, dict[Text, Number]]
 
 
 class Manifest(NamedTuple):
@@ -75,10 +100,25 @@ class Manifest(NamedTuple):
     Version from 1, content of the version before, what its shards share, a row a shard.
     """
 
-    version: int
+    version: Number
     before: str | None
-    shared: Mapping[str, Any]
-    shards: tuple[ShardRow, ...]
+    shared: Annotated[Mapping[str, Any], AfterValidator(_checked_facts)]
+    shards: Annotated[tuple[ShardRow, ...], Field(min_length=1)]
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the shards' files."""
+        return [row.file for row in self.shards]
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the whole trace."""
+        return joined_fingerprint([row.fingerprint for row in self.shards])
+
+    @property
+    def content(self) -> str:
+        """Hash of all."""
+        return str(self.rows["content"])
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -88,7 +128,7 @@ class Manifest(NamedTuple):
             "version": self.version,
             "before": self.before,
             "cases": sum(row.cases for row in self.shards),
-            "fingerprint": joined_fingerprint([row.fingerprint for row in self.shards]),
+            "fingerprint": self.fingerprint,
             "shared": dict(self.shared),
             "shards": [row._asdict() for row in self.shards],
         }
@@ -101,59 +141,30 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
       TraceError: none there, of another schema, or altered.
     """
-    path = folder / MANIFEST
+    path, rule = folder / MANIFEST, "a manifest must be as it was written"
     if not path.is_file():
         raise _manifest_error(path, "a folder of a trace must hold its manifest", "none there")
     rows = read_json(path, MAX_MANIFEST_BYTES)
     version = rows.get("schema_version") if isinstance(rows, dict) else None
     if version != MANIFEST_SCHEMA:
-        value = f"{shown_value(version)}"
-        raise _manifest_error(
-            path, f"the schema of a manifest must be version {MANIFEST_SCHEMA}", value
-        )
+        schema = f"the schema of a manifest must be version {MANIFEST_SCHEMA}"
+        raise _manifest_error(path, schema, shown_value(version))
+    fields = {name: rows[name] for name in Manifest._fields if name in rows}
     try:
-        shards = tuple(ShardRow(**row) for row in rows["shards"])
-        manifest = Manifest(rows["version"], rows["before"], rows["shared"], shards)
-        same = bool(shards) and manifest.rows == rows and _is_plausible(manifest)
-        # A name of another folder would be read, and written over, as a shard of this one.
-        inside = all(
-            row.file == Path(row.file).name and row.file.endswith(".parquet") for row in shards
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        value = f"a damaged one ({type(error).__name__})"
-        raise _manifest_error(path, "a manifest must be as it was written", value) from error
-    if not (same and inside):
-        raise _manifest_error(path, "a manifest must be as it was written", "altered content")
+        manifest = TypeAdapter(Manifest).validate_json(canonical_json(fields), strict=True)
+    except ValidationError as error:
+        value = f"altered content at {error.errors()[0]['loc']}"
+        raise _manifest_error(path, rule, value) from error
+    # Its hash tells damage, not whoever meant it: shards differ, and counts add up.
+    shared, hashes = manifest.shared, [row.sha256 for row in manifest.shards]
+    lists = (shared["arms"], shared["signals"], manifest.files, hashes)
+    if (
+        manifest.rows != rows
+        or any(len(set(names)) < len(names) for names in lists)
+        or any(count_size(row.counts) != row.cases for row in manifest.shards)
+    ):
+        raise _manifest_error(path, rule, "altered content")
     return manifest
-
-
-def _is_plausible(manifest: Manifest) -> bool:
-    """Whether numbers are numbers, texts texts, shards different and counts add up.
-
-    Its hash tells damage, not whoever meant it.
-    """
-    rows, shared = manifest.shards, manifest.shared
-    counts = [n for row in rows for labels in row.counts.values() for n in labels.values()]
-    whole = [manifest.version, shared["depths"], *(row.cases for row in rows), *counts]
-    names = [
-        name for row in rows for split, labels in row.counts.items() for name in (split, *labels)
-    ]
-    texts = [*names, *(row.file for row in rows), *shared["arms"], *shared["signals"]]
-    hashes = [row.sha256 for row in rows]
-    optional = [manifest.before, *(row.fingerprint for row in rows)]
-    lists = [shared["arms"], shared["signals"], [row.file for row in rows], hashes]
-    return (
-        all(type(number) is int and number > 0 for number in whole)
-        and all(isinstance(text, str) and text for text in texts)
-        and all(isinstance(text, str | None) for text in optional)
-        and all(isinstance(text, str) and _SHA256.fullmatch(text) for text in hashes)
-        and all(type(items) is list and len(set(items)) == len(items) for items in lists)
-        and all(
-            sum(n for labels in row.counts.values() for n in labels.values()) == row.cases
-            for row in rows
-        )
-        and bool(shared["arms"])
-    )
 
 
 def _manifest_error(path: Path, rule: str, value: str) -> TraceError:

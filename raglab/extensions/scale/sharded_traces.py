@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from raglab.extensions.scale.shard_manifests import (
     Manifest,
     ShardFacts,
     ShardRow,
+    count_size,
     facts_of,
     file_hash,
     read_manifest,
@@ -54,6 +55,7 @@ from raglab.store.trace_merging import (
 )
 from raglab.store.traces import (
     MANIFEST,
+    Trace,
     check_labels,
     labelled_cases,
     signal_values,
@@ -62,7 +64,8 @@ from raglab.store.traces import (
 )
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted, refuse
 from raglab.words.canonical import canonical_json, digest
-from raglab.words.html_display import Fold, display, short
+from raglab.words.html_display import Fold
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,75 +73,34 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 CASES_OF_SHARD = 10_000
 Stored = TypeVar("Stored", bound=Any)  # a class of traces
+_REMEDY = "put that file back, or build the trace again"
 
 
-class RowSubset(NamedTuple):
-    """Cases of a shard by position, int [q]."""
+class Change(NamedTuple):
+    """A method of a trace with its arguments, called where a shard is loaded.
 
-    rows: NDArray[np.int64]
-
-    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
-        """Cases after the change."""
-        return [cases[row] for row in self.rows.tolist()]
-
-    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
-        """Trace after the change."""
-        return trace.subset(self.rows)
-
-
-class SplitSubset(NamedTuple):
-    """Cases of a shard by split."""
-
-    name: str
-
-    def positions(self, cases: Sequence[Case]) -> list[int]:
-        """Positions of the cases that stay."""
-        return [row for row, case in enumerate(cases) if (case.split or NONE) == self.name]
-
-    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
-        """Cases after the change."""
-        return [cases[row] for row in self.positions(cases)]
-
-    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
-        """Trace after the change."""
-        return trace.subset(self.positions(trace.cases))
-
-
-class ExtraSignal(NamedTuple):
-    """A signal of the user over the cases of a shard.
-
-    Values [q], [q, A] or [q, A, D], and its declaration.
+    subset: positions of cases, int [q]. split: its name. with_labels: labels, [q], and keys of
+    `extra`, [q]. with_column: a signal of the user, and its values, [q], [q, A] or [q, A, D].
     """
 
-    name: str
-    values: NDArray[np.float64]
-    declared: Mapping[str, Any]
+    method: str
+    arguments: tuple[Any, ...]
 
-    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
+    def of_cases(self, cases: list[Case]) -> list[Case]:
         """Cases after the change."""
-        return list(cases)
+        if self.method == "subset":
+            return [cases[row] for row in self.arguments[0].tolist()]
+        if self.method == "split":
+            return [case for case in cases if (case.split or NONE) == self.arguments[0]]
+        return (
+            list(labelled_cases(cases, *self.arguments)) if self.method == "with_labels" else cases
+        )
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
-        return with_column(trace, own_signal(self.name, **self.declared), self.values)
-
-
-class CaseLabels(NamedTuple):
-    """Labels of the cases of a shard, None where one stays, and keys of their `extra`, [q] each."""
-
-    labels: tuple[str | None, ...]
-    extra: tuple[Mapping[str, Any], ...]
-
-    def of_cases(self, cases: Sequence[Case]) -> list[Case]:
-        """Cases after the change."""
-        return list(labelled_cases(cases, self.labels, self.extra))
-
-    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
-        """Trace after the change."""
-        return trace.with_labels(self.labels, self.extra)
-
-
-Change = RowSubset | SplitSubset | ExtraSignal | CaseLabels
+        if self.method == "with_column":
+            return with_column(trace, *self.arguments)
+        return getattr(trace, self.method)(*self.arguments)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -168,33 +130,38 @@ class Shard:
         Raises:
           TraceError: the file is not there, or is not the one that the manifest names.
         """
-        self._check()
+        self.check()
         trace = self.kind.load(self.path)
-        self._check_facts(trace)
+        # content that its manifest does not state, though its hash fits
+        if self.facts is not None:
+            self._check_size(len(trace), count_size(self.facts.counts))
+            if self.facts != facts_of(trace):
+                value = "other cases, arms, signals or parameters"
+                self._refuse("hold what its manifest says of it", value)
         for change in self.changes:
             trace = change.apply(trace)
-        if len(trace) != self.size:
-            self._refuse(
-                "hold as many cases as its manifest counts", f"{len(trace)} for {self.size}"
-            )
+        self._check_size(len(trace), self.size)
         return trace
 
     @property
     def cases(self) -> list[Case]:
         """Cases of the shard, read from its file without its hits."""
-        self._check()
+        self.check()
         cases = list(self.kind.cases_of(self.path))
         if self.facts is not None and self.facts.counts != count_cases(cases):
-            self._refuse(
-                "hold as many cases of each split and label as its manifest counts", "others"
-            )
+            what = "hold as many cases of each split and label as its manifest counts"
+            self._refuse(what, "others")
         for change in self.changes:
             cases = change.of_cases(cases)
         return cases
 
-    def counted(self) -> Self:
-        """The same with its counts, which cost a reading of its cases where they are not known."""
-        return self if self.counts is not None else replace(self, counts=count_cases(self.cases))
+    def changed(self, method: str, *arguments: Any, **fields: Any) -> Shard:  # noqa: ANN401
+        """The same with one more change, and other fields."""
+        return replace(self, changes=(*self.changes, Change(method, arguments)), **fields)
+
+    def counted(self) -> CaseCounts:
+        """Cases by split and label, which cost a reading of its cases where they are not known."""
+        return count_cases(self.cases) if self.counts is None else self.counts
 
     def evidence_for(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
         """Evidence that was measured on disk.
@@ -205,53 +172,30 @@ class Shard:
             return None
         return self.evidence[1].matching(policies, arm)
 
-    def _check_facts(self, trace: Any) -> None:  # noqa: ANN401 - a trace
-        """Stop at content that its manifest does not state, though its hash fits."""
-        if self.facts is None:
-            return
-        stated = sum(n for labels in self.facts.counts.values() for n in labels.values())
-        if stated != len(trace):
-            self._refuse("hold as many cases as its manifest counts", f"{len(trace)} for {stated}")
-        if self.facts != facts_of(trace):
-            self._refuse(
-                "hold what its manifest says of it", "other cases, arms, signals or parameters"
-            )
-
-    def _check(self) -> None:
+    def check(self) -> None:
         """Stop where the file is not the one that is meant.
 
         What is no file, such as a pipe, is never opened.
         """
-        path = Path(self.path)
-        fault = "none there"
+        path, fault = Path(self.path), "none there"
         with suppress(OSError):
             if path.is_file():
                 fault = "another file" if file_hash(path) != self.sha256 else ""
-        if fault:
-            what, version = "be the file that its manifest names", self._later_version()
-            if version is not None:
-                self._refuse(
-                    what,
-                    f"{fault}: a newer version ({version}) stands there",
-                    "open the folder again",
-                )
-            self._refuse(what, fault)
-
-    def _later_version(self) -> int | None:
-        """Version of a manifest that names another file in the place of this one.
-
-        None where there is none.
-        """
-        path = Path(self.path)
-        with suppress(InputError):
+        if not fault:
+            return
+        remedy = _REMEDY
+        with suppress(InputError):  # a manifest that names another file in its place
             there = read_manifest(path.parent)
             if (path.name, self.sha256) not in {(row.file, row.sha256) for row in there.shards}:
-                return there.version
-        return None
+                fault = f"{fault}: a newer version ({there.version}) stands there"
+                remedy = "open the folder again"
+        self._refuse("be the file that its manifest names", fault, remedy)
 
-    def _refuse(
-        self, what: str, value: str, remedy: str = "put that file back, or build the trace again"
-    ) -> NoReturn:
+    def _check_size(self, size: int, stated: int) -> None:
+        if size != stated:
+            self._refuse("hold as many cases as its manifest counts", f"{size} for {stated}")
+
+    def _refuse(self, what: str, value: str, remedy: str = _REMEDY) -> NoReturn:
         raise TraceError(str(input_error(Where(self.path), f"a shard must {what}", remedy, value)))
 
 
@@ -261,21 +205,19 @@ class ShardedCases(Sequence[Case]):
     Those of the last shard that was read are kept; another process is sent none of them.
     """
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self._parts = parts
-        self._starts = np.cumsum([0, *(part.size for part in parts)])
+    def __init__(self, parts: Sequence[Shard]) -> None:
+        self._parts, self._starts = parts, part_starts(parts)
         self._read: tuple[int, list[Case]] = (-1, [])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    @overload
-    def __getitem__(self, place: int) -> Case: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Case, ...]: ...
-    def __getitem__(self, place: int | slice) -> Case | tuple[Case, ...]:
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a case, or cases of a slice
         places = range(len(self))[place]  # counts from the end, and refuses what is beyond
-        return self._case(places) if isinstance(places, int) else tuple(map(self._case, places))
+        if not isinstance(places, int):
+            return tuple(self[one] for one in places)
+        number = int(np.searchsorted(self._starts, places, side="right")) - 1
+        return self._cases_of(number)[places - int(self._starts[number])]
 
     def __iter__(self) -> Iterator[Case]:
         for number in range(len(self._parts)):
@@ -287,18 +229,19 @@ class ShardedCases(Sequence[Case]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} cases in {len(self._parts):,} shards)"
 
-    def _case(self, place: int) -> Case:
-        number = int(np.searchsorted(self._starts, place, side="right")) - 1
-        return self._cases_of(number)[place - int(self._starts[number])]
-
     def _cases_of(self, number: int) -> list[Case]:
         if self._read[0] != number:
             self._read = (number, self._parts[number].cases)
         return self._read[1]
 
 
+def part_starts(parts: Sequence[Shard]) -> NDArray[np.int64]:
+    """Position of the first case of each shard, and the number of all cases."""
+    return np.cumsum([0, *(part.size for part in parts)])
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class ShardedTrace(Generic[Stored]):
+class ShardedTrace(Result, Generic[Stored]):
     """A trace in parts that are loaded one at a time.
 
     A `StudyTrace`, which replays and studies take as a trace.
@@ -359,29 +302,22 @@ class ShardedTrace(Generic[Stored]):
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the signals that it holds as columns."""
-        added = {change.name for change in self.parts[0].changes if isinstance(change, ExtraSignal)}
-        return tuple(sorted(added.union(self.shared["signals"])))
+        return tuple(sorted(_added_signals(self).keys() | self.shared["signals"]))
 
     @property
     def meta(self) -> dict[str, Any]:
         """Corpus, models and parameters, alike in all shards, and the fingerprint."""
-        of_all = {
-            key.removesuffix(_META): value
-            for key, value in self.shared.items()
-            if key.endswith(_META)
-        }
-        return of_all | {"fingerprint": self.fingerprint}
+        meta = {key: value for key, value in self.shared.items() if key.endswith(_META)}
+        names = {key.removesuffix(_META): value for key, value in meta.items()}
+        return names | {"fingerprint": self.fingerprint}
 
     def counted(self) -> CaseCounts:
         """Cases by split and label; read from the shards' cases where a subset was taken."""
-        total: Counter[tuple[str, str]] = Counter()
+        total: dict[str, Counter[str]] = {}
         for part in self.parts:
-            for split, labels in (part.counted().counts or {}).items():
-                total.update({(split, label): n for label, n in labels.items()})
-        return {
-            split: {b: n for (a, b), n in sorted(total.items()) if a == split}
-            for split, _ in sorted(total)
-        }
+            for split, labels in part.counted().items():
+                total.setdefault(split, Counter()).update(labels)
+        return {split: dict(sorted(total[split].items())) for split in sorted(total)}
 
     def loaded(self) -> Stored:
         """The whole trace in memory, each shard with the chunks that its cases need."""
@@ -403,14 +339,11 @@ class ShardedTrace(Generic[Stored]):
           ValueError: as `measured_parts`.
         """
         with measured_parts(self.parts, policy, arm) as stored:
-            pairs = zip(self.parts, stored, strict=True)
-            yield replace(
-                self,
-                parts=tuple(
-                    replace(part, evidence=(len(part.changes), shard_evidence))
-                    for part, shard_evidence in pairs
-                ),
-            )
+            measured = [
+                replace(part, evidence=(len(part.changes), evidence))
+                for part, evidence in zip(self.parts, stored, strict=True)
+            ]
+            yield replace(self, parts=tuple(measured))
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
@@ -421,32 +354,22 @@ class ShardedTrace(Generic[Stored]):
         Raises:
           ValueError: rows must be positions of cases, at least one, and go from shard to shard.
         """
-        keep = case_positions(rows, len(self))
+        keep = case_positions(rows, len(self)).astype(np.int64)
         if not len(keep):
-            refuse(
-                f"rows must be positions from 0 to {len(self) - 1}",
-                "none",
-                "keep at least one case",
-            )
-        starts = np.cumsum([0, *(part.size for part in self.parts)])
+            rule = f"rows must be positions from 0 to {len(self) - 1}"
+            refuse(rule, "none", "keep at least one case")
+        starts = part_starts(self.parts)
         number = np.searchsorted(starts, keep, side="right") - 1
         if np.any(np.diff(number) < 0):
-            refuse(
-                "rows must go from shard to shard",
-                "some of an earlier shard behind a later one",
-                "sort them",
-            )
+            value = "some of an earlier shard behind a later one"
+            refuse("rows must go from shard to shard", value, "sort them")
         parts = []
         for place in np.unique(number).tolist():
-            local = (keep[number == place] - starts[place]).astype(np.int64)
-            part = self.parts[place]
-            whole = len(local) == part.size and bool(np.all(local == np.arange(part.size)))
-            part_subset = replace(
-                part, size=len(local), counts=None, changes=(*part.changes, RowSubset(local))
-            )
-            parts.append(part if whole else part_subset)
-        rows_hash = hashlib.sha256(keep.astype(np.int64).tobytes()).hexdigest()
-        return self._changed(parts, ["subset", rows_hash])
+            part, local = self.parts[place], keep[number == place] - starts[place]
+            whole = np.array_equal(local, np.arange(part.size))
+            changed = part.changed("subset", local, size=len(local), counts=None)
+            parts.append(part if whole else changed)
+        return self._changed(parts, ["subset", hashlib.sha256(keep.tobytes()).hexdigest()])
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -459,18 +382,15 @@ class ShardedTrace(Generic[Stored]):
         Raises:
           ValueError: no case is of that split.
         """
-        parts: list[Shard] = []
-        there: set[str] = set()
-        for part in map(Shard.counted, self.parts):
-            counts = part.counts or {}
-            there |= counts.keys()
-            if set(counts) == {name}:
-                parts.append(part)
-            elif name in counts:
-                size, changes = sum(counts[name].values()), (*part.changes, SplitSubset(name))
-                parts.append(replace(part, size=size, counts={name: counts[name]}, changes=changes))
+        counts = [part.counted() for part in self.parts]
+        parts = []
+        for part, own in zip(self.parts, counts, strict=True):
+            if name in own:
+                kept = {name: own[name]}
+                changed = part.changed("split", name, size=count_size(kept), counts=kept)
+                parts.append(replace(part, counts=own) if len(own) == 1 else changed)
         if not parts:
-            raise split_error(name, there)
+            raise split_error(name, {split for own in counts for split in own})
         return self._changed(parts, ["split", name])
 
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
@@ -508,25 +428,15 @@ class ShardedTrace(Generic[Stored]):
         signal = own_signal(name, **declared)
         values = signal_values(values, name)
         by_case = hasattr(values, "index") and hasattr(values, "to_numpy")
-        ids: Sequence[str] = [case.id for case in self.cases] if by_case else _Positions(len(self))
+        ids: Sequence[Any] = [case.id for case in self.cases] if by_case else range(len(self))
         column = signal_column(signal, values, (len(self), len(self.arms), self.n_depths), ids)
-        column_hash = hashlib.sha256(
-            np.where(np.isnan(column), np.nan, column).tobytes()
-        ).hexdigest()
-        starts = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
-        stated = declaration(signal)
-        user_declaration = {**stated, "unit": declared["unit"]}
+        bits = np.where(np.isnan(column), np.nan, column).tobytes()
         parts = [
-            replace(
-                part,
-                changes=(
-                    *part.changes,
-                    ExtraSignal(name, column[start : start + part.size], user_declaration),
-                ),
-            )
-            for part, start in zip(self.parts, starts[:-1], strict=True)
+            part.changed("with_column", signal, column[start : start + part.size])
+            for part, start in zip(self.parts, part_starts(self.parts).tolist(), strict=False)
         ]
-        return self._changed(parts, ["signal", name, stated, column_hash])
+        what = ["signal", name, declaration(signal), hashlib.sha256(bits).hexdigest()]
+        return self._changed(parts, what)
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
         """Trace whose cases have these labels, set where a shard is loaded.
@@ -543,12 +453,11 @@ class ShardedTrace(Generic[Stored]):
         """
         check_labels(len(self), labels, extra)
         label_hash = digest(canonical_json([list(labels), list(map(dict, extra))]), 16)
-        parts, start = [], 0
-        for part in self.parts:
+        parts = []
+        for part, start in zip(self.parts, part_starts(self.parts).tolist(), strict=False):
             rows = slice(start, start + part.size)
-            change = CaseLabels(tuple(labels[rows]), tuple(extra[rows]))
-            parts.append(replace(part, counts=None, changes=(*part.changes, change)))
-            start += part.size
+            labelled = (tuple(labels[rows]), tuple(extra[rows]))
+            parts.append(part.changed("with_labels", *labelled, counts=None))
         return self._changed(parts, ["labels", label_hash])
 
     def merge(self, *traces: ShardedTrace[Stored]) -> Self:
@@ -566,12 +475,11 @@ class ShardedTrace(Generic[Stored]):
                 rule = "a trace that is merged with shards must be one of shards"
                 remedy = "write it first: raglab.io.save_shards([trace], folder)"
                 raise input_error(Where("merge"), rule, remedy, f"a {type(trace).__name__}")
-        of_all: list[ShardedTrace[Any]] = [self, *traces]
-        for trace in traces:
             check_alike(_stated(self), _stated(trace))
-        _ids_of(of_all)
-        parts = [part for trace in of_all for part in trace.parts]
-        fingerprint = joined_fingerprint([trace.fingerprint for trace in of_all])
+        every: list[ShardedTrace[Any]] = [self, *traces]
+        parts = [part for trace in every for part in trace.parts]
+        _ids_of(parts)
+        fingerprint = joined_fingerprint([trace.fingerprint for trace in every])
         return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
     def save(self, folder: str | Path) -> ShardedTrace[Stored]:
@@ -598,81 +506,51 @@ class ShardedTrace(Generic[Stored]):
           InputError: this trace is not the unchanged one of a folder, a trace differs in more than
             its cases, or a case occurs twice.
         """
-        check_shard(shard)
         if self.place is None or not self.place.is_dir():
-            value = "a part of one, or a file"
-            rule, remedy = (
-                "cases must be appended to a folder of shards as it stands",
-                "write it by `save` first",
-            )
-            raise input_error(Where("append"), rule, remedy, value)
-        with locked(self.place / LOCK):
-            known = read_manifest(self.place)
-            ids, version = _ids_of([open_shards(self.place, self.kind)]), known.version + 1
-            remove_orphans(self.place, known)
-            written = write_shards(
-                _cut(traces, shard), self.place, version, ids=ids, shared=known.shared
-            )
-            rows = (*known.shards, *written.rows)
-            write_manifest(
-                self.place, Manifest(version, known.rows["content"], written.shared, rows)
-            )
-        return open_shards(self.place, self.kind)
+            rule = "cases must be appended to a folder of shards as it stands"
+            remedy = "write it by `save` first"
+            raise input_error(Where("append"), rule, remedy, "a part of one, or a file")
+        return _write_version(traces, self.place, shard, append=True)
 
     def _changed(self, parts: Sequence[Shard], what: Sequence[Any]) -> Self:
         """Trace of other parts, with a fingerprint of its own."""
         fingerprint = digest(canonical_json([self.fingerprint, *what]), 16)
         return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
-    def __repr__(self) -> str:
-        own = f", signals {short(', '.join(self.signals))}" if self.signals else ""
-        n = len(self.parts)
-        sizes = (
-            f"{len(self):,} cases in {n:,} shard{'' if n == 1 else 's'}, by "
-            f"{short(', '.join(self.arms))}"
-        )
-        return f"{type(self).__name__}({short(self.fingerprint, 20)}: {sizes}{own})"
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a shard: file, cases and hash."""
+        import pandas as pd
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what it is made of, and its shards; nothing is loaded for it."""
+        rows = [(Path(part.path).name, part.size, part.sha256[:12]) for part in self.parts]
+        return pd.DataFrame(rows, columns=["file", "cases", "hash"])
+
+    def _summary(self) -> Summary:
         known = all(part.counts is not None for part in self.parts)
         counts = self.counted() if known else {}
-        labels = sum((Counter(by_label) for by_label in counts.values()), Counter[str]())
+        labels = sum(map(Counter, counts.values()), Counter[str]())
         splits = {split: sum(by_label.values()) for split, by_label in counts.items()}
         facts = [
-            ("fingerprint", self.fingerprint),
-            ("folder or file", "parts of one" if self.place is None else str(self.place)),
-            ("version", str(self.version)),
-            ("corpus", str(self.meta.get("corpus", "not stated"))),
             ("cases", f"{len(self):,} in {len(self.parts):,} shards"),
-            ("labels", counted(labels) if known else "not counted"),
-            ("splits", counted(splits) if known else "not counted"),
             ("arms", ", ".join(self.arms)),
             ("own signals", ", ".join(self.signals) or "none"),
+            ("labels", counted(labels) if known else "not counted"),
+            ("splits", counted(splits) if known else "not counted"),
+            ("version", str(self.version)),
+            ("folder or file", "parts of one" if self.place is None else str(self.place)),
+            ("fingerprint", self.fingerprint),
         ]
-        rows = ((Path(part.path).name, f"{part.size:,}", part.sha256[:12]) for part in self.parts)
         meta = [(name, str(value)) for name, value in self.meta.items() if name != "fingerprint"]
-        folds = (
-            Fold("shards", rows, len(self.parts), ("file", "cases", "hash")),
-            Fold("made with", meta),
-        )
-        return display(type(self).__name__, facts, folds)
+        return Summary(facts, {"shards": self.table, "made with": Fold("made with", meta)})
 
 
 _META = " in their meta"
 
 
-class _Positions(Sequence[str]):
-    """Positions of cases, for messages about values whose cases nobody has read."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - one position
-        return f"position {place}"
+def _added_signals(trace: ShardedTrace[Any]) -> dict[str, dict[str, Any]]:
+    """Declarations of the signals that were added, by name."""
+    changes = [change for change in trace.parts[0].changes if change.method == "with_column"]
+    return {signal.name: declaration(signal) for signal, _ in (each.arguments for each in changes)}
 
 
 def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
@@ -680,70 +558,49 @@ def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
 
     Their shared facts, with the signals that were added.
     """
-    added = {
-        change.name: dict(change.declared)
-        for change in trace.parts[0].changes
-        if isinstance(change, ExtraSignal)
-    }
-    return {**trace.shared, "signals": list(trace.signals), "added signals": added}
+    added = {"signals": list(trace.signals), "added signals": _added_signals(trace)}
+    return {**trace.shared, **added}
 
 
-def _ids_of(traces: Iterable[ShardedTrace[Any]]) -> set[str]:
-    """Ids of all cases, each once.
+def _ids_of(parts: Iterable[Any], known: Iterable[str] = ()) -> set[str]:
+    """Ids of all cases of shards or traces, each once.
+
+    Args:
+      known: ids that stand there already.
 
     Raises:
       InputError: a case stands twice.
     """
-    ids: set[str] = set()
-    for trace in traces:
-        for part in trace.parts:
-            _add_ids(ids, (case.id for case in part.cases))
+    ids = set(known)
+    for part in parts:
+        for case in part.cases:
+            if case.id in ids:
+                refuse_duplicate(case.id, 2)
+            ids.add(case.id)
     return ids
-
-
-def _add_ids(ids: set[str], more: Iterable[str]) -> None:
-    for case_id in more:
-        if case_id in ids:
-            refuse_duplicate(case_id, 2)
-        ids.add(case_id)
 
 
 def open_shards(path: Path, kind: Any) -> ShardedTrace[Any]:  # noqa: ANN401 - a class of traces
     """Sharded trace of a folder, or of one file; see `Trace.open`."""
-    if path.is_dir():
-        manifest = read_manifest(path)
-        shared = shared_hash(manifest.shared)
-        parts = tuple(
-            Shard(
-                str(path / row.file),
-                row.sha256,
-                kind,
-                row.cases,
-                row.counts,
-                facts=ShardFacts(row.fingerprint, row.counts, shared),
-            )
-            for row in manifest.shards
-        )
-        _check_there(parts)
-        rows = manifest.rows
-        return ShardedTrace(
-            parts, manifest.shared, rows["fingerprint"], kind, path, manifest.version
-        )
-    trace = kind.load(path)  # to know what it shares with others; let go at once
-    part = Shard(str(path), file_hash(path), kind, len(trace), count_cases(trace.cases))
+    if not path.is_dir():
+        trace = kind.load(path)  # to know what it shares with others; let go at once
+        part = Shard(str(path), file_hash(path), kind, len(trace), count_cases(trace.cases))
+        fingerprint = str(trace.meta.get("fingerprint"))
+        return ShardedTrace((part,), shared_facts(trace), fingerprint, kind, path)
+    manifest = read_manifest(path)
+    shared = shared_hash(manifest.shared)
+    parts = []
+    for row in manifest.shards:
+        facts = ShardFacts(row.fingerprint, row.counts, shared)
+        place = str(path / row.file)
+        parts.append(Shard(place, row.sha256, kind, row.cases, row.counts, facts=facts))
+        # Its content is checked where it is loaded; a shard that is not there stops at once, before
+        # hours are spent on those before it.
+        if not Path(place).is_file():
+            parts[-1].check()
     return ShardedTrace(
-        (part,), shared_facts(trace), str(trace.meta.get("fingerprint")), kind, path
+        tuple(parts), manifest.shared, manifest.fingerprint, kind, path, manifest.version
     )
-
-
-def _check_there(parts: Sequence[Shard]) -> None:
-    """Stop at a shard that is not there before hours are spent on those before it.
-
-    Their content is checked on load.
-    """
-    lacking = next((part for part in parts if not Path(part.path).is_file()), None)
-    if lacking is not None:
-        lacking._check()  # noqa: SLF001 - of this module
 
 
 def shard_name(version: int, number: int) -> str:
@@ -786,85 +643,56 @@ def save_shards(
 
     Example: `raglab.io.save_shards([trace], "out/shards", shard=10_000)`
     """
+    return _write_version(traces, make_folder(Path(folder)), shard, append=False)
+
+
+def _write_version(
+    traces: Iterable[Any], folder: Path, shard: int | None, *, append: bool
+) -> ShardedTrace[Any]:
+    """Write traces as the next version of a folder, behind its shards or in their place."""
     check_shard(shard)
-    place = make_folder(Path(folder))
-    with locked(place / LOCK):
-        version, known = next_version(place)
-        remove_orphans(place, known)
-        written = write_shards(_cut(traces, shard), place, version)
-        replace_shards(place, known, written)
-    return open_shards(place, written.kind)
+    with locked(folder / LOCK):
+        version, known = next_version(folder)
+        remove_orphans(folder, known)
+        kept = known if append else None
+        ids = _ids_of(open_shards(folder, Trace).parts) if kept else set[str]()
+        rows: list[ShardRow] = list(kept.shards) if kept else []
+        shared = kept.shared if kept else None
+        kind: Any = Trace
+        pieces = (piece for trace in traces for piece in _pieces(plain_trace(trace), shard))
+        for number, piece in enumerate(progress(pieces, "save", "shard")):
+            facts = shared_facts(piece)
+            shared = facts if shared is None else shared
+            check_alike(shared, facts)
+            shared = {**shared, **joined_failed_calls([shared, facts], FAILED_FACT)}
+            ids = _ids_of([piece], ids)
+            path = folder / shard_name(version, number)
+            piece.save(path)
+            rows.append(shard_row(piece, path))
+            kind = type(piece)
+        if shared is None:
+            rule, remedy = "a trace of shards must have at least one case", "give at least one"
+            raise input_error(Where(str(folder)), rule, remedy, "no trace")
+        replace_shards(folder, known, rows, shared)
+    return open_shards(folder, kind)
 
 
-class Written(NamedTuple):
-    """Shards that a write has made: their rows, what they share, and what they are loaded as."""
-
-    rows: tuple[ShardRow, ...]
-    shared: Mapping[str, Any]
-    kind: Any
-
-
-def write_shards(
-    traces: Iterable[Any],
-    folder: Path,
-    version: int,
-    *,
-    ids: set[str] | None = None,
-    shared: Mapping[str, Any] | None = None,
-) -> Written:
-    """Write traces as shards of a version, a file each, without a manifest.
-
-    Args:
-      ids: of cases that stand there already.
-      shared: what those share.
-
-    Raises:
-      InputError: no trace, one that differs in more than its cases, or a case twice.
-    """
-    rows: list[ShardRow] = []
-    known: set[str] = set() if ids is None else ids
-    kind: Any = None
-    for trace in progress(traces, "save", "shard"):
-        facts = shared_facts(trace)
-        shared = facts if shared is None else shared
-        check_alike(shared, facts)
-        shared = {**shared, **joined_failed_calls([shared, facts], FAILED_FACT)}
-        _add_ids(known, (case.id for case in trace.cases))
-        path = folder / shard_name(version, len(rows))
-        trace.save(path)
-        rows.append(shard_row(trace, path))
-        kind = type(trace)
-    if shared is None or not rows:
-        rule, remedy = "a trace of shards must have at least one case", "give at least one trace"
-        raise input_error(Where(str(folder)), rule, remedy, "no trace")
-    return Written(tuple(rows), shared, kind)
-
-
-def replace_shards(folder: Path, known: Manifest | None, written: Written) -> None:
-    """Write the manifest of shards that replace a version, then remove that version's files."""
-    before = None if known is None else known.rows["content"]
+def replace_shards(
+    folder: Path, known: Manifest | None, rows: Sequence[ShardRow], shared: Mapping[str, Any]
+) -> None:
+    """Write the manifest of a next version, then remove what it names no more of the one before."""
+    before = None if known is None else known.content
     version = 1 if known is None else known.version + 1
-    write_manifest(folder, Manifest(version, before, written.shared, written.rows))
-    remove_shards(folder, () if known is None else known.shards)
+    write_manifest(folder, Manifest(version, before, shared, tuple(rows)))
+    for row in set(known.files if known else ()) - {row.file for row in rows}:
+        for name in (row, f"{row}.latency"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def check_shard(shard: int | None) -> None:
-    """Raise ValueError for a shard of less than one case.
-
-    Raises:
-      ValueError: it is below 1.
-    """
+    """Raise ValueError for a shard of less than one case."""
     if shard is not None and shard < 1:
-        refuse(
-            "shard must be at least 1",
-            shard,
-            "10000 cases of 50 hits take 0.4 GB while they are replayed",
-        )
-
-
-def _cut(traces: Iterable[Any], shard: int | None) -> Iterator[Any]:
-    """Traces in parts of at most so many cases."""
-    return (piece for trace in traces for piece in _pieces(plain_trace(trace), shard))
+        refuse("shard must be at least 1", shard, "10000 cases of 50 hits take 0.4 GB")
 
 
 # a trace, in memory or sharded
@@ -878,13 +706,6 @@ def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401
     else:
         for start in range(0, len(trace), shard):
             yield keep_used_chunks(trace.subset(np.arange(start, min(start + shard, len(trace)))))
-
-
-def remove_shards(folder: Path, rows: Iterable[ShardRow]) -> None:
-    """Take away files of a version that another has taken the place of."""
-    for row in rows:
-        for name in (row.file, f"{row.file}.latency"):
-            (folder / name).unlink(missing_ok=True)
 
 
 _OF_VERSION = re.compile(r"(v(\d+)-\d{5,}\.parquet)(\.latency|\.[0-9a-f]+\.parts)?")
@@ -901,12 +722,11 @@ def remove_orphans(folder: Path, known: Manifest | None) -> None:
     """
     if known is None:
         return
-    named = {row.file for row in known.shards}
     for path in list(folder.iterdir()):
         match = _OF_VERSION.fullmatch(path.name)
         if match is None or int(match[2]) > known.version:
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
-        elif match[1] not in named:
+        elif match[1] not in known.files:
             path.unlink(missing_ok=True)

@@ -125,7 +125,8 @@ class TestByHead:
         made = save_shards([world()], tmp_path, shard=3)
         for path in tmp_path.glob("*.parquet"):
             path.unlink()
-        assert "7 cases in 3 shards, by 'hybrid, iterative'" in repr(made)
+        assert "cases 7 in 3 shards; arms hybrid, iterative" in repr(made)
+        assert made.frame()["cases"].tolist() == [3, 3, 1]
         page = made._repr_html_()
         assert "v1-00002.parquet" in page
         assert len(page) < 20_000
@@ -559,7 +560,7 @@ class TestRefusals:
         asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
         for values, rule in (
             (np.zeros(6), "values must be"),
-            (np.full(7, 2.0), "at case 'position 0'"),
+            (np.full(7, 2.0), "at case 0"),
             (pd.Series({"q9": 0.5}), "ids of the trace's cases"),
         ):
             with pytest.raises(InputError, match=rule):
