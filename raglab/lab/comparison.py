@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
@@ -19,6 +18,7 @@ from raglab.decision.learned_cases import trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
+from raglab.lab.arrays import CodeArray, FloatArray
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.competition import TUNED
 from raglab.lab.paired_differences import (
@@ -278,10 +278,10 @@ def contests(
 def _contest(
     name: str,
     role: str,
-    tuned: NDArray[np.int8],
-    reference: NDArray[np.int8],
+    tuned: CodeArray,
+    reference: CodeArray,
     costs: metrics.Costs | None,
-    weights: NDArray[np.float64] | None,
+    weights: FloatArray | None,
     *,
     same: bool,
 ) -> PolicyContest:

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
+from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.lab.candidates import FIXED, Candidate, Cases
 from raglab.lab.search_space import SWITCHES, Goal, flat_range
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -55,14 +55,14 @@ class Options(NamedTuple):
     """
 
     options: tuple[CandidateOption, ...]
-    fixed: NDArray[np.bool_]
-    loss: NDArray[np.float64]
-    cells: NDArray[np.float64] | None
-    worst: NDArray[np.float64]
-    label: NDArray[np.int8]
-    weight: NDArray[np.float64] | None = None
+    fixed: BoolArray
+    loss: FloatArray
+    cells: FloatArray | None
+    worst: FloatArray
+    label: CodeArray
+    weight: FloatArray | None = None
 
-    def weights(self, goal: Goal, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def weights(self, goal: Goal, counts: FloatArray) -> FloatArray:
         """Weight of each case in what the goal values, mean 1 over cases that count so often, [Q].
 
         Args:
@@ -136,9 +136,7 @@ class Saving(NamedTuple):
         return self.mean > STANDARD_ERRORS * self.error + SAME
 
 
-def paired_saving(
-    gain: NDArray[np.float64], pseudo: float, weights: NDArray[np.float64] | None = None
-) -> Saving:
+def paired_saving(gain: FloatArray, pseudo: float, weights: FloatArray | None = None) -> Saving:
     """Mean saving over n cases and one pseudo-case, with its standard error.
 
     Args:
@@ -176,8 +174,8 @@ class OptionChoice(NamedTuple):
 def choose(
     options: Options,
     goal: Goal,
-    allowed: NDArray[np.bool_],
-    weights: NDArray[np.float64] | None = None,
+    allowed: BoolArray,
+    weights: FloatArray | None = None,
 ) -> OptionChoice:
     """Selection among options, over cases that count as often as their weights say.
 
@@ -229,15 +227,15 @@ class NestedCosts(NamedTuple):
     mean: of a case, [N]. by_label: of a case of each label, NaN where none was left, [N, 3].
     """
 
-    mean: NDArray[np.float64]
-    by_label: NDArray[np.float64]
+    mean: FloatArray
+    by_label: FloatArray
 
 
 def nested_costs(
     options: Options,
     goal: Goal,
-    allowed: NDArray[np.bool_],
-    questions: NDArray[np.int64],
+    allowed: BoolArray,
+    questions: IntArray,
     seed: int,
 ) -> NestedCosts:
     """Cost, on new cases, of what this selection selects.
@@ -259,7 +257,7 @@ def nested_costs(
     rng = np.random.default_rng([seed, size, 1])
     costs, by_label = [], []
 
-    def judge(weights: NDArray[np.float64], held: NDArray[np.float64]) -> None:
+    def judge(weights: FloatArray, held: FloatArray) -> None:
         loss = options.loss[choose(options, goal, allowed, weights).chosen]
         there = held > 0.0
         costs.append(float((options.weights(goal, held)[there] * loss[there]).mean()))
@@ -274,9 +272,7 @@ def nested_costs(
     return NestedCosts(np.array(costs), np.array(by_label))
 
 
-def _label_costs(
-    options: Options, loss: NDArray[np.float64], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _label_costs(options: Options, loss: FloatArray, counts: FloatArray) -> FloatArray:
     """Mean cost of the cases of each label, [3]; NaN of a label without any."""
     by = counts if options.weight is None else counts * options.weight
     paid, n = (np.bincount(options.label, each, len(Status)) for each in (by * loss, by))
@@ -305,10 +301,10 @@ class Selection(NamedTuple):
     policies: Mapping[str, Policy]
     costs: pd.DataFrame
     held_out_estimate: float
-    gains: Mapping[str, NDArray[np.float64]]
+    gains: Mapping[str, FloatArray]
     missing: Mapping[str, MissingAnswers]
     misses: float
-    losses: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
+    losses: Mapping[str, FloatArray] = MappingProxyType({})
 
 
 def select_candidate(
@@ -380,9 +376,7 @@ def select_candidate(
     )
 
 
-def _optimism(
-    options: Options, own: NDArray[np.float64], nested: NestedCosts
-) -> NDArray[np.float64]:
+def _optimism(options: Options, own: FloatArray, nested: NestedCosts) -> FloatArray:
     """How much dearer the choice is in each label when it is nested, at least 0, [3].
 
     Args:
@@ -397,7 +391,7 @@ def _optimism(
 
 def _cost_table(
     policies: Mapping[str, Policy],
-    held_out: NDArray[np.float64],
+    held_out: FloatArray,
     savings: Sequence[Saving],
     cases: Cases,
 ) -> pd.DataFrame:

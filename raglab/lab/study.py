@@ -34,6 +34,7 @@ from raglab.decision.trace_view import (
 )
 from raglab.extension_points import extensions, missing, public
 from raglab.lab.answer_basis import with_basis
+from raglab.lab.arrays import AnyArray, CodeArray, FloatArray
 from raglab.lab.candidates import (
     ANSWER,
     COST,
@@ -835,7 +836,7 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     tried = trial_policies(cases.start, first, None if cases.can_ask else {"gap.enabled": False})
     counted = tally(cases.held, tried, cases.arm)
     compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])
-    cells: NDArray[Any] = counted.cells
+    cells: AnyArray = counted.cells
     if cases.weight is not None:
         codes = trace_codes(cases.held, tried, cases.arm)
         cells = metrics.weighed_cases(CELL_OF_CODE[codes], cases.weight).weights
@@ -864,10 +865,10 @@ class JudgedPolicies(NamedTuple):
     policies: Mapping[str, Policy]
     codes: NDArray[np.int16]
     basis: Basis
-    weight: NDArray[np.float64] | None = None
+    weight: FloatArray | None = None
 
     @property
-    def cells(self) -> dict[str, NDArray[np.int8]]:
+    def cells(self) -> dict[str, CodeArray]:
         """Cell of every case by name of the policy, [Q] each."""
         return dict(zip(self.policies, CELL_OF_CODE[self.codes], strict=True))
 

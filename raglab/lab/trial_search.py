@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import optuna
-from numpy.typing import NDArray
 from optuna.trial import TrialState
 
 from raglab import metrics
@@ -18,6 +17,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
+from raglab.lab.arrays import AnyArray, FloatArray
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.lab.store_errors import (
     DAMAGED,
@@ -77,7 +77,7 @@ class Problem(NamedTuple):
     goal: Goal
     first: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any]
-    weight: NDArray[np.float64] | None = None
+    weight: FloatArray | None = None
 
     @property
     def distributions(self) -> Space:
@@ -206,7 +206,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]]) -> list[
     # All policies share one pass over the trace, which is what a batch is for.
     counted = tally(problem.trace, policies, arm)
     n = metrics.denominators(counted.counts, counted.labels)
-    cells: NDArray[Any] = counted.cells
+    cells: AnyArray = counted.cells
     if problem.weight is not None:
         codes = trace_codes(problem.trace, policies, arm)
         cells = metrics.weighed_cases(CELL_OF_CODE[codes], problem.weight).weights

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals
+from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.values import Status, check_labelled
@@ -29,7 +29,7 @@ MOST_STEPS = 2_000  # of a threshold in a figure
 RATIO = "decision.ratio"
 
 
-def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
+def probability_histograms(signals: AnswerSignals, status: CodeArray) -> IntArray:
     """Case counts by label, decision (both in `Status` order), P(right) in %, by `FINE_EDGES`.
 
     Args:
@@ -46,11 +46,11 @@ def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> 
     return np.array(cells)
 
 
-def _fine_counts(score: NDArray[np.float64]) -> NDArray[np.int64]:
+def _fine_counts(score: FloatArray) -> IntArray:
     return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
 
 
-def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
+def confusion_counts(decisions: CaseVerdicts) -> IntArray:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`.
 
     Raises:
@@ -59,7 +59,7 @@ def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
     return metrics.outcome_table(check_labelled(decisions.label_code), decisions.status)
 
 
-def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArray[np.int64]]:
+def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], IntArray]:
     """What decided, and its decision -> cases by label, [3].
 
     Those that decided any, in the order of the chain.
@@ -79,7 +79,7 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArra
     return {pair: row for pair, row in rows.items() if row.any()}
 
 
-def harm(decisions: CaseVerdicts) -> NDArray[np.int64]:
+def harm(decisions: CaseVerdicts) -> IntArray:
     """How bad each decision is, [Q].
 
     3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right.
@@ -97,9 +97,7 @@ def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     return flips
 
 
-def front(
-    false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def front(false_refusal: FloatArray, hallucination: FloatArray) -> BoolArray:
     """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
 
     Example:
