@@ -28,11 +28,6 @@ from test_lab_trial_search import problem, search, stored
 LINE = b'{"op_code":4,"worker_id":"w","study_id":0}\n'
 
 
-def lock_of(file: Path) -> WholeLinesLock:
-    """Lock of a journal."""
-    return WholeLinesLock(file, optuna.storages.journal.JournalFileSymlinkLock(str(file)))
-
-
 def process(work: Callable[[], object]) -> int:
     """Exit code of a process that does some work: 0, or 1 with an InputError about room, else 2."""
     child = os.fork()
@@ -61,7 +56,7 @@ class TestLines:
         half = line[: len(line) * cut // (len(LINE) + 1)]
         file.write_bytes(line * lines + half)
         assert half_line(file) == len(half)
-        drop_half_line(lock_of(file))
+        drop_half_line(WholeLinesLock(file))
         assert file.read_bytes() == line * lines
         assert not list(file.parent.glob("*.lock*"))
 
@@ -70,7 +65,7 @@ class TestLines:
         """It may be a file of somebody else."""
         file = tmp_path / STUDY_FILE
         file.write_bytes(content)
-        drop_half_line(lock_of(file))
+        drop_half_line(WholeLinesLock(file))
         assert file.read_bytes() == content
         assert half_line(tmp_path / "none") == 0
 
@@ -96,7 +91,7 @@ class TestLines:
 
         monkeypatch.setattr(os, "truncate", fail)
         with pytest.raises(PermissionError):
-            lock_of(tmp_path / STUDY_FILE).acquire()
+            WholeLinesLock(tmp_path / STUDY_FILE).acquire()
         assert not list(tmp_path.glob("*.lock*"))
 
     def test_the_lock_of_a_folder_by_its_relative_path_can_get_old(
@@ -133,7 +128,7 @@ class TestLines:
 
             with monkeypatch.context() as patch:
                 patch.setattr(lock, "acquire", acquire)
-                drop_half_line(lock_of(journal))
+                drop_half_line(WholeLinesLock(journal))
             assert journal.read_bytes() == left
 
 

@@ -696,6 +696,25 @@ def _labels(cells: AnyArray) -> AnyArray:
     return metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0])
 
 
+def front(first: FloatArray, second: FloatArray) -> BoolArray:
+    """Points that no other beats in both values, lower is better, [N].
+
+    Equal points stand together; NaN is never one.
+
+    Example:
+      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
+      array([ True,  True, False])
+    """
+    order = np.lexsort((second, first))
+    order = order[~(np.isnan(first) | np.isnan(second))[order]]
+    least = np.minimum.accumulate(second[order])
+    # the least so far, at the first point that reached it
+    reached = np.searchsorted(-least, -least)
+    out = np.zeros(len(first), dtype=bool)
+    out[order] = (second[order] == least) & (first[order] == first[order][reached])
+    return out
+
+
 Score = Callable[[AnyArray], FloatArray]
 LEAST_GAIN = 1e-9
 ROUNDS = 20

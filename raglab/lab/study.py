@@ -483,7 +483,7 @@ def tune(
         given.
       storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a
         database. There a study continues; one that was killed ends with the same result. Trials
-        that you ran or queued in it with Optuna are judged too, in addition to those of `trials`.
+        of others in it stay; they are counted, not read.
       study_name: in the storage; made of corpus and settings where not given, so that no study
         meets another.
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns
@@ -741,7 +741,8 @@ def _counts(
         "unsplit": splits.unsplit,
         "refitted_on": len(splits.made_of),
         "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,
-        "trials_not_run": max(0, int(of.problem.settings["trials"]) - search.proposed),
+        "trials_not_run": int(of.problem.settings["trials"]) - len(trials),
+        "trials_of_others": len(search.study.get_trials(deepcopy=False)) - len(trials),
         "trials_uncompared": int(uncompared.sum()),
         "candidates_of_less_depth": entry.limited,
     }

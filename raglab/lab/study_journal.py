@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+
+from optuna.storages.journal import JournalFileSymlinkLock
 
 from raglab.store.files import cut_file
 
@@ -13,33 +14,24 @@ _OPENING = b'{"op_code":'  # how a line begins
 _TAIL = 2**20
 
 
-class JournalLock(Protocol):
-    """Optuna's lock of a journal."""
-
-    def acquire(self) -> bool:
-        """Wait for the lock."""
-
-    def release(self) -> None:
-        """Let go of it."""
-
-
-class WholeLinesLock:
+class WholeLinesLock(JournalFileSymlinkLock):  # type: ignore[misc] # Optuna is not followed
     """Optuna's lock of a journal, under which a line cut off by a kill or full disk is removed.
 
     Whoever appends would otherwise write on behind the half line, and no reader would get past it.
     """
 
-    def __init__(self, file: Path, lock: JournalLock) -> None:
-        """Take a journal and its lock."""
-        self.file, self._lock = file, lock
+    def __init__(self, file: Path) -> None:
+        """Take a journal."""
+        super().__init__(str(file))
+        self.file = file
 
     def acquire(self) -> bool:
         """Wait for the lock; what a process that was killed left is taken away."""
-        self._lock.acquire()
+        super().acquire()
         try:
             self._drop_half_line()
         except BaseException:
-            self._lock.release()
+            super().release()
             raise
         return True
 
@@ -48,7 +40,7 @@ class WholeLinesLock:
         try:
             self._drop_half_line()
         finally:
-            self._lock.release()
+            super().release()
 
     def _drop_half_line(self) -> None:
         if size := half_line(self.file):

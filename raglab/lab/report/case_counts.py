@@ -14,7 +14,7 @@ from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals
-from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.values import Status, check_labelled
@@ -95,24 +95,6 @@ def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     was, now = harm(before)[rows], harm(after)[rows]
     flips: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
     return flips
-
-
-def front(false_refusal: FloatArray, hallucination: FloatArray) -> BoolArray:
-    """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
-
-    Example:
-      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
-      array([ True,  True, False])
-    """
-    order = np.lexsort((hallucination, false_refusal))
-    order = order[~(np.isnan(false_refusal) | np.isnan(hallucination))[order]]
-    refusal, wrong = false_refusal[order], hallucination[order]
-    least = np.minimum.accumulate(wrong)
-    # the least so far, at the first point that reached it
-    first = np.searchsorted(-least, -least)
-    out = np.zeros(len(false_refusal), dtype=bool)
-    out[order] = (wrong == least) & (refusal == refusal[first])
-    return out
 
 
 class ThresholdCurve(NamedTuple):

@@ -54,11 +54,10 @@ from raglab.lab.report.case_counts import (
     RATIO,
     confusion_counts,
     decided_by_label,
-    front,
     probability_histograms,
     threshold_curves,
 )
-from raglab.lab.search_space import Goal
+from raglab.lab.search_space import Goal, front
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.lab.targets import USUAL_TARGETS, reachable, verdicts
 from raglab.lab.traffic_review import Review
