@@ -38,7 +38,6 @@ from raglab.lab.report.case_counts import (
     confusion_counts,
     decided_by_label,
     flipped_cases,
-    front,
     threshold_curves,
 )
 from raglab.lab.report.page import write_report
@@ -366,23 +365,20 @@ def test_front_keeps_what_no_other_beats() -> None:
     assert not front(np.array([np.nan]), np.array([0.1])).any()
 
 
-def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
-    """Where the tuned policy has a gate off, the panel has incumbent steps and marks its value."""
+def test_each_threshold_is_swept_or_idle() -> None:
+    """Of the subject, beside the values of both; one whose gate is off has no panel."""
     these = policies()
-    these["tuned"] = these["tuned"].replace("similarity.enabled", False)
-    shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
+    tuned = these["tuned"].replace("similarity.enabled", False, "signals.top1_cosine.min", 0.1)
+    shown, idle = threshold_curves(some_trace(ROWS), these | {"tuned": tuned}, "tuned")
     panels = {one.path: one for one in shown}
-    assert panels["similarity.min_similarity"].base == "defaults"
-    assert panels["similarity.min_similarity"].marks == {"defaults": 0.7}
-    assert panels["confidence.tau_default"].base == "tuned"
     assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
+    assert "similarity.min_similarity" in idle
     assert not set(panels) & set(idle)
     assert set(panels) | set(idle) == {
-        path for path in replay.SWEPT if not path.startswith(("signals.", "decision."))
+        path
+        for path in (*replay.SWEPT, "signals.top1_cosine.min")
+        if not path.startswith("decision.") and tuned.value(path) is not None
     }
-    these["defaults"] = these["defaults"].replace("signals.top1_cosine.min", 0.1)
-    shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
-    assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
 
 
 @pytest.mark.parametrize("path", list(replay.SWEPT))
@@ -906,7 +902,7 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     here = report_data(trace, these)
     expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
     np.testing.assert_array_equal(here.signals.score["P(right)"], expected)
-    shown, idle = threshold_curves(trace, these, ("tuned", "defaults"))
+    shown, idle = threshold_curves(trace, these, "tuned")
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
     (_, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)

@@ -10,13 +10,11 @@ drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from raglab import metrics
-from raglab.decision.answer_text import MissingAnswers
 from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.lab.candidates import FIXED, Candidate, Cases
 from raglab.lab.search_space import SWITCHES, Goal, flat_range
@@ -33,28 +31,19 @@ RESAMPLES = 500  # of the cases, for the nested estimate
 SAME = 1e-9  # costs and savings nearer than this are rounding
 
 
-class CandidateOption(NamedTuple):
-    """One value of a candidate, as the rule compares it.
-
-    candidate: place of the candidate.
-    value: place of the value in its family.
-    """
-
-    candidate: int
-    value: int
-
-
 class Options(NamedTuple):
     """What the rule compares: every value of every candidate that competes.
 
-    options: [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
+    candidate: place of the candidate of each option, [O]. value: its place in the family of its
+    candidate, [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
     [O]. loss: cost of every case, the mean over repeats, [O, Q]. cells: share of the repeats in
     which a case is in a cell, [Q, O, 20]; None without targets, which alone need it. worst: largest
     cost over labels and the actions of the candidate, [O]. label: of each case, [Q]. weight: of
     each case, where they were drawn with several probabilities, [Q].
     """
 
-    options: tuple[CandidateOption, ...]
+    candidate: IntArray
+    value: IntArray
     fixed: BoolArray
     loss: FloatArray
     cells: FloatArray | None
@@ -99,22 +88,21 @@ def options_of(candidates: Sequence[Candidate], cases: Cases) -> Options:
     """
     goal = cases.goal
     price = metrics.cell_costs(goal.matrix)
-    pairs = [
-        CandidateOption(place, value)
-        for place, candidate in enumerate(candidates)
-        for value in range(len(candidate.policies))
-    ]
-    cells = [candidates[place].cells[value] for place, value in pairs]
+    sizes = [len(candidate.policies) for candidate in candidates]
+    of_option = np.repeat(np.arange(len(candidates)), sizes)
+    cells = [rows for candidate in candidates for rows in candidate.cells]
     shares = None
     if goal.targets:
         every = np.arange(metrics.N_CELLS)
         shares = np.stack([(rows[..., None] == every).mean(axis=0) for rows in cells], axis=1)
+    worst = [largest_cost(candidate.actions, goal) for candidate in candidates]
     return Options(
-        options=tuple(pairs),
-        fixed=np.array([candidates[place].name in FIXED for place, _ in pairs]),
+        candidate=of_option,
+        value=np.concatenate([np.arange(size) for size in sizes]),
+        fixed=np.array([candidate.name in FIXED for candidate in candidates])[of_option],
         loss=np.stack([price[rows].mean(axis=0) for rows in cells]),
         cells=shares,
-        worst=np.array([largest_cost(candidates[place].actions, goal) for place, _ in pairs]),
+        worst=np.array(worst)[of_option],
         label=cases.label,
         weight=cases.weight,
     )
@@ -207,7 +195,7 @@ def choose(
     incumbent = min(fixed, key=lambda place: (missed[place] > 0.0, cost[place]))
     shown: dict[int, int] = {}
     for place in ranked:
-        shown.setdefault(options.options[place].candidate, place)
+        shown.setdefault(int(options.candidate[place]), place)
     chosen, best = incumbent, (missed[incumbent], 0.0)
     for place in shown.values():
         if options.fixed[place] or missed[place] > best[0]:
@@ -291,9 +279,8 @@ class Selection(NamedTuple):
     gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, times the
     weight of the case, [Q] by name.
     losses: cost of each case under each candidate, cross-fitted; of what is selected so much higher
-    in each label as the nested estimate is there, [Q] by name. missing: recorded answers that each
-    candidate's policy lacks, by name. misses: by how much the
-    selected candidate misses the targets in sum, each rate one standard error worse.
+    in each label as the nested estimate is there, [Q] by name. misses: by how much the selected
+    candidate misses the targets in sum, each rate one standard error worse.
     """
 
     selected: str
@@ -302,9 +289,8 @@ class Selection(NamedTuple):
     costs: pd.DataFrame
     held_out_estimate: float
     gains: Mapping[str, FloatArray]
-    missing: Mapping[str, MissingAnswers]
     misses: float
-    losses: Mapping[str, FloatArray] = MappingProxyType({})
+    losses: Mapping[str, FloatArray]
 
 
 def select_candidate(
@@ -327,22 +313,16 @@ def select_candidate(
     counts = tally(cases.held, [candidate.policies[0] for candidate in candidates], cases.arm)
     # always-refuse is
     compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])
-    of_option = np.array([place for place, _ in every.options])
-    allowed = (competes & compared)[of_option]
+    allowed = (competes & compared)[every.candidate]
     choice = choose(every, goal, allowed)
     # What does not compete is shown at its best value too.
-    shown = {**choose(every, goal, compared[of_option] | every.fixed).shown, **choice.shown}
-    rows = [shown.get(place, int(np.argmax(of_option == place))) for place in range(len(names))]
-    values = [every.options[row].value for row in rows]
-    policies = {
-        candidate.name: candidate.policies[value]
-        for candidate, value in zip(candidates, values, strict=True)
-    }
+    shown = {**choose(every, goal, compared[every.candidate] | every.fixed).shown, **choice.shown}
+    first = np.searchsorted(every.candidate, np.arange(len(names)))
+    rows = [shown.get(place, int(row)) for place, row in enumerate(first)]
+    values = list(zip(candidates, every.value[rows].tolist(), strict=True))
+    policies = {candidate.name: candidate.policies[value] for candidate, value in values}
     held_out = np.stack(
-        [
-            cases.counted(candidate.cells[value]).mean(axis=0)
-            for candidate, value in zip(candidates, values, strict=True)
-        ]
+        [cases.counted(candidate.cells[value]).mean(axis=0) for candidate, value in values]
     )
     by = every.weights(goal, np.ones(len(cases.label)))
     losses = every.loss[rows]
@@ -357,13 +337,13 @@ def select_candidate(
             missing_answers_n=counts.missing[:, 1],
             compared=compared,
         )
-    chosen = every.options[choice.chosen].candidate
+    chosen = int(every.candidate[choice.chosen])
     nested = nested_costs(every, goal, allowed, cases.groups, cases.seed)
     own = every.loss[choice.chosen]
     losses[chosen] = own + _optimism(every, own, nested)[cases.label]
     return Selection(
         selected=names[chosen],
-        incumbent=names[every.options[choice.incumbent].candidate],
+        incumbent=names[every.candidate[choice.incumbent]],
         policies=policies,
         costs=table,
         # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter
@@ -371,7 +351,6 @@ def select_candidate(
         held_out_estimate=max(float(nested.mean.mean()), float((by * own).mean())),
         gains=dict(zip(names, gains, strict=True)),
         losses=dict(zip(names, losses, strict=True)),
-        missing=dict(zip(names, counts.missing_answers, strict=True)),
         misses=float(goal.violation(held_out[chosen])),
     )
 
@@ -434,14 +413,10 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
     if policy.decision.rule == EXPECTED_COST:
         paths = ["decision.ratio"]
     elif policy.signals:
-        paths = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
-        paths = [path for path in paths if policy.value(path) is not None]
+        ends = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
+        paths = [path for path in ends if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
-    rows = [
-        (*run, run.high - run.low)
-        for run in (
-            flat_range(evidence, policy, path, cases.goal.score, weight=cases.weight)
-            for path in paths
-        )
-    ]
+    score, weight = cases.goal.score, cases.weight
+    runs = [flat_range(evidence, policy, path, score, weight=weight) for path in paths]
+    rows = [(*run, run.high - run.low) for run in runs]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

@@ -383,11 +383,14 @@ class TuneResult(Result):
         if certification is None:
             return self.policies, None
         own, certified = self.policy.policy_id, certification.policy
-        # Of a sequence the table lists candidates after the first that fails too, which were not
-        # tested.
-        table, without_look = certification.table, not certification.certificate.looks
-        tested = [*table["policy_id"][table["tested"] | without_look]]
-        if own not in (tested if certified is None else [certified.policy_id]):
+        if certified is None:
+            # Of a sequence the table lists candidates after the first that fails too, which were
+            # not tested.
+            table, without_look = certification.table, not certification.certificate.looks
+            tested = [*table["policy_id"][table["tested"] | without_look]]
+        else:
+            tested = [certified.policy_id]
+        if own not in tested:
             msg = f"certification must be of the selected policy {own}; use raglab.write_report."
             raise ValueError(msg)
         if certified is None:
@@ -397,9 +400,9 @@ class TuneResult(Result):
         if arm != own_arm:
             msg = f"certification must be of arm {own_arm}, got {arm}; certify arm={own_arm!r}."
             raise ValueError(msg)
+        named = self.policies.items()
         return {
-            name: certified if policy.policy_id == own else policy
-            for name, policy in self.policies.items()
+            name: certified if policy.policy_id == own else policy for name, policy in named
         }, None
 
     def cockpit(self) -> str:
@@ -718,18 +721,14 @@ def _counts(
     of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search, chosen: Selection
 ) -> dict[str, int]:
     """Cases, trials and groups that are left out or reduced, see `TuneResult`."""
-    splits, arm, trials = of.splits, cases.arm, search.trials
-    traces = {"judged": splits.judged_on}
-    if splits.tuned_on is not splits.judged_on:
-        traces["tuned"] = splits.tuned_on
+    splits, trials, groups = of.splits, search.trials, cases.decided.groups
     counts: dict[str, int] = {}
-    for which, trace in traces.items():
+    for which in ("judged", "tuned")[: 1 + (splits.tuned_on is not splits.judged_on)]:
+        trace = splits.judged_on if which == "judged" else splits.tuned_on
         counts[f"{which}_failed"] = failed_count(trace)
         # any answer of such a case counts as correct (rule S6.3)
         counts[f"{which}_status_only"] = int(trace_status_only(trace).sum())
-        counts[f"{which}_unretrieved"] = unretrieved_count(trace, arm)
-    uncompared = trials[MISSING] > MAX_MISSING if MISSING in trials else np.zeros(0)
-    groups = cases.decided.groups
+        counts[f"{which}_unretrieved"] = unretrieved_count(trace, cases.arm)
     if groups is not None:
         model = chosen.policies[COST].decision.model if COST in chosen.policies else None
         biased = 0 if model is None or model.groups is None else len(model.groups.bias)
@@ -743,7 +742,7 @@ def _counts(
         "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,
         "trials_not_run": int(of.problem.settings["trials"]) - len(trials),
         "trials_of_others": len(search.study.get_trials(deepcopy=False)) - len(trials),
-        "trials_uncompared": int(uncompared.sum()),
+        "trials_uncompared": int((trials.get(MISSING, np.zeros(1)) > MAX_MISSING).sum()),
         "candidates_of_less_depth": entry.limited,
     }
 
@@ -757,22 +756,25 @@ def _further_texts(
         decisions = decide_policies(cases.held, [policy], cases.arm)[0]
         return refusal_text(decisions, remedy="") or idle_text(decisions, remedy="")
 
-    start, directions = of.problem.start, direction_notes(cases.decided)
-    by_user = {name: refusals(policy) for name, policy in entry.policies.items()}
+    start = of.problem.start
     doubts = [
         *entry.doubts,
-        *(f"Candidate {name}: {text}" for name, text in by_user.items() if text),
+        *(
+            f"Candidate {name}: {text}"
+            for name, policy in entry.policies.items()
+            if (text := refusals(policy))
+        ),
     ]
-    kinds = [trace_basis(of.splits.tuned_on), basis]
     texts = {
-        "basis": ""
-        if kinds[0].kind == kinds[1].kind
-        else f"Costs do not compare: tuned on by {kinds[0]}, judged by {kinds[1]}.",
-        "refusals": f"In the selected policy {text}" if (text := refusals(tuned)) else "",
-        "directions": " ".join(directions[:1]),
+        "directions": " ".join(direction_notes(cases.decided)[:1]),
         "candidates": " ".join(doubts[:1]),
         "start": of.start_note,
     }
+    tuned_by = trace_basis(of.splits.tuned_on)
+    if tuned_by.kind != basis.kind:
+        texts["basis"] = f"Costs do not compare: tuned on by {tuned_by}, judged by {basis}."
+    if text := refusals(tuned):
+        texts["refusals"] = f"In the selected policy {text}"
     if tuned.policy_id != start.policy_id and (text := refusals(start)):
         texts["start"] = f"In the policy that the study starts from {text}"
     return texts
@@ -882,37 +884,30 @@ def _judged_costs(
     Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
     """
     table, policies = chosen.costs.copy(), chosen.policies
-    losses, label = chosen.losses, cases.label.astype(np.int64)
+    losses, costs, label = chosen.losses, chosen.gains, cases.label.astype(np.int64)
     report = [np.nan] * len(policies)
     if unseen:
         price, cells = metrics.cell_costs(goal.matrix), judged.cells
-        losses = {name: price[cells[name]] for name in policies}
+        losses = costs = {name: price[cells[name]] for name in policies}
         label = metrics.LABEL_OF_CELL[cells[TUNED]]
         by = goal.case_weights(label) if judged.weight is None else judged.weight
         report = [float((loss if by is None else by * loss).mean()) for loss in losses.values()]
     table.insert(3, "report", report)
     crossings: dict[str, Crossing | None] = {}
     compared = dict(table.get("compared", {}))
-
-    def differs(name: str, rival: str) -> bool:
-        # of two policies without tuning, one that costs the same of every case is no rival
-        costs = losses if unseen else chosen.gains
-        return name not in FIXED or not np.array_equal(costs[name], costs[rival])
-
     for name, policy in policies.items():
         free = [
             rival
             for rival in FIXED
             if policies[rival].policy_id != policy.policy_id
             and compared.get(rival, True)
-            and differs(name, rival)
+            # of two policies without tuning, one that costs the same of every case is no rival
+            and not (name in FIXED and np.array_equal(costs[name], costs[rival]))
         ]
-        known = cases.weight is None and judged.weight is None and free
-        crossings[name] = (
-            crossing(losses[name], np.stack([losses[rival] for rival in free]), free, label)
-            if known
-            else None
-        )
+        crossings[name] = None
+        if cases.weight is None and judged.weight is None and free:
+            rivals = np.stack([losses[rival] for rival in free])
+            crossings[name] = crossing(losses[name], rivals, free, label)
     ends = [np.nan if crossed is None else crossed.high for crossed in crossings.values()]
     table.insert(4, "crossing", np.where(np.isinf(ends), np.nan, ends))
     return table, crossings[chosen.selected], cost_table(losses, label)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -98,78 +97,38 @@ def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
 
 
 class ThresholdCurve(NamedTuple):
-    """Steps of one threshold, each policy's value, and the policy that states all the others."""
+    """Steps of one threshold of a policy, the others as they are, and each policy's value."""
 
     path: str
     steps: pd.DataFrame
     marks: Mapping[str, float]
-    base: str
 
 
 def threshold_curves(
-    trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+    trace: TraceView, policies: Mapping[str, Policy], subject: str, arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
-    """Curve of each threshold under the first policy where it matters, and paths that never do.
+    """Curve of each threshold that a policy sets where it matters, and the paths that never do.
 
-    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of
-    the chain acts. A threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
+    Where it decides by expected cost: of its cost ratio alone, since no threshold of the chain
+    acts. A threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
 
     Args:
-      bases: names of policies, the one of most interest first; one under which the path never
-        matters has no mark.
+      policies: by name, whose values are marked where they decide by the same rule.
+      subject: name of the policy.
     """
-    by_cost = [policies[name].decision.rule == EXPECTED_COST for name in bases]
-    tried = tuple(name for name, cost in zip(bases, by_cost, strict=True) if cost == by_cost[0])
-    paths = [RATIO] if by_cost[0] else _stated_thresholds(policies, tried)
-    shown: dict[str, ThresholdCurve] = {}
-    for place, base in enumerate(tried):
-        rest = [path for path in paths if path not in shown]
-        for path, frame in _steps_by_path(trace, policies[base], rest, arm).items():
-            values = {name: policies[name].value(path) for name in reversed(tried[place:])}
-            marks = {name: float(value) for name, value in values.items() if value is not None}
-            shown[path] = ThresholdCurve(path, frame, marks, base)
-    return [shown[path] for path in paths if path in shown], [
-        path for path in paths if path not in shown
-    ]
-
-
-def _steps_by_path(
-    trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None
-) -> dict[str, pd.DataFrame]:
-    """Steps of those of some thresholds that matter under a policy, by path.
-
-    Those that it sets, where there are several, in one pass of the trace.
-    """
-    steps = partial(replay.steps, trace, policy, arm=arm, resolution=MOST_STEPS)
-    stated = [path for path in paths if policy.value(path) is not None]
-    frames: dict[str, pd.DataFrame] = {}
+    rule = policies[subject].decision.rule
+    alike = {name: policy for name, policy in policies.items() if policy.decision.rule == rule}
+    path = RATIO if rule == EXPECTED_COST else None
     with warnings.catch_warnings():
         # the page says of its cases what a warning of `steps` would
         warnings.simplefilter("ignore")
-        if len(stated) > 1:
-            groups = steps(path=None).groupby("path", sort=False)
-            frames = {str(path): frame for path, frame in groups}
-        else:
-            stated = []
-        frames |= {path: steps(path=path) for path in paths if path not in stated}
-    return {
-        path: frames[path].drop(columns="path", errors="ignore").reset_index(drop=True)
-        for path in paths
-        if len(frames.get(path, ())) > 1
-    }
-
-
-def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> list[str]:
-    """Thresholds of the chain, and those of signals that some policy states."""
-    own = sorted({signal for name in names for signal in policies[name].signals})
-    bounds = [f"signals.{signal}.{end}" for signal in own for end in ("min", "max")]
-    paths = dict.fromkeys((*replay.SWEPT, *bounds))
-    return [
-        path
-        for path in paths
-        if not path.startswith("decision.")
-        and (
-            not path.startswith("signals.")
-            or any(policies[name].value(path) is not None for name in names)
-        )
-    ]
+        steps = replay.steps(trace, policies[subject], path=path, arm=arm, resolution=MOST_STEPS)
+    curves = []
+    for swept, frame in [(RATIO, steps)] if path else steps.groupby("path", sort=False):
+        if len(frame) > 1 and (path or not swept.startswith("decision.")):
+            values = {name: policy.value(swept) for name, policy in alike.items()}
+            marks = {name: float(value) for name, value in values.items() if value is not None}
+            shown = frame.drop(columns="path", errors="ignore").reset_index(drop=True)
+            curves.append(ThresholdCurve(swept, shown, marks))
+    idle = [RATIO] * (not curves) if path else list(steps.attrs["idle"])
+    return curves, [path for path in idle if path == RATIO or not path.startswith("decision.")]

@@ -34,7 +34,7 @@ from raglab.displays.tables import (
     share_cell,
 )
 from raglab.gating.expected_cost import CLASSES
-from raglab.lab.answer_basis import missing_notes, not_compared
+from raglab.lab.answer_basis import missing_answers, missing_notes, not_compared
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report.blocks import (
@@ -145,16 +145,8 @@ class ReportData(NamedTuple):
 
     @property
     def missing(self) -> dict[str, MissingAnswers]:
-        """Recorded answers that each policy lacks, by name.
-
-        None where cases are judged by their sources.
-        """
-        if "missing_answers_k" not in self.table:
-            return {}
-        pairs = self.table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
-        return {
-            name: MissingAnswers(*pair) for name, pair in zip(self.policies, pairs, strict=True)
-        }
+        """Recorded answers that each policy lacks, by name, see `missing_answers`."""
+        return missing_answers(self.table)
 
     @property
     def is_compared(self) -> bool:
@@ -248,14 +240,12 @@ def _usual_risks(signals: AnswerSignals) -> ReportTable:
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = threshold_curves(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
-    known = judged.signals.known
-    # Where a threshold cannot act in the subject, its panel is of another policy, and its title
-    # says so.
+    named = {name: judged.policies[name] for name in judged.names}
+    shown, idle = threshold_curves(judged.replayed, named, judged.subject, judged.arm)
     panels = [
         figures.Panel(
-            curve.path if curve.base == judged.subject else f"{curve.path} (of {curve.base})",
-            threshold_unit(curve.path, known),
+            curve.path,
+            threshold_unit(curve.path, judged.signals.known),
             curve.steps,
             curve.marks,
             curve.path == RATIO,
