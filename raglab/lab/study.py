@@ -142,9 +142,7 @@ class TuneResult(Result):
         `cross_validated` (by versions that never saw the case; the best of several, so that it is a
         little low) and on the judged cases (`report`, NaN where these are the cases tuned on).
         `gain` and `std_error`: mean saving of a case over the incumbent, the pseudo-case of rule
-        S6.8 included. `crossing`: share of ok in traffic above which a policy without tuning costs
-        less, NaN where none does (rule S6.15). `coverage`, `over_ask` and `meets_targets`,
-        cross-fitted; `policy_id`.
+        S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted; `policy_id`.
       held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected:
         the selection made again on resampled cross-fitted losses, and at least the cross-fitted
         cost of what is selected. The headline where no case was kept from the choice.
@@ -893,24 +891,20 @@ def _judged_costs(
         by = goal.case_weights(label) if judged.weight is None else judged.weight
         report = [float((loss if by is None else by * loss).mean()) for loss in losses.values()]
     table.insert(3, "report", report)
-    crossings: dict[str, Crossing | None] = {}
-    compared = dict(table.get("compared", {}))
-    for name, policy in policies.items():
-        free = [
-            rival
-            for rival in FIXED
-            if policies[rival].policy_id != policy.policy_id
-            and compared.get(rival, True)
-            # of two policies without tuning, one that costs the same of every case is no rival
-            and not (name in FIXED and np.array_equal(costs[name], costs[rival]))
-        ]
-        crossings[name] = None
-        if cases.weight is None and judged.weight is None and free:
-            rivals = np.stack([losses[rival] for rival in free])
-            crossings[name] = crossing(losses[name], rivals, free, label)
-    ends = [np.nan if crossed is None else crossed.high for crossed in crossings.values()]
-    table.insert(4, "crossing", np.where(np.isinf(ends), np.nan, ends))
-    return table, crossings[chosen.selected], cost_table(losses, label)
+    compared, selected = dict(table.get("compared", {})), chosen.selected
+    free = [
+        rival
+        for rival in FIXED
+        if policies[rival].policy_id != policies[selected].policy_id
+        and compared.get(rival, True)
+        # of two policies without tuning, one that costs the same of every case is no rival
+        and not (selected in FIXED and np.array_equal(costs[selected], costs[rival]))
+    ]
+    crossed = None
+    if cases.weight is None and judged.weight is None and free:
+        rivals = np.stack([losses[rival] for rival in free])
+        crossed = crossing(losses[selected], rivals, free, label)
+    return table, crossed, cost_table(losses, label)
 
 
 def _judged_rates(
