@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
 from raglab.decision.refusal_warnings import REFUSES_ALL
@@ -446,6 +447,8 @@ def published_policy(policy: Policy) -> Policy:
 
 
 HONEST = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
+# what costs nothing by default
+RIGHT = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")
 # added to the cost where a target is missed: greater than any cost that a study compares
 INFEASIBLE = 1e6
 
@@ -469,6 +472,9 @@ class Goal:
     Raises:
       ValueError: an unknown label, outcome or rate, or a number out of range.
 
+    Warns:
+      UserWarning: costs state a price of a right outcome.
+
     Source: rule S6.7.
 
     Example: a wrong answer to what should be refused costs ten times a failure, and at most 10 %
@@ -486,7 +492,13 @@ class Goal:
 
     def __post_init__(self) -> None:
         checked_mix(self.mix)
-        metrics.cost_matrix(self.costs)
+        right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
+        if right.any():
+            priced = [f"{path}={cost:g}" for path, cost in zip(RIGHT, right, strict=True) if cost]
+            warn_user(
+                f"costs state a price of what is right, {', '.join(priced)}; 0 is usual, leave it "
+                "out."
+            )
         if not isinstance(self.targets, Mapping):
             rule, remedy = "targets must map rate -> highest value", "write {'over_ask_rate': 0.1}"
             refuse(rule, f"{self.targets!r}", remedy)
