@@ -307,7 +307,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_seeds_draw_topics_anew_and_pair_policies",
         ),
         "test_lab_group_fitting.py": (
-            "TestReplays.test_steps_and_flips",
             "TestReplays.test_sweep_decide_and_both_engines",
             "TestStudy.test_the_decision_by_expected_cost_competes_with_groups",
         ),

@@ -34,7 +34,8 @@ from raglab.lab.selection import (
     paired_saving,
     select_candidate,
 )
-from raglab.lab.study import UNSEEN, tune
+from raglab.lab.study import tune
+from raglab.lab.study_judging import UNSEEN
 from raglab.metrics import N_CELLS
 from raglab.store.policies import Policy
 from raglab.values import Status

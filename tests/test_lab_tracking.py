@@ -18,7 +18,8 @@ import pandas as pd
 import pytest
 
 from raglab.lab.paired_differences import Advantage
-from raglab.lab.study import TuneResult, tune
+from raglab.lab.study import tune
+from raglab.lab.study_result import TuneResult
 from raglab.lab.tracking import (
     HEADLINE,
     TrackedRun,
@@ -148,7 +149,7 @@ def test_a_report_without_a_cockpit_says_so(
     result: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And names the room that it is in."""
-    monkeypatch.setattr("raglab.lab.study.extensions", lambda _: {})
+    monkeypatch.setattr("raglab.lab.study_result.extensions", lambda _: {})
     page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert "no cockpit: raglab/extensions/cockpit" in page
 

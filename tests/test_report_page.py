@@ -43,7 +43,8 @@ from raglab.lab.report.case_counts import (
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import always_answer, always_refuse, front
 from raglab.lab.slice_rates import slices
-from raglab.lab.study import TuneResult, tune
+from raglab.lab.study import tune
+from raglab.lab.study_result import TuneResult
 from raglab.lab.targets import BOUGHT, UNREACHABLE, reachable, verdicts
 from raglab.lab.traffic_review import review
 from raglab.store.policies import Policy

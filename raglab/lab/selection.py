@@ -273,14 +273,12 @@ class Selection(NamedTuple):
 
     selected: name of the candidate. incumbent: name of the best of always-answer, always-refuse and
     the default policy. policies: of every candidate, made of all cases, by name. costs: a row a
-    candidate, see `raglab.lab.study.TuneResult`. held_out_estimate: nested estimate of the expected
-    cost on new cases; at least the cross-fitted cost of what is
-      selected.
-    gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, times the
-    weight of the case, [Q] by name.
-    losses: cost of each case under each candidate, cross-fitted; of what is selected so much higher
-    in each label as the nested estimate is there, [Q] by name. misses: by how much the selected
-    candidate misses the targets in sum, each rate one standard error worse.
+    candidate, see `TuneResult`. held_out_estimate: nested estimate of the expected cost on new
+    cases; at least the cross-fitted cost of what is selected. gains: loss of the incumbent less
+    loss of the candidate on each case, cross-fitted, times the weight of the case, [Q] by name.
+    misses: by how much the selected candidate misses the targets in sum, each rate one standard
+    error worse. losses: cost of each case under each candidate, cross-fitted; of what is selected
+    so much higher in each label as the nested estimate is there, [Q] by name.
     """
 
     selected: str

@@ -50,7 +50,7 @@ from raglab.words.canonical import canonical_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.study import TuneResult
+    from raglab.lab.study_result import TuneResult
 
 COST = "expected_cost"
 HEADLINE = ("coverage", COST, "hallucination_rate")  # metrics of a run outside of groups
