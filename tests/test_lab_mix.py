@@ -139,7 +139,6 @@ class TestStudies:
             assert cost[0] == pytest.approx(cost[1])
         display = MixDisplay.from_result(result)
         assert set(display.frame()["policy"]) >= {result.selected, "always-answer"}
-        assert result.outcome.crossing is result.crossing
 
     def test_the_whole_is_the_sum_of_its_shards(self) -> None:
         """Sweep, steps and comparison in a mix, to the bit."""

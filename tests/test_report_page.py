@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,6 @@ from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.lab.answer_signals import AnswerSignals
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, certify_policy
-from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report import blocks, rendering
@@ -495,7 +494,7 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert "unsafe-inline'; script-src" in html.unescape(shown)
     assert "script-src 'unsafe-inline'" not in html.unescape(shown).partition("<body>")[0]
     assert "Move the thresholds yourself" in shown
-    study = StudyOutcome("x", "defaults", CANDIDATES, 0.3, unseen=True)
+    study = Study("x", "defaults", CANDIDATES, 0.3, unseen=True)
     section = report_page.cockpit_section(judged(some_trace(ROWS), cockpit=frozen, study=study))[0]
     assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
@@ -577,6 +576,21 @@ def test_a_case_without_hits(tmp_path: Path) -> None:
     Tags(page)
 
 
+class Study(NamedTuple):
+    """What a page reads of a study."""
+
+    selected: str
+    incumbent: str
+    costs: pd.DataFrame
+    held_out_estimate: float
+    unseen: bool
+    in_sample: tuple[str, ...] = ()
+    n_certify: int | None = None
+    crossing: Any = None
+    mix_costs: Any = None
+    findings: Any = None
+
+
 NAN = float("nan")
 CANDIDATES = pd.DataFrame(
     {
@@ -597,7 +611,7 @@ FITTED = ("tuned", "expected cost")
 
 
 @pytest.fixture(scope="module")
-def decided_by_cost() -> tuple[TraceData, dict[str, Policy], StudyOutcome]:
+def decided_by_cost() -> tuple[TraceData, dict[str, Policy], Study]:
     """Split report cases, policies, the tuned one by expected cost, its study's words."""
     tuned = fit_decision(
         wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"]
@@ -607,11 +621,11 @@ def decided_by_cost() -> tuple[TraceData, dict[str, Policy], StudyOutcome]:
     return (
         wide_trace(120, "report", seed=7),
         these,
-        StudyOutcome("expected cost", "defaults", CANDIDATES, 0.37, True),
+        Study("expected cost", "defaults", CANDIDATES, 0.37, True),
     )
 
 
-Decided = tuple[TraceData, dict[str, Policy], StudyOutcome]
+Decided = tuple[TraceData, dict[str, Policy], Study]
 
 
 def beaten(these: dict[str, Policy]) -> dict[str, Policy]:
@@ -619,7 +633,7 @@ def beaten(these: dict[str, Policy]) -> dict[str, Policy]:
     return these | {"defaults": these["defaults"].replace("similarity.min_similarity", 0.9)}
 
 
-def in_sample(study: StudyOutcome) -> StudyOutcome:
+def in_sample(study: Study) -> Study:
     """The study as it is where no case was kept from it."""
     return study._replace(unseen=False, in_sample=FITTED, costs=study.costs.assign(report=NAN))
 
@@ -659,7 +673,7 @@ def facts(shown: first.FirstScreen) -> dict[str, first.Fact]:
     return {one.head: one for one in shown.facts}
 
 
-def screen(here: parts.ReportData, study: StudyOutcome | None = None) -> first.FirstScreen:
+def screen(here: parts.ReportData, study: Study | None = None) -> first.FirstScreen:
     """First screen without costs."""
     return first.first_screen(here, study, None)
 

@@ -34,7 +34,7 @@ from raglab.lab.candidates import (
     chain_paths,
     count_cells,
 )
-from raglab.lab.comparison import StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import contests, reference_roles
 from raglab.lab.competition import BY_HAND, TUNED, CompetitionEntry, build_candidates
 from raglab.lab.decision_fitting import direction_notes
 from raglab.lab.dropped_gates import dropped_gates
@@ -118,9 +118,8 @@ def judged_result(
     judged = JudgedPolicies(policies, codes, trace_basis(view), inclusion_weights(view))
     table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
     traffic = None if goal.traffic is None else count_cells(judged.cells[TUNED][None])[0]
-    outcome = StudyOutcome(chosen.selected, chosen.incumbent, table, nan, unseen)
-    roles, by = reference_roles(outcome), (arm, goal.costs, goal.mix)
-    against = contests(view, policies, roles, *by) if unseen else []
+    roles = reference_roles(table, chosen.selected, chosen.incumbent)
+    against = contests(view, policies, roles, arm, goal.costs, goal.mix) if unseen else []
     # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
     gains = (contest.gain for contest in against if contest.reference == chosen.incumbent)
     advantage = None if chosen.selected == chosen.incumbent else next(gains, None)

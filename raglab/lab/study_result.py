@@ -14,7 +14,7 @@ from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.extension_points import extensions, missing, public
 from raglab.lab.candidates import DEFAULTS
-from raglab.lab.comparison import PolicyContest, StudyOutcome
+from raglab.lab.comparison import PolicyContest
 from raglab.lab.competition import TUNED
 from raglab.lab.findings import notes_of
 from raglab.lab.paired_differences import Advantage
@@ -155,22 +155,9 @@ class TuneResult(Result):
         return self.judged_on is not self.tuned_on
 
     @property
-    def outcome(self) -> StudyOutcome:
-        """What the study says of its policies, for reports and comparisons."""
-        fitted = tuple(self.judged.loc[self.judged["judged_by"] == IN_SAMPLE, "policy"])
-        return StudyOutcome(
-            self.selected,
-            self.incumbent,
-            self.costs,
-            self.held_out_estimate,
-            self.unseen,
-            fitted,
-            self.n_certify,
-            crossing=self.crossing,
-            mix_costs=self.mix_costs,
-            contests=self.contests,
-            findings=self.findings,
-        )
+    def in_sample(self) -> tuple[str, ...]:
+        """Names of the policies that were fitted or selected on the judged cases."""
+        return tuple(self.judged.loc[self.judged["judged_by"] == IN_SAMPLE, "policy"])
 
     @property
     def comparison(self) -> pd.DataFrame:
@@ -280,7 +267,8 @@ class TuneResult(Result):
             flat_ranges=self.flat_ranges,
             trials=self.trials,
             notes=notes,
-            study=self.outcome._replace(failed=failed),
+            study=self,
+            failed=failed,
             costs=self.goal.costs,
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,

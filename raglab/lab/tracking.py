@@ -159,7 +159,7 @@ def track(
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    judged, in_sample = _judged_rows(result), result.outcome.in_sample
+    judged, in_sample = _judged_rows(result), result.in_sample
     # Without a split for judging the same cases served for both, and the data of the run say so.
     of = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:

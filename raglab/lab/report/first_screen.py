@@ -16,7 +16,7 @@ from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
-from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import PolicyContest, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import bound_text
 from raglab.lab.findings import (
@@ -37,6 +37,8 @@ from raglab.words.html_display import Cell, Mark
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from raglab.lab.study_result import TuneResult
 
 USE, SHOWN, MISSING, FURTHER = "What to use", "Is it shown", "What is missing", "Know before use"
 CASES, PROMISED, NEXT = "On how many cases", "What is promised", "Next step"
@@ -99,7 +101,7 @@ class FirstScreen(NamedTuple):
 
 def first_screen(
     judged: ReportData,
-    study: StudyOutcome | None,
+    study: TuneResult | None,
     costs: metrics.Costs | None,
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
@@ -156,14 +158,15 @@ def first_screen(
 
 
 def _standing(
-    judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None
+    judged: ReportData, study: TuneResult | None, costs: metrics.Costs | None
 ) -> Standing:
     """How the subject stands on the cases of the page."""
     subject, learned = judged.subject, judged.learned.get(judged.subject)
     in_sample, roles, same = "", dict.fromkeys(FREE, "free policy"), ""
     if study is not None:
         in_sample = "" if study.unseen else estimate_text(study, len(judged.trace))
-        roles, same = reference_roles(study), study.selected * (study.selected in FIXED)
+        roles = reference_roles(study.costs, study.selected, study.incumbent)
+        same = study.selected if study.selected in FIXED else ""
     elif subject in judged.in_sample and learned is not None:
         in_sample = learned.text
     costs_by_name = dict(zip(judged.policies, judged.table["expected_cost"].tolist(), strict=True))
@@ -231,7 +234,7 @@ def _identity(judged: ReportData) -> str:
     return f"{cut_text(judged.subject)} in the tables; its id is {policy.policy_id}{bounds}."
 
 
-def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
+def _cases(judged: ReportData, study: TuneResult | None) -> Fact:
     """How many cases, of which split and labels, and whether any of them chose the subject."""
     trace = judged.trace
     counts = ", ".join(f"{n:,} {words}" for words, n in _label_counts(judged).items())

@@ -21,7 +21,6 @@ from raglab.displays.tables import (
 )
 from raglab.lab.answer_signals import answer_signals
 from raglab.lab.candidates import DEFAULTS, FREE
-from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import (
     Block,
@@ -52,6 +51,8 @@ from raglab.words.html_display import Cell
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.lab.certification import Certification
+    from raglab.lab.study_result import TuneResult
     from raglab.store.traces import StudyTrace
 
 TUNED = "tuned"  # name of the policy that a page is about
@@ -167,7 +168,8 @@ def write_report(
     trials: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
     split: str = "report",
-    study: StudyOutcome | None = None,
+    study: TuneResult | None = None,
+    failed: Certification | None = None,
     costs: metrics.Costs | None = None,
     targets: Mapping[str, float] | None = None,
     min_coverage: float | None = None,
@@ -200,7 +202,8 @@ def write_report(
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       notes: paragraphs for the reader, beside the findings of a study.
       split: the split that all cases should belong to; the page warns where they do not.
-      study: facts of a study about the policies.
+      study: whose policies they are.
+      failed: certification of the selected policy that certified nothing.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
       targets: rate -> highest value, of a rate that is wanted high the least; without one the page
         has no verdict on a target, and shows what a certificate of a usual target would need.
@@ -252,7 +255,7 @@ def write_report(
         in_sample=in_sample,
         learned=learned,
         n_certify=n_certify,
-        failed=None if study is None else study.failed,
+        failed=failed,
         notes=(*notes, *unmeasured),
         trials=trials,
         flat_ranges=flat_ranges,

@@ -32,7 +32,6 @@ from raglab.displays.tables import (
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import missing_answers, missing_notes, not_compared
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves
-from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report.blocks import (
     Block,
     Text,
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.lab.certification import Certification
+    from raglab.lab.study_result import TuneResult
 
 
 class ReportData(NamedTuple):
@@ -104,7 +104,7 @@ class ReportData(NamedTuple):
     notes: tuple[str, ...] = ()
     trials: pd.DataFrame | None = None
     flat_ranges: pd.DataFrame | None = None
-    study: StudyOutcome | None = None
+    study: TuneResult | None = None
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
     trace_id: str | None = None
