@@ -235,41 +235,21 @@ def held_out_folds(cases: Cases, what: str) -> Iterator[tuple[int, IntArray, Int
 # ----------------------------------------------------------------------------------------------
 
 
-class GateBound(NamedTuple):
-    """Gate of one signal: which end it bounds, and what it does beyond."""
-
-    signal: str
-    end: str
-    on_fire: str
-
-
-def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[GateBound]:
-    """One bound on each signal that differs between cases and says which way it points.
-
-    Args:
-      evidence: of the cases.
-      can_ask: whether asking back is worth a try.
-    """
-    for row, signal in enumerate(evidence.known.rows):
-        values = evidence.signals[row, 0]
-        if signal.direction == "either" or not signal.alone or not tells_apart(values):
-            continue
-        yield GateBound(signal.name, "min" if signal.direction == "surer" else "max", "refuse")
-        if signal.direction == "ask" and can_ask:
-            yield GateBound(signal.name, "max", "ask")
-
-
 class BoundCells(NamedTuple):
-    """What each case comes to on either side of a bound.
+    """Bound on one signal, and what each case comes to on either side of it.
 
-    bound: the bound.
+    signal: its name.
+    end: that it bounds, `min` or `max`.
+    on_fire: what the gate does beyond, `refuse` or `ask`.
     surer: values of its signal, turned so that more is surer, [Q].
     answered: cell where the case is answered, [Q].
     fired: cell where the gate fires, [Q].
     weight: of each case, where they were drawn with several probabilities, [Q].
     """
 
-    bound: GateBound
+    signal: str
+    end: str
+    on_fire: str
     surer: FloatArray
     answered: CodeArray
     fired: CodeArray
@@ -308,31 +288,36 @@ class BoundCells(NamedTuple):
 
     def policy(self, threshold: float, cases: Cases) -> Policy:
         """Policy with that threshold on the signal, and everything else off."""
-        values = self.surer if self.bound.end == "min" else -self.surer
-        unit = cases.evidence.known.signal(self.bound.signal).unit
-        value = float(
-            np.clip(threshold if self.bound.end == "min" else -threshold, unit.low, unit.high)
-        )
-        ends = {self.bound.end: _round_between(value, values), "on_fire": self.bound.on_fire}
-        return always_answer(cases.start).replace("signals", {self.bound.signal: ends})
+        turn = 1.0 if self.end == "min" else -1.0
+        unit = cases.evidence.known.signal(self.signal).unit
+        value = float(np.clip(turn * threshold, unit.low, unit.high))
+        ends = {self.end: _round_between(value, turn * self.surer), "on_fire": self.on_fire}
+        return always_answer(cases.start).replace("signals", {self.signal: ends})
 
 
-def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
-    """Values of a bound's signal, and what each case comes to on either side."""
-    evidence = cases.evidence
-    values = evidence.signals[evidence.known.place(bound.signal), 0]
-    surer = values if bound.end == "min" else -values
-    status = np.full(len(evidence.label), Status.refuse, dtype=np.int64)
-    if bound.on_fire == "ask":
-        status[evidence.n_options_all[0] >= LEAST_OPTIONS] = Status.ambiguous
-    code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
-    return BoundCells(
-        bound,
-        surer,
-        cases.cells(always_answer(cases.start)),
-        metrics.DISTINCT_CELL[code].astype(np.int8),
-        cases.weight,
-    )
+def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
+    """One bound on each signal that differs between cases and says which way it points."""
+    evidence, answered = cases.evidence, cases.cells(always_answer(cases.start))
+    options = evidence.n_options_all[0] >= LEAST_OPTIONS
+    for row, signal in enumerate(evidence.known.rows):
+        values = evidence.signals[row, 0]
+        if signal.direction == "either" or not signal.alone or not tells_apart(values):
+            continue
+        surer = signal.direction == "surer"
+        asks = signal.direction == "ask" and cases.can_ask
+        for on_fire in ("refuse", "ask")[: 1 + asks]:
+            asked = options & (on_fire == "ask")
+            status = np.where(asked, Status.ambiguous, Status.refuse).astype(np.int64)
+            code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
+            yield BoundCells(
+                signal.name,
+                "min" if surer else "max",
+                on_fire,
+                values if surer else -values,
+                answered,
+                metrics.DISTINCT_CELL[code].astype(np.int8),
+                cases.weight,
+            )
 
 
 def best_bound(
@@ -349,9 +334,7 @@ def threshold_candidate(cases: Cases) -> Candidate | None:
 
     None without a signal.
     """
-    bounds = [
-        bound_cells(bound, cases) for bound in signal_bounds(cases.evidence, can_ask=cases.can_ask)
-    ]
+    bounds = list(signal_bounds(cases))
     if not bounds:
         return None
 
@@ -361,7 +344,7 @@ def threshold_candidate(cases: Cases) -> Candidate | None:
 
     cells = cross_fitted_cells(cases, decide, THRESHOLD)
     bound, threshold = best_bound(bounds, np.arange(len(cases.label)), cases.goal)
-    asks = bound.bound.on_fire == "ask"
+    asks = bound.on_fire == "ask"
     actions = EVERY_ACTION if asks else ANSWER_OR_REFUSE
     return Candidate(THRESHOLD, cells[None], (bound.policy(threshold, cases),), actions)
 
