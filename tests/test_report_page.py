@@ -369,7 +369,8 @@ def test_each_threshold_is_swept_or_idle() -> None:
     """Of the subject, beside the values of both; one whose gate is off has no panel."""
     these = policies()
     tuned = these["tuned"].replace("similarity.enabled", False, "signals.top1_cosine.min", 0.1)
-    shown, idle = threshold_curves(some_trace(ROWS), these | {"tuned": tuned}, "tuned")
+    both = {"defaults": these["defaults"], "tuned": tuned}
+    shown, idle = threshold_curves(some_trace(ROWS), both, "tuned")
     panels = {one.path: one for one in shown}
     assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
     assert "similarity.min_similarity" in idle
@@ -916,7 +917,8 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     here = report_data(trace, these)
     expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
     np.testing.assert_array_equal(here.signals.score["P(right)"], expected)
-    shown, idle = threshold_curves(trace, these, "tuned")
+    both = {name: these[name] for name in ("defaults", "tuned")}
+    shown, idle = threshold_curves(trace, both, "tuned")
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
     (_, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
