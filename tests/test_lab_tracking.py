@@ -34,6 +34,9 @@ from raglab.replay import sweep
 from test_lab_study import _world
 
 
+ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
+
+
 def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
     """One that keeps the targets is better than one that does not, whatever it costs.
 
@@ -74,11 +77,8 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
 
 def test_what_is_not_finite_is_left_out() -> None:
     """A rate of no cases is no metric."""
-    row = {
-        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
-    }
     names = [
-        name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")}, in_sample=False)
+        name for name, _, _ in _policy_metrics(ROW | {"coverage": float("nan")}, in_sample=False)
     ]
     assert names[:2] == ["expected_cost", "hallucination_rate"]
     assert "judged/coverage_low" in names
@@ -87,10 +87,7 @@ def test_what_is_not_finite_is_left_out() -> None:
 
 def test_three_figures_come_before_all_others() -> None:
     """MLflow sorts metrics by name, in its lists and, those with no group first, in its charts."""
-    row = {
-        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
-    }
-    names = [name for name, _, _ in _policy_metrics(row, in_sample=False)]
+    names = [name for name, _, _ in _policy_metrics(ROW, in_sample=False)]
     assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
     assert all(
         name > HEADLINE[-1]
@@ -103,11 +100,8 @@ def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
 
     in-sample figures would stand beside judged ones.
     """
-    row = {
-        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
-    }
     fitted, judged = (
-        {name for name, _, _ in _policy_metrics(row, in_sample=one)} for one in (True, False)
+        {name for name, _, _ in _policy_metrics(ROW, in_sample=one)} for one in (True, False)
     )
     assert not fitted & judged
     assert {name.partition("/")[0] for name in fitted} == {"in_sample"}

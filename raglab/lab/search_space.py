@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,6 @@ from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData, refuse
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SWITCHES = (  # that a study tries: of gates, then of the resolver's rules
     *(f"{gate.name}.enabled" for gate in GATES if gate.searched),
@@ -738,8 +735,8 @@ def line_search(
     published: Policy,
     arm: str | None = None,
     weight: FloatArray | None = None,
-) -> tuple[Policy, pd.DataFrame]:
-    """Best policy that exact coordinate-wise search reaches from any start, and its flat ranges.
+) -> Policy:
+    """Best policy that exact coordinate-wise search reaches from any start.
 
     Every threshold ends on its published value where that is no worse, else on a round number in
     the middle of its flat range, so that nothing hangs on the last digit and nothing differs
@@ -750,11 +747,7 @@ def line_search(
       paths: thresholds and switches it may move.
       score: cells → lower is better.
       weight: of each case, [Q]; 1 where not given.
-
-    Returns: the policy, and a row a threshold: `path`, `value`, `low`, `high`, `width`.
     """
-    import pandas as pd
-
     evidence = measured_tables(trace, starts[0], arm).evidence
     value, policy = min(
         (coordinate_search(evidence, start, paths, score, weight=weight) for start in starts),
@@ -766,13 +759,11 @@ def line_search(
             tried = float(score(policy_cells(evidence, [candidate], weight))[0])
             if tried <= value + LEAST_GAIN:
                 policy = candidate
-    flat_ranges = []
     for path in paths:
         if path not in SWITCHES and policy.value(path) is not None:
             run = flat_range(evidence, policy, path, score, published.value(path), weight)
             policy = policy.replace(path, _typed_value(path, run.value))
-            flat_ranges.append((*run, run.high - run.low))
-    return policy, pd.DataFrame(flat_ranges, columns=["path", "value", "low", "high", "width"])
+    return policy
 
 
 def coordinate_search(

@@ -279,7 +279,7 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
-    policy, _ = line_search(
+    return line_search(
         cases.held,
         best,
         chain_paths(cases),
@@ -288,7 +288,6 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
         cases.arm,
         cases.weight,
     )
-    return policy
 
 
 class JudgedPolicies(NamedTuple):
