@@ -33,7 +33,6 @@ from raglab.metrics import RATES
 from raglab.replay import sweep
 from test_lab_study import _world
 
-
 ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
 
 

@@ -42,11 +42,11 @@ from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentence
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, checked_mix
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
+from raglab.replay import case_cells, case_rows, each_shard, evidence_with_model
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import NONE, Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
@@ -192,12 +192,8 @@ def tune_cases(trace: TraceKind) -> TraceKind:
     """
     if not hasattr(trace, "split"):
         return trace
-    of_shards: Any = trace
-    splits: set[str | None] = set()
-    for cases in cases_by_shard(of_shards):
-        splits.update(case.split for case in cases)
-        if "tune" in splits:  # further shards need not be read
-            break
+    of_cases: Any = trace
+    splits = of_cases.counted().keys() - {NONE}
     check_split_names(splits)
     tune_trace: TraceKind = trace.split("tune") if "tune" in splits else trace
     return tune_trace
@@ -628,14 +624,10 @@ def decide_by_model(
 
 def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
     """Policy whose decision by expected cost goes by these costs: label -> outcome -> cost."""
-    matrix = metrics.cost_matrix(costs)
+    by_label = zip(metrics.LABELS, metrics.cost_matrix(costs).tolist(), strict=True)
     return policy.replace(
-        *(
-            item
-            for label, row in zip(metrics.LABELS, matrix.tolist(), strict=True)
-            for outcome, cost in zip(metrics.OUTCOMES, row, strict=True)
-            for item in (f"decision.costs.{label}.{outcome}", cost)
-        )
+        "decision.costs",
+        {label: dict(zip(metrics.OUTCOMES, row, strict=True)) for label, row in by_label},
     )
 
 
