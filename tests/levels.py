@@ -333,7 +333,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_study.py": (
             "test_a_stored_study_ends_with_the_same_result",
             "test_candidates_that_keep_the_targets_are_preferred",
-            "test_every_sampler_gives_the_same_twice",
+            "test_a_study_gives_the_same_twice",
             "test_own_costs_change_what_is_minimised",
         ),
         "test_lab_study_journal.py": (

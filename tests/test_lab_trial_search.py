@@ -11,7 +11,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 import pandas as pd
 import pytest
@@ -228,27 +227,3 @@ def test_each_batch_is_told_and_may_be_the_last() -> None:
     ended = search(problem(), on_trials=lambda rows: len(rows) == 0)
     pd.testing.assert_frame_equal(ended.trials, found.trials.head(10))
     assert len(ended.trials) == 10
-
-
-def test_plots_of_optuna_open_the_study() -> None:
-    """Its history, importances and front, with the names of objectives and thresholds."""
-    from matplotlib import pyplot as plt
-    from optuna.visualization import matplotlib as plots
-
-    with plt.rc_context():  # Optuna sets a style for the whole process
-        study = search(problem()).study
-        cost = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
-        assert plots.plot_optimization_history(study, **cost).get_ylabel() == "expected_cost"
-        drawn = plots.plot_pareto_front(study)
-        assert [drawn.get_xlabel(), drawn.get_ylabel()] == list(OBJECTIVES)
-        quick = optuna.importance.PedAnovaImportanceEvaluator()
-        names = {
-            text.get_text()
-            for text in plots.plot_param_importances(
-                study, evaluator=quick, **cost
-            ).get_yticklabels()
-        }
-        assert names
-        assert names <= set(SPACE)
-        assert np.isfinite([trial.values for trial in study.trials]).all()
-        plt.close("all")  # Optuna draws by pyplot
