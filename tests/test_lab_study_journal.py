@@ -43,6 +43,11 @@ def process(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def lock_of(file: Path) -> WholeLinesLock:
+    """Lock of a journal."""
+    return WholeLinesLock(file, optuna.storages.journal.JournalFileSymlinkLock(str(file)))
+
+
 class TestLines:
     """Which last line is one that was cut off."""
 
@@ -56,7 +61,7 @@ class TestLines:
         half = line[: len(line) * cut // (len(LINE) + 1)]
         file.write_bytes(line * lines + half)
         assert half_line(file) == len(half)
-        drop_half_line(WholeLinesLock(file))
+        drop_half_line(lock_of(file))
         assert file.read_bytes() == line * lines
         assert not list(file.parent.glob("*.lock*"))
 
@@ -65,7 +70,7 @@ class TestLines:
         """It may be a file of somebody else."""
         file = tmp_path / STUDY_FILE
         file.write_bytes(content)
-        drop_half_line(WholeLinesLock(file))
+        drop_half_line(lock_of(file))
         assert file.read_bytes() == content
         assert half_line(tmp_path / "none") == 0
 
@@ -91,7 +96,7 @@ class TestLines:
 
         monkeypatch.setattr(os, "truncate", fail)
         with pytest.raises(PermissionError):
-            WholeLinesLock(tmp_path / STUDY_FILE).acquire()
+            lock_of(tmp_path / STUDY_FILE).acquire()
         assert not list(tmp_path.glob("*.lock*"))
 
     def test_the_lock_of_a_folder_by_its_relative_path_can_get_old(
@@ -128,7 +133,7 @@ class TestLines:
 
             with monkeypatch.context() as patch:
                 patch.setattr(lock, "acquire", acquire)
-                drop_half_line(WholeLinesLock(journal))
+                drop_half_line(lock_of(journal))
             assert journal.read_bytes() == left
 
 

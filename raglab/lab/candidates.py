@@ -306,8 +306,8 @@ def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
         surer = signal.direction == "surer"
         asks = signal.direction == "ask" and cases.can_ask
         for on_fire in ("refuse", "ask")[: 1 + asks]:
-            asked = options & (on_fire == "ask")
-            status = np.where(asked, Status.ambiguous, Status.refuse).astype(np.int64)
+            may_ask = options & (on_fire == "ask")
+            status = np.where(may_ask, Status.ambiguous, Status.refuse).astype(np.int64)
             code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
             yield BoundCells(
                 signal.name,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from optuna.storages.journal import JournalFileSymlinkLock
+from typing import Any
 
 from raglab.store.files import cut_file
 
@@ -14,24 +13,23 @@ _OPENING = b'{"op_code":'  # how a line begins
 _TAIL = 2**20
 
 
-class WholeLinesLock(JournalFileSymlinkLock):  # type: ignore[misc] # Optuna is not followed
+class WholeLinesLock:
     """Optuna's lock of a journal, under which a line cut off by a kill or full disk is removed.
 
     Whoever appends would otherwise write on behind the half line, and no reader would get past it.
     """
 
-    def __init__(self, file: Path) -> None:
-        """Take a journal."""
-        super().__init__(str(file))
-        self.file = file
+    def __init__(self, file: Path, lock: Any) -> None:  # noqa: ANN401 - Optuna is not followed
+        """Take a journal and Optuna's lock of it."""
+        self.file, self._lock = file, lock
 
     def acquire(self) -> bool:
         """Wait for the lock; what a process that was killed left is taken away."""
-        super().acquire()
+        self._lock.acquire()
         try:
             self._drop_half_line()
         except BaseException:
-            super().release()
+            self._lock.release()
             raise
         return True
 
@@ -40,7 +38,7 @@ class WholeLinesLock(JournalFileSymlinkLock):  # type: ignore[misc] # Optuna is 
         try:
             self._drop_half_line()
         finally:
-            super().release()
+            self._lock.release()
 
     def _drop_half_line(self) -> None:
         if size := half_line(self.file):

@@ -289,7 +289,7 @@ def _journal(file: Path) -> optuna.storages.BaseStorage:
     # Optuna's lock is a link to this path, read from the file's folder: a relative one leads
     # nowhere, and the lock of a killed process would never count as old.
     file = file.absolute()
-    lock = WholeLinesLock(file)
+    lock = WholeLinesLock(file, journal.JournalFileSymlinkLock(str(file)))
     drop_half_line(lock)
     return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock))
 

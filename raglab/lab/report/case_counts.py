@@ -130,5 +130,5 @@ def threshold_curves(
             marks = {name: float(value) for name, value in values.items() if value is not None}
             shown = frame.drop(columns="path", errors="ignore").reset_index(drop=True)
             curves.append(ThresholdCurve(swept, shown, marks))
-    idle = [RATIO] * (not curves) if path else list(steps.attrs["idle"])
-    return curves, [path for path in idle if path == RATIO or not path.startswith("decision.")]
+    idle = [RATIO] * (not curves) if path else steps.attrs["idle"]
+    return curves, [swept for swept in idle if path or not swept.startswith("decision.")]
