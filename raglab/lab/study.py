@@ -120,7 +120,7 @@ def tune(
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
-    rule, named = check_competition(rule, candidates, folds, repeats, group)
+    plain_rule, named = check_competition(rule, candidates, folds, repeats, group)
     trace = trace if basis is None else with_basis(trace, basis)
     of = search_problem(
         trace,
@@ -139,7 +139,7 @@ def tune(
     cases = _measured_cases(of, folds, repeats, group)
     by_split = trace_queries(trace) if named else None
     # before the search: what cannot compete is said at once
-    entry = competition(cases, rule, named, by_split)
+    entry = competition(cases, plain_rule, named, by_split)
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -124,7 +124,8 @@ def threshold_curves(
         warnings.simplefilter("ignore")
         steps = replay.steps(trace, policies[subject], path=path, arm=arm, resolution=MOST_STEPS)
     curves = []
-    for swept, frame in [(RATIO, steps)] if path else steps.groupby("path", sort=False):
+    groups: list[Any] = [(RATIO, steps)] if path else list(steps.groupby("path", sort=False))
+    for swept, frame in groups:
         if len(frame) > 1 and (path or not swept.startswith("decision.")):
             values = {name: policy.value(swept) for name, policy in alike.items()}
             marks = {name: float(value) for name, value in values.items() if value is not None}
