@@ -307,7 +307,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_seeds_draw_topics_anew_and_pair_policies",
         ),
         "test_lab_group_fitting.py": (
-            "TestReplays.test_steps_and_flips",
             "TestReplays.test_sweep_decide_and_both_engines",
             "TestStudy.test_the_decision_by_expected_cost_competes_with_groups",
         ),
@@ -334,7 +333,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_study.py": (
             "test_a_stored_study_ends_with_the_same_result",
             "test_candidates_that_keep_the_targets_are_preferred",
-            "test_every_sampler_gives_the_same_twice",
+            "test_a_study_gives_the_same_twice",
             "test_own_costs_change_what_is_minimised",
         ),
         "test_lab_study_journal.py": (

@@ -25,7 +25,7 @@ from raglab.extension_points import (
     listed_names,
     missing,
 )
-from raglab.lab.study import TuneResult
+from raglab.lab.study_result import TuneResult
 from raglab.live.arm_choice import default_arm
 from raglab.live.retriever import check_settings
 from raglab.policy_parts.arms import ARMS, LIVE_ARMS

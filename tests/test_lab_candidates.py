@@ -19,7 +19,6 @@ from raglab.lab.candidates import (
     BoundCells,
     Candidate,
     Cases,
-    bound_cells,
     can_fit,
     chain_candidate,
     chain_pool,
@@ -43,22 +42,18 @@ from selection_worlds import measured_cases, separable
 PER_STATUS = N_CELLS // len(Status)  # cells of one decision
 
 
-def _bounds(cases: Cases) -> list[BoundCells]:
-    return [bound_cells(bound, cases) for bound in signal_bounds(cases.evidence, can_ask=True)]
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
     """Over each threshold that parts the values, with ties, missing ones and their own costs."""
     trace = labelled(seed, {"tune": 60}, steps=(10, None)[seed % 2], missing=0.1)
     goal = Goal(costs={"refuse": {"answered_wrong": 3}} if seed == 2 else None)
     cases = measured_cases(trace, goal)
-    bounds = _bounds(cases)
-    assert {"confidence", "top1_cosine", "gap"} <= {one.bound.signal for one in bounds}
+    bounds = list(signal_bounds(cases))
+    assert {"confidence", "top1_cosine", "gap"} <= {one.signal for one in bounds}
     for one in bounds[:6]:
-        values = one.surer if one.bound.end == "min" else -one.surer
+        values = one.surer if one.end == "min" else -one.surer
         there = np.unique(values[~np.isnan(values)])
-        outside = there[0] - 1.0 if one.bound.end == "min" else there[-1] + 1.0
+        outside = there[0] - 1.0 if one.end == "min" else there[-1] + 1.0
         middles = [*((there[1:] + there[:-1]) / 2.0).tolist(), float(outside)]
         score, threshold = one.best(np.arange(60), goal)
         (cost,) = goal.cost(tally(trace, [one.policy(threshold, cases)]).cells)
@@ -66,7 +61,7 @@ def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
         costs = [
             float(value) for middle in middles for value in goal.cost(_counted(cases, one, middle))
         ]
-        assert cost == pytest.approx(min(costs)), one.bound
+        assert cost == pytest.approx(min(costs)), one.signal
 
 
 def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.int64]:
@@ -74,8 +69,8 @@ def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.in
 
     Refused where the signal fails it or is missing.
     """
-    values = bound.surer if bound.bound.end == "min" else -bound.surer
-    passes = values >= threshold if bound.bound.end == "min" else values <= threshold
+    values = bound.surer if bound.end == "min" else -bound.surer
+    passes = values >= threshold if bound.end == "min" else values <= threshold
     answered, refused = (
         cases.cells(always_answer(cases.start)),
         cases.cells(always_refuse(cases.start)),
@@ -84,15 +79,18 @@ def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.in
 
 
 def test_a_threshold_decides_in_a_policy_as_in_a_fold() -> None:
-    """What a threshold says of all cases is what its policy decides."""
-    cases = measured_cases(labelled(7, {"tune": 80}, missing=0.05))
-    every = np.arange(80)
-    for bound in _bounds(cases):
-        _, threshold = bound.best(every, cases.goal)
-        decided = cases.cells(bound.policy(threshold, cases)) // PER_STATUS
-        np.testing.assert_array_equal(
-            bound.decide(threshold, every) // PER_STATUS, decided, err_msg=str(bound.bound)
-        )
+    """What a threshold says of all cases is what its policy decides, asking back too."""
+    every, fired = np.arange(80), set()
+    for trace in (labelled(7, {"tune": 80}, missing=0.05), separable(80)):
+        cases = measured_cases(trace)
+        for bound in signal_bounds(cases):
+            fired.add(bound.on_fire)
+            _, threshold = bound.best(every, cases.goal)
+            decided = cases.cells(bound.policy(threshold, cases)) // PER_STATUS
+            np.testing.assert_array_equal(
+                bound.decide(threshold, every) // PER_STATUS, decided, err_msg=bound.signal
+            )
+    assert fired == {"refuse", "ask"}
 
 
 def test_folds_carry_the_labels() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from raglab import metrics
 from raglab.lab.comparison import (
-    StudyOutcome,
     compare,
     contest_record,
     contests,
@@ -98,8 +97,7 @@ def test_references_begin_with_the_incumbent() -> None:
     """What the candidate had to beat, then what else needs no tuning, then the other candidates."""
     names = ["always-answer", "always-refuse", "defaults", "expected cost", "one threshold"]
     costs = pd.DataFrame({"competes": [True] * 4 + [False]}, index=names)
-    study = StudyOutcome("expected cost", "defaults", costs, 0.3, unseen=True)
-    assert list(reference_roles(study).items()) == [
+    assert list(reference_roles(costs, "expected cost", "defaults").items()) == [
         ("defaults", "incumbent"),
         ("always-answer", "free policy"),
         ("always-refuse", "free policy"),

@@ -24,7 +24,8 @@ from raglab.lab.findings import (
     notes_of,
 )
 from raglab.lab.paired_differences import paired_advantage
-from raglab.lab.study import TuneResult, tune
+from raglab.lab.study import tune
+from raglab.lab.study_result import TuneResult
 from raglab.store.policies import Policy
 
 FIRST = ("use", "shown", "missing")

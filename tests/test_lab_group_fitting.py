@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 import raglab
 from labelled import free_policy, labelled
-from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
 from raglab.decision.measurement import measured_tables
 from raglab.gating.expected_cost import (
     CLASSES,
@@ -36,12 +32,11 @@ from raglab.lab.decision_fitting import (
 )
 from raglab.lab.group_fitting import CaseGroups, fit_groups, group_fit, group_sentences
 from raglab.metrics import N_CELLS
-from raglab.replay import decide, flips, sweep, tally
+from raglab.replay import decide, sweep, tally
 from raglab.replaying.case_codes import case_cells, evidence_with_model
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case
 
 REFUSE = CLASSES.index("refuse")
 
@@ -81,18 +76,6 @@ def grouped(tenants: Trace) -> Policy:
 
 class TestOneGroup:
     """A bias by hand."""
-
-    def test_fewer_cases_stay_nearer_to_the_common_policy(self) -> None:
-        """The same shares among 3, 30 and 300 cases.
-
-        The bias has one sign and grows towards its own share's.
-        """
-        sizes = [
-            group_fit(np.zeros((3 * n, 2)), np.repeat([0, 1], [2 * n, n]), 0.5).bias[0]
-            for n in (1, 10, 100)
-        ]
-        assert 0.0 < sizes[0] < sizes[1] < sizes[2] < 0.5 * np.log(2.0)
-        assert sizes[2] == pytest.approx(0.5 * np.log(2.0), rel=0.03)
 
     def test_no_spread_is_no_bias(self) -> None:
         """A prior of spread 0 holds the bias at 0, and a small one near it."""
@@ -159,21 +142,6 @@ class TestSpread:
             max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0)
             < 0.5
         )
-
-    @settings(max_examples=20, deadline=None)
-    @given(st.permutations(range(4)), st.integers(0, 100))
-    def test_names_do_not_matter(self, order: list[int], seed: int) -> None:
-        """Groups named otherwise have the biases of the same cases, to the bit."""
-        logits, classes, groups = _groups([-1.0, 0.0, 0.5, 2.0], 30, seed)
-        named = {f"g{number}": f"h{place}" for number, place in enumerate(order)}
-        again = fit_groups(
-            logits, classes, CaseGroups("tenant", np.array([named[name] for name in groups.names]))
-        )
-        fitted = fit_groups(logits, classes, groups)
-        assert again.spread == fitted.spread
-        assert {named[name]: bias.tolist() for name, bias in fitted.bias.items()} == {
-            name: bias.tolist() for name, bias in again.bias.items()
-        }
 
     def test_one_group_is_the_common_policy(self) -> None:
         """What all cases share is in the common bias already."""
@@ -262,15 +230,6 @@ class TestPolicy:
             assert (refused[0] > refused[1]) == more
         rest = ~np.isin(names, list(groups.bias))
         assert own[rest].tolist() == all_alike[rest].tolist()
-
-    def test_what_follows_the_common_policy_is_told(self, tenants: Trace) -> None:
-        """With counts, once."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            fit_decision(tenants, free_policy(), group="tenant")
-        texts = [str(warning.message) for warning in caught if "tenant" in str(warning.message)]
-        assert len(texts) == 1
-        assert "5 cases" in texts[0]
 
     def test_an_attribute_that_no_case_states_is_refused(self, tenants: Trace) -> None:
         """By its name."""
@@ -390,42 +349,6 @@ class TestReplays:
             )
             alone = [decide(tenants.subset([row]), policy).status[0] for row in range(0, 260, 7)]
             assert decisions.status[::7].tolist() == alone
-
-    def test_explanations_pass_what_is_answered(self, tenants: Trace, grouped: Policy) -> None:
-        """The last check of each case says what its status says."""
-        for policy in self._policies(grouped):
-            decisions = decide(tenants, policy)
-            for row in range(0, 260, 5):
-                check = decisions.explain(tenants.cases[row].id)[-1]
-                assert check.passes == (decisions.status[row] == 0)
-                assert check.text.startswith(
-                    ("answering", "refusing", "asking")[int(decisions.status[row])]
-                )
-
-    @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
-    def test_steps_and_flips(self, tenants: Trace, grouped: Policy) -> None:
-        """Exact in the presence of groups."""
-        policy = next(self._policies(grouped))
-        for path in PATHS_OF_COST[:3]:
-            check_steps(tenants, policy, path)
-        assert sum(check_flip(tenants, policy, tenants.cases[row].id) for row in (0, 130, 258)) > 0
-        assert len(flips(tenants, policy, tenants.cases[130].id))
-
-    def test_names_do_not_matter(self, tenants: Trace, grouped: Policy) -> None:
-        """Tenants and table renamed alike decide alike."""
-        renamed = {"acme": "zeta", "zeta": "acme"}
-
-        def other(case: Case) -> Case:
-            name = case.extra.get("groups", {}).get("tenant", "")
-            return case._replace(extra={"groups": {"tenant": renamed.get(name, name)}})
-
-        swapped = replace(tenants, cases=tuple(map(other, tenants.cases)))
-        bias = grouped.decision.model.groups.bias
-        again = grouped.replace(
-            "decision.model.groups.bias", {renamed[name]: row for name, row in bias.items()}
-        )
-        assert _statuses(swapped, again) == _statuses(tenants, grouped)
-        assert _statuses(swapped, grouped) != _statuses(tenants, grouped)
 
 
 def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:

@@ -34,7 +34,8 @@ from raglab.lab.selection import (
     paired_saving,
     select_candidate,
 )
-from raglab.lab.study import UNSEEN, tune
+from raglab.lab.study import tune
+from raglab.lab.study_judging import UNSEEN
 from raglab.metrics import N_CELLS
 from raglab.store.policies import Policy
 from raglab.values import Status
@@ -195,12 +196,12 @@ def test_laws_of_the_rule(seed: int, kinds: int) -> None:
     options = options_of(_candidates(cases, whole), cases)
     allowed = np.ones(len(whole), dtype=bool)
     choice = choose(options, goal, allowed)
-    selected = list(whole)[options.options[choice.chosen].candidate]
+    selected = list(whole)[options.candidate[choice.chosen]]
     back = dict(reversed(whole.items()))
     mirrored = options_of(_candidates(cases, back), cases)
-    other = list(back)[mirrored.options[choose(mirrored, goal, allowed).chosen].candidate]
+    other = list(back)[mirrored.candidate[choose(mirrored, goal, allowed).chosen]]
     assert whole[selected].sum() == whole[other].sum()
-    incumbent = list(whole)[options.options[choice.incumbent].candidate]
+    incumbent = list(whole)[options.candidate[choice.incumbent]]
     assert whole[selected].sum() >= whole[incumbent].sum()
     if selected not in FIXED:
         assert whole[selected].sum() == max(rows.sum() for rows in own.values())

@@ -31,10 +31,9 @@ from raglab.lab.store_errors import (
 from raglab.store.files import InputError
 
 
-def of_sqlite(code: int) -> Exception:
+def of_sqlite(words: str) -> Exception:
     """An error of SQLite as SQLAlchemy raises it."""
-    cause = sqlite3.OperationalError("words")
-    cause.sqlite_errorcode = code
+    cause = sqlite3.OperationalError(words)
     error = OperationalError("statement", None, cause)
     error.__cause__ = cause
     return error
@@ -43,12 +42,12 @@ def of_sqlite(code: int) -> Exception:
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (of_sqlite(sqlite3.SQLITE_BUSY), LOCKED),
-        (of_sqlite(sqlite3.SQLITE_BUSY | (2 << 8)), LOCKED),
-        (of_sqlite(sqlite3.SQLITE_FULL), FULL),
-        (of_sqlite(sqlite3.SQLITE_READONLY), CLOSED),
-        (of_sqlite(sqlite3.SQLITE_CORRUPT), DAMAGED),
-        (of_sqlite(sqlite3.SQLITE_NOTADB), DAMAGED),
+        (of_sqlite("database is locked"), LOCKED),
+        (of_sqlite("database table is locked"), LOCKED),
+        (of_sqlite("database or disk is full"), FULL),
+        (of_sqlite("attempt to write a readonly database"), CLOSED),
+        (of_sqlite("database disk image is malformed"), DAMAGED),
+        (of_sqlite("file is not a database"), DAMAGED),
         (OSError(errno.ENOSPC, "No space left on device"), FULL),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), FULL),
         (PermissionError(errno.EACCES, "Permission denied"), CLOSED),

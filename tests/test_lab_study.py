@@ -191,14 +191,6 @@ def test_a_space_takes_pairs_and_says_what_it_does_not_know() -> None:
         search_ranges({"l2.maximum": (0.0, 1.0)})
 
 
-def test_reference_policies() -> None:
-    """Always-answer answers whatever has a hit, always-refuse nothing at all."""
-    trace = _world()
-    table = sweep(trace, [always_answer(Policy.load()), always_refuse(Policy.load())])
-    assert table["coverage"].tolist() == [1.0, 0.0]
-    assert np.isnan(table["hallucination_rate"][1])
-
-
 def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
     """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
     looser = step_thresholds(Policy.load(), 1)
@@ -249,19 +241,17 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
     trace = _world()
     base = always_answer(Policy.load()).replace("confidence.enabled", True)
     goal = Goal()
-    best, flat_ranges = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
+    best = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
     grid = [base.replace("confidence.tau_default", tau / 4) for tau in range(401)]
     seen = tally(trace, [best, *grid])
     scores = goal.score(seen.cells)
     assert scores[0] == pytest.approx(scores.min())
-    row = flat_ranges.iloc[0]
-    assert row["low"] <= best.value("confidence.tau_default") <= row["high"]
 
 
 def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     """Nothing differs without a gain: a gate that is off keeps its published number."""
     base = always_answer(Policy.load())
-    best, _ = line_search(
+    best = line_search(
         _world(),
         [base.replace("similarity.min_similarity", 0.123)],
         ["similarity.min_similarity"],
@@ -271,14 +261,13 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     assert best.value("similarity.min_similarity") == 0.7
 
 
-@pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
-def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
+def test_a_study_gives_the_same_twice() -> None:
     """Same trace, same seed, same result.
 
     Every candidate is there, and the selected one is what is tuned.
     """
     trace = _world()
-    first, second = (tune(trace, trials=24, batch_size=8, sampler=sampler) for _ in range(2))
+    first, second = (tune(trace, trials=24, batch_size=8) for _ in range(2))
     _same(first, second)
     assert {"always-answer", "always-refuse", "defaults", "chain", "one threshold"} <= set(
         first.costs.index

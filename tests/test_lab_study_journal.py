@@ -28,11 +28,6 @@ from test_lab_trial_search import problem, search, stored
 LINE = b'{"op_code":4,"worker_id":"w","study_id":0}\n'
 
 
-def lock_of(file: Path) -> WholeLinesLock:
-    """Lock of a journal."""
-    return WholeLinesLock(file, optuna.storages.journal.JournalFileSymlinkLock(str(file)))
-
-
 def process(work: Callable[[], object]) -> int:
     """Exit code of a process that does some work: 0, or 1 with an InputError about room, else 2."""
     child = os.fork()
@@ -46,6 +41,11 @@ def process(work: Callable[[], object]) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def lock_of(file: Path) -> WholeLinesLock:
+    """Lock of a journal."""
+    return WholeLinesLock(file, optuna.storages.journal.JournalFileSymlinkLock(str(file)))
 
 
 class TestLines:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from raglab.lab.search_space import Goal
-from raglab.lab.study import TuneResult, tune
+from raglab.lab.study import tune
+from raglab.lab.study_result import TuneResult
 from test_lab_study import _world
 
 pytest.importorskip("plotly", reason="raglab-toolkit[dashboard] is not installed")

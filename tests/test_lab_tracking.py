@@ -18,7 +18,8 @@ import pandas as pd
 import pytest
 
 from raglab.lab.paired_differences import Advantage
-from raglab.lab.study import TuneResult, tune
+from raglab.lab.study import tune
+from raglab.lab.study_result import TuneResult
 from raglab.lab.tracking import (
     HEADLINE,
     TrackedRun,
@@ -31,6 +32,8 @@ from raglab.lab.tracking import (
 from raglab.metrics import RATES
 from raglab.replay import sweep
 from test_lab_study import _world
+
+ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
 
 
 def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
@@ -73,11 +76,8 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
 
 def test_what_is_not_finite_is_left_out() -> None:
     """A rate of no cases is no metric."""
-    row = {
-        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
-    }
     names = [
-        name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")}, in_sample=False)
+        name for name, _, _ in _policy_metrics(ROW | {"coverage": float("nan")}, in_sample=False)
     ]
     assert names[:2] == ["expected_cost", "hallucination_rate"]
     assert "judged/coverage_low" in names
@@ -86,10 +86,7 @@ def test_what_is_not_finite_is_left_out() -> None:
 
 def test_three_figures_come_before_all_others() -> None:
     """MLflow sorts metrics by name, in its lists and, those with no group first, in its charts."""
-    row = {
-        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
-    }
-    names = [name for name, _, _ in _policy_metrics(row, in_sample=False)]
+    names = [name for name, _, _ in _policy_metrics(ROW, in_sample=False)]
     assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
     assert all(
         name > HEADLINE[-1]
@@ -102,11 +99,8 @@ def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
 
     in-sample figures would stand beside judged ones.
     """
-    row = {
-        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
-    }
     fitted, judged = (
-        {name for name, _, _ in _policy_metrics(row, in_sample=one)} for one in (True, False)
+        {name for name, _, _ in _policy_metrics(ROW, in_sample=one)} for one in (True, False)
     )
     assert not fitted & judged
     assert {name.partition("/")[0] for name in fitted} == {"in_sample"}
@@ -148,7 +142,7 @@ def test_a_report_without_a_cockpit_says_so(
     result: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And names the room that it is in."""
-    monkeypatch.setattr("raglab.lab.study.extensions", lambda _: {})
+    monkeypatch.setattr("raglab.lab.study_result.extensions", lambda _: {})
     page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert "no cockpit: raglab/extensions/cockpit" in page
 

@@ -22,7 +22,7 @@ from raglab.words.results import DASH, LINE, value_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.study import TuneResult
+    from raglab.lab.study_result import TuneResult
     from raglab.metrics.mixes import Mix
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace, Trace

@@ -22,5 +22,5 @@ from raglab.lab.signal_tables import signal_table as signal_table
 from raglab.lab.slice_rates import ndcg_by_case as ndcg_by_case
 from raglab.lab.slice_rates import ranking as ranking
 from raglab.lab.slice_rates import slices as slices
-from raglab.lab.study import TuneResult as TuneResult
+from raglab.lab.study_result import TuneResult as TuneResult
 from raglab.loops.parallel import parallel_workers as parallel_workers

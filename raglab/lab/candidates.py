@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
@@ -21,6 +20,7 @@ from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
 from raglab.gating.signal_gates import LEAST_OPTIONS
+from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
     LEAST,
     DecisionCases,
@@ -85,11 +85,11 @@ class Cases(NamedTuple):
     evidence: Evidence
     decided: DecisionCases
     space: Mapping[str, SearchRange]
-    questions: NDArray[np.int64]
+    questions: IntArray
     seed: int
     folds: int = FOLDS
     repeats: int = REPEATS
-    weight: NDArray[np.float64] | None = None
+    weight: FloatArray | None = None
 
     @property
     def traffic(self) -> tuple[float, ...] | None:
@@ -97,9 +97,7 @@ class Cases(NamedTuple):
         shares = self.goal.shares(np.zeros(metrics.N_CELLS))
         return None if shares is None else tuple(shares.tolist())
 
-    def counted(
-        self, cells: NDArray[np.int8], rows: NDArray[np.int64] | None = None
-    ) -> NDArray[Any]:
+    def counted(self, cells: CodeArray, rows: IntArray | None = None) -> AnyArray:
         """Cases by cell, [..., 20], by their weights, of the cell of each case, [..., Q].
 
         Args:
@@ -116,16 +114,16 @@ class Cases(NamedTuple):
         return self.held.trace
 
     @property
-    def label(self) -> NDArray[np.int8]:
+    def label(self) -> CodeArray:
         """Label of every case, [Q]."""
         return self.evidence.label
 
-    def cells(self, policy: Policy) -> NDArray[np.int8]:
+    def cells(self, policy: Policy) -> CodeArray:
         """Cell of every case under a policy, [Q]."""
         return case_cells(measured_tables(self.held, policy, self.arm).evidence, [policy])[0]
 
     @property
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self) -> IntArray:
         """Number of the group of each case, [Q], which no fold parts: its question.
 
         Itself where these are too few.
@@ -136,7 +134,7 @@ class Cases(NamedTuple):
         )
 
     @property
-    def fold_numbers(self) -> NDArray[np.int64]:
+    def fold_numbers(self) -> IntArray:
         """Fold of every case in every repeat, [repeats, Q], stratified by label.
 
         Equal questions are in one fold.
@@ -169,12 +167,12 @@ class Candidate:
     """
 
     name: str
-    cells: NDArray[np.int8]
+    cells: CodeArray
     policies: Sequence[Policy]
     actions: frozenset[Status]
 
 
-def count_cells(cells: NDArray[np.int8], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
+def count_cells(cells: CodeArray, weight: FloatArray | None = None) -> AnyArray:
     """Cases by cell, [..., 20], of the cell of each case, [..., Q], and of its weight, [Q]."""
     flat = cells.reshape(-1, cells.shape[-1])
     counts = np.stack([np.bincount(row, weight, minlength=metrics.N_CELLS) for row in flat])
@@ -202,9 +200,9 @@ def free_candidates(cases: Cases) -> list[Candidate]:
 
 def cross_fitted_cells(
     cases: Cases,
-    decide: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int8]],
+    decide: Callable[[IntArray, IntArray], CodeArray],
     what: str,
-) -> NDArray[np.int8]:
+) -> CodeArray:
     """Cell of every case, decided without its fold, [repeats, Q].
 
     Args:
@@ -217,9 +215,7 @@ def cross_fitted_cells(
     return cells
 
 
-def held_out_folds(
-    cases: Cases, what: str
-) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+def held_out_folds(cases: Cases, what: str) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Repeat, training cases and held-out cases of every fold, as positions."""
     fold = cases.fold_numbers
     every = [
@@ -239,47 +235,27 @@ def held_out_folds(
 # ----------------------------------------------------------------------------------------------
 
 
-class GateBound(NamedTuple):
-    """Gate of one signal: which end it bounds, and what it does beyond."""
-
-    signal: str
-    end: str
-    on_fire: str
-
-
-def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[GateBound]:
-    """One bound on each signal that differs between cases and says which way it points.
-
-    Args:
-      evidence: of the cases.
-      can_ask: whether asking back is worth a try.
-    """
-    for row, signal in enumerate(evidence.known.rows):
-        values = evidence.signals[row, 0]
-        if signal.direction == "either" or not signal.alone or not tells_apart(values):
-            continue
-        yield GateBound(signal.name, "min" if signal.direction == "surer" else "max", "refuse")
-        if signal.direction == "ask" and can_ask:
-            yield GateBound(signal.name, "max", "ask")
-
-
 class BoundCells(NamedTuple):
-    """What each case comes to on either side of a bound.
+    """Bound on one signal, and what each case comes to on either side of it.
 
-    bound: the bound.
+    signal: its name.
+    end: that it bounds, `min` or `max`.
+    on_fire: what the gate does beyond, `refuse` or `ask`.
     surer: values of its signal, turned so that more is surer, [Q].
     answered: cell where the case is answered, [Q].
     fired: cell where the gate fires, [Q].
     weight: of each case, where they were drawn with several probabilities, [Q].
     """
 
-    bound: GateBound
-    surer: NDArray[np.float64]
-    answered: NDArray[np.int8]
-    fired: NDArray[np.int8]
-    weight: NDArray[np.float64] | None = None
+    signal: str
+    end: str
+    on_fire: str
+    surer: FloatArray
+    answered: CodeArray
+    fired: CodeArray
+    weight: FloatArray | None = None
 
-    def best(self, rows: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
+    def best(self, rows: IntArray, goal: Goal) -> tuple[float, float]:
         """Least score of a threshold on `surer` over some cases, and that threshold.
 
         The threshold is the middle of the widest of the best steps; one that no case passes is
@@ -291,7 +267,7 @@ class BoundCells(NamedTuple):
         everywhere = count_cells(self.fired[rows][None], by)[0]
         if not len(order):
             return float(goal.score(everywhere[None])[0]), 0.0
-        moved: NDArray[Any] = _one_hot(self.answered[order]) - _one_hot(self.fired[order])
+        moved: AnyArray = _one_hot(self.answered[order]) - _one_hot(self.fired[order])
         if self.weight is not None:
             moved = moved * self.weight[order, None]
         cells = everywhere + moved.cumsum(axis=0)
@@ -303,44 +279,49 @@ class BoundCells(NamedTuple):
         width = np.where(scores <= scores.min() + LEAST_GAIN, ordered - below, -np.inf)
         return float(scores.min()), float(middle[int(np.argmax(width))])
 
-    def decide(self, threshold: float, held: NDArray[np.int64]) -> NDArray[np.int8]:
+    def decide(self, threshold: float, held: IntArray) -> CodeArray:
         """Cells of some cases under a threshold on `surer`; a missing value fires."""
-        cells: NDArray[np.int8] = np.where(
+        cells: CodeArray = np.where(
             self.surer[held] >= threshold, self.answered[held], self.fired[held]
         )
         return cells
 
     def policy(self, threshold: float, cases: Cases) -> Policy:
         """Policy with that threshold on the signal, and everything else off."""
-        values = self.surer if self.bound.end == "min" else -self.surer
-        unit = cases.evidence.known.signal(self.bound.signal).unit
-        value = float(
-            np.clip(threshold if self.bound.end == "min" else -threshold, unit.low, unit.high)
-        )
-        ends = {self.bound.end: _round_between(value, values), "on_fire": self.bound.on_fire}
-        return always_answer(cases.start).replace("signals", {self.bound.signal: ends})
+        turn = 1.0 if self.end == "min" else -1.0
+        unit = cases.evidence.known.signal(self.signal).unit
+        value = float(np.clip(turn * threshold, unit.low, unit.high))
+        ends = {self.end: _round_between(value, turn * self.surer), "on_fire": self.on_fire}
+        return always_answer(cases.start).replace("signals", {self.signal: ends})
 
 
-def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
-    """Values of a bound's signal, and what each case comes to on either side."""
-    evidence = cases.evidence
-    values = evidence.signals[evidence.known.place(bound.signal), 0]
-    surer = values if bound.end == "min" else -values
-    status = np.full(len(evidence.label), Status.refuse, dtype=np.int64)
-    if bound.on_fire == "ask":
-        status[evidence.n_options_all[0] >= LEAST_OPTIONS] = Status.ambiguous
-    code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
-    return BoundCells(
-        bound,
-        surer,
-        cases.cells(always_answer(cases.start)),
-        metrics.DISTINCT_CELL[code].astype(np.int8),
-        cases.weight,
-    )
+def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
+    """One bound on each signal that differs between cases and says which way it points."""
+    evidence, answered = cases.evidence, cases.cells(always_answer(cases.start))
+    options = evidence.n_options_all[0] >= LEAST_OPTIONS
+    for row, signal in enumerate(evidence.known.rows):
+        values = evidence.signals[row, 0]
+        if signal.direction == "either" or not signal.alone or not tells_apart(values):
+            continue
+        surer = signal.direction == "surer"
+        asks = signal.direction == "ask" and cases.can_ask
+        for on_fire in ("refuse", "ask")[: 1 + asks]:
+            may_ask = options & (on_fire == "ask")
+            status = np.where(may_ask, Status.ambiguous, Status.refuse).astype(np.int64)
+            code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
+            yield BoundCells(
+                signal.name,
+                "min" if surer else "max",
+                on_fire,
+                values if surer else -values,
+                answered,
+                metrics.DISTINCT_CELL[code].astype(np.int8),
+                cases.weight,
+            )
 
 
 def best_bound(
-    bounds: Sequence[BoundCells], rows: NDArray[np.int64], goal: Goal
+    bounds: Sequence[BoundCells], rows: IntArray, goal: Goal
 ) -> tuple[BoundCells, float]:
     """Signal and threshold of the least score over some cases; the first of equals."""
     scores = [bound.best(rows, goal) for bound in bounds]
@@ -353,33 +334,31 @@ def threshold_candidate(cases: Cases) -> Candidate | None:
 
     None without a signal.
     """
-    bounds = [
-        bound_cells(bound, cases) for bound in signal_bounds(cases.evidence, can_ask=cases.can_ask)
-    ]
+    bounds = list(signal_bounds(cases))
     if not bounds:
         return None
 
-    def decide(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
+    def decide(rows: IntArray, held: IntArray) -> CodeArray:
         bound, threshold = best_bound(bounds, rows, cases.goal)
         return bound.decide(threshold, held)
 
     cells = cross_fitted_cells(cases, decide, THRESHOLD)
     bound, threshold = best_bound(bounds, np.arange(len(cases.label)), cases.goal)
-    asks = bound.bound.on_fire == "ask"
+    asks = bound.on_fire == "ask"
     actions = EVERY_ACTION if asks else ANSWER_OR_REFUSE
     return Candidate(THRESHOLD, cells[None], (bound.policy(threshold, cases),), actions)
 
 
-def _one_hot(cells: NDArray[np.int8]) -> NDArray[np.int64]:
+def _one_hot(cells: CodeArray) -> IntArray:
     return (cells[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
 
 
-def _margin(ordered: NDArray[np.float64]) -> float:
+def _margin(ordered: FloatArray) -> float:
     """A tenth of the range beyond its ends, where no case was seen."""
     return 0.1 * float(ordered[0] - ordered[-1]) or 1.0
 
 
-def _round_between(value: float, values: NDArray[np.float64]) -> float:
+def _round_between(value: float, values: FloatArray) -> float:
     """Shortest number on the same side of every observed value."""
     above, below = values[values > value], values[values < value]
     high = float(above.min()) if len(above) else np.inf
@@ -413,7 +392,7 @@ def chain_candidate(cases: Cases, refit: Callable[[], Policy], pool: Sequence[Po
     cells = case_cells(cases.evidence, pool)
     paths = chain_paths(cases)
 
-    def decide(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
+    def decide(rows: IntArray, held: IntArray) -> CodeArray:
         first = int(np.argmin(cases.goal.score(cases.counted(cells[:, rows], rows))))
         by = None if cases.weight is None else cases.weight[rows]
         _, policy = coordinate_search(
@@ -498,7 +477,7 @@ def cross_fit(cases: Cases) -> CostCrossFit:
     """
     plain = cases.start.replace("decision.rule", "chain")
 
-    def fitted(rows: NDArray[np.int64], fitted_on: str | None = None) -> Policy:
+    def fitted(rows: IntArray, fitted_on: str | None = None) -> Policy:
         return decide_by_model(
             plain,
             fit_model(cases.decided.rows(rows), seed=cases.seed),
@@ -548,9 +527,7 @@ def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
     return Candidate(COST, cells, policies, EVERY_ACTION)
 
 
-def ratio_steps(
-    fit: CostCrossFit, policy: Policy, weight: NDArray[np.float64] | None = None
-) -> StepCells:
+def ratio_steps(fit: CostCrossFit, policy: Policy, weight: FloatArray | None = None) -> StepCells:
     """Cases by cell between the exact breakpoints of the cost ratio, summed over the repeats."""
     moves = [path_moves(evidence, policy, "decision.ratio", weight) for evidence in fit.evidence]
     return sum_moves([moved for _, moved in moves], moves[0][0])

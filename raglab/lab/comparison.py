@@ -5,12 +5,11 @@ The tests are on the judged cases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
@@ -19,6 +18,7 @@ from raglab.decision.learned_cases import trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
+from raglab.lab.arrays import CodeArray, FloatArray
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.competition import TUNED
 from raglab.lab.paired_differences import (
@@ -30,7 +30,6 @@ from raglab.lab.paired_differences import (
     paired_table,
 )
 from raglab.lab.search_space import Goal
-from raglab.metrics.crossings import Crossing
 from raglab.metrics.mixes import Mix
 from raglab.replay import decide_policies, trace_codes
 from raglab.store.policies import Policy
@@ -40,7 +39,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certification import Certification
 
 # role of a candidate that did not compete: no reason against what was selected
 BESIDE = "shown beside"
@@ -164,33 +162,6 @@ def compare(
     )
 
 
-class StudyOutcome(NamedTuple):
-    """What a study says of the policies that it made.
-
-    selected: name of the candidate that was selected. incumbent: name of the policy that it had to
-    beat: the best of always-answer, always-refuse and the default policy. costs: a row a candidate,
-    `TuneResult.costs`. held_out_estimate: nested estimate of the expected cost of what is selected,
-    on new cases. unseen: whether the judged cases are others than those tuned on. in_sample: names
-    of the policies that were fitted or selected on the judged cases; none where these are unseen.
-    n_certify: answerable cases of split certify; None where there is no such split. failed:
-    certification of what is selected that certified nothing; None where none is known. crossing,
-    mix_costs, contests, findings: of `TuneResult`.
-    """
-
-    selected: str
-    incumbent: str
-    costs: pd.DataFrame
-    held_out_estimate: float
-    unseen: bool
-    in_sample: tuple[str, ...] = ()
-    n_certify: int | None = None
-    failed: Certification | None = None
-    crossing: Crossing | None = None
-    mix_costs: pd.DataFrame | None = None
-    contests: Sequence[PolicyContest] = ()
-    findings: pd.DataFrame | None = None
-
-
 class PolicyContest(NamedTuple):
     """The tuned policy against another one, on the same cases.
 
@@ -209,23 +180,21 @@ class PolicyContest(NamedTuple):
     sizes: metrics.PairedSizes | None = None
 
 
-def reference_roles(study: StudyOutcome) -> dict[str, str]:
+def reference_roles(costs: pd.DataFrame, selected: str, incumbent: str) -> dict[str, str]:
     """Role of each reference policy, by name.
 
-    The incumbent, the free policies, the default one, candidates.
+    The incumbent stands first, then the free policies, the default one, candidates. The candidate
+    that the study selected is the tuned policy and no reference.
 
-    The incumbent stands first. The candidate that the study selected is the tuned policy and no
-    reference.
+    Args:
+      costs: a row a candidate, see `TuneResult`.
     """
-    roles = dict.fromkeys(FREE, "free policy") | {DEFAULTS: "default policy"}
-    competes = study.costs["competes"]
-    candidate_names = [
-        str(name) for name in study.costs.index if name not in roles and name != study.selected
-    ]
-    roles |= {name: "candidate" if competes[name] else BESIDE for name in candidate_names}
-    return {study.incumbent: "incumbent"} | {
-        name: role for name, role in roles.items() if name != study.incumbent
-    }
+    roles = {incumbent: "incumbent"} | dict.fromkeys(FREE, "free policy")
+    roles |= {DEFAULTS: "default policy", incumbent: "incumbent"}
+    for name, competes in costs["competes"].items():
+        if name != selected:
+            roles.setdefault(str(name), "candidate" if competes else BESIDE)
+    return roles
 
 
 def contests(
@@ -278,10 +247,10 @@ def contests(
 def _contest(
     name: str,
     role: str,
-    tuned: NDArray[np.int8],
-    reference: NDArray[np.int8],
+    tuned: CodeArray,
+    reference: CodeArray,
     costs: metrics.Costs | None,
-    weights: NDArray[np.float64] | None,
+    weights: FloatArray | None,
     *,
     same: bool,
 ) -> PolicyContest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from raglab.decision.learned_cases import Queries, learned_cases
 from raglab.lab.candidates import (
@@ -29,22 +29,15 @@ from raglab.lab.decision_fitting import LEAST
 from raglab.lab.search_space import limit_depth
 from raglab.store.policies import Policy
 
-SelectionRule = Literal["expected_cost", "chain"]
-RULE_NAMES: Mapping[str, SelectionRule] = {
-    "expected_cost": "expected_cost",
-    "expected cost": "expected_cost",
-    "chain": "chain",
-}
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
 TUNED, BY_HAND = "tuned", "manual-loop"
-RECIPE_NAMES = {name.replace(" ", "_"): name for name in RECIPES}
 # rows of a result, which no policy of the user may take
 OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)
 
 
 def check_competition(
     rule: str, candidates: CandidateNames, folds: int, repeats: int, group: str | None = None
-) -> tuple[SelectionRule, dict[str, Policy | None]]:
+) -> tuple[str, dict[str, Policy | None]]:
     """The rule, and candidates that the user names, by name; None for a recipe.
 
     A name may have blank or underscore.
@@ -55,40 +48,37 @@ def check_competition(
       ValueError: an unknown rule or candidate, folds below 2, repeats below 1, or a group where no
         decision by expected cost competes.
     """
-    plain_rule = RULE_NAMES.get(rule)
-    if plain_rule is None:
+    plain_rule = str(rule).replace(" ", "_")
+    if plain_rule not in {"expected_cost", "chain"}:
         msg = f"rule must be expected_cost or chain, got {rule!r}."
         raise ValueError(msg)
     for name, number, least in (("folds", folds, 2), ("repeats", repeats, 1)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        if number != int(number) or number < least:
             msg = f"{name} must be a whole number of at least {least}, got {number!r}."
             raise ValueError(msg)
+    named: dict[Any, Any] = {}
     if isinstance(candidates, Mapping):
-        pairs: list[tuple[Any, Any]] = list(candidates.items())
+        named |= candidates
     else:
-        several = isinstance(candidates, Sequence) and not isinstance(candidates, str)
-        listed: Sequence[Any] = candidates if several else [candidates]
-        pairs = [
-            (each.policy_id, each)
-            if isinstance(each, Policy)
-            else (RECIPE_NAMES.get(each, each), None)
-            for each in listed
-        ]
-    for name, policy in pairs:
-        is_recipe = policy is None and name in (*RECIPES, *FIXED)
-        is_own = isinstance(policy, Policy) and isinstance(name, str) and name not in OWN_NAMES
-        if not is_recipe and not is_own:
+        for each in [candidates] if isinstance(candidates, str | Policy) else candidates:
+            if isinstance(each, Policy):
+                named[each.policy_id] = each
+            else:
+                named[str(each).replace("_", " ")] = None
+    for name, policy in named.items():
+        known = (*RECIPES, *FIXED) if policy is None else OWN_NAMES
+        if (name in known) != (policy is None) or not isinstance(policy, Policy | None):
             msg = (
                 f"candidates must be among {', '.join(RECIPES)}, or policies with names of their "
                 f"own, got {name!r:.80}."
             )
             raise ValueError(msg)
-    if group is not None and plain_rule == "chain" and COST not in dict(pairs):
+    if group is not None and plain_rule == "chain" and COST not in named:
         msg = (
             f"group must have {COST!r} among the candidates, got rule 'chain' and group {group!r}."
         )
         raise ValueError(msg)
-    return plain_rule, dict(pairs)
+    return plain_rule, named
 
 
 class CompetitionEntry(NamedTuple):
@@ -125,10 +115,10 @@ def competition(
 
     Source: rule S6.8.
     """
-    fits, rare = can_fit(cases), rare_labels(cases)
+    fits = can_fit(cases)
     # A decision by cost needs enough cases of each label; with fewer a family of thresholds
     # competes (rule S6.8).
-    own = COST if fits and not rare else THRESHOLD
+    own = COST if fits and not rare_labels(cases) else THRESHOLD
     if not fits and COST in named:
         n_right, n_rest = least_training_counts(cases)
         msg = (
@@ -138,13 +128,12 @@ def competition(
         )
         raise ValueError(msg)
     # A policy fitted on these cases knows their labels, and no fold can take that back.
-    user_policies = {name: policy for name, policy in named.items() if policy is not None}
+    policies = {name: policy for name, policy in named.items() if policy is not None}
     sample: Queries = {None: [case.query for case in cases.trace.cases]}
     doubts = []
     for known in (sample, by_split or sample):
-        for name, learned in zip(
-            user_policies, learned_cases(list(user_policies.values()), known), strict=True
-        ):
+        every = learned_cases(list(policies.values()), known)
+        for name, learned in zip(policies, every, strict=True):
             if learned.k:
                 msg = (
                     "a policy that competes must not be fitted on cases of this trace, got "
@@ -153,12 +142,11 @@ def competition(
                 raise ValueError(msg)
             if learned.doubt and known is sample:
                 doubts.append(f"Candidate {name}: {learned.doubt}")
-    own = CHAIN if rule == "chain" else own
     # A trace holds no hits of a deeper refinement, so it cannot be replayed.
-    policies = {name: limit_depth(policy, cases.trace) for name, policy in user_policies.items()}
-    limited = sum(policy is not user_policies[name] for name, policy in policies.items())
-    competing = tuple(dict.fromkeys((*FIXED, own, *named)))
-    return CompetitionEntry(rule, competing, policies, tuple(doubts), limited)
+    shallow = {name: limit_depth(policy, cases.trace) for name, policy in policies.items()}
+    limited = sum(policy is not policies[name] for name, policy in shallow.items())
+    competing = dict.fromkeys((*FIXED, CHAIN if rule == "chain" else own, *named))
+    return CompetitionEntry(rule, tuple(competing), shallow, tuple(doubts), limited)
 
 
 def build_candidates(
@@ -172,9 +160,11 @@ def build_candidates(
       refit_chain: search of the chain on all cases.
       pool: configurations of the chain that a fold chooses among.
     """
-    candidates: list[Candidate | None] = [*free_candidates(cases)]
-    candidates += [cost_candidate(cases, cross_fit(cases))] if can_fit(cases) else []
-    candidates += [threshold_candidate(cases)]
-    candidates += [chain_candidate(cases, refit_chain, chain_pool(cases, pool))]
-    candidates += [fixed_candidate(name, policy, cases) for name, policy in entry.policies.items()]
+    candidates = [
+        *free_candidates(cases),
+        cost_candidate(cases, cross_fit(cases)) if can_fit(cases) else None,
+        threshold_candidate(cases),
+        chain_candidate(cases, refit_chain, chain_pool(cases, pool)),
+        *(fixed_candidate(name, policy, cases) for name, policy in entry.policies.items()),
+    ]
     return [candidate for candidate in candidates if candidate is not None]

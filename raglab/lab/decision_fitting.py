@@ -29,6 +29,7 @@ from raglab.decision.trace_view import TracePart, TraceView, answered_traces
 from raglab.gating.expected_cost import ABSENT, CLASSES, LABEL_OF_CLASS, LIMIT
 from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.answer_basis import check_recorded
+from raglab.lab.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from raglab.lab.group_fitting import (
     CaseGroups,
     FittedGroups,
@@ -41,11 +42,11 @@ from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentence
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, checked_mix
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
+from raglab.replay import case_cells, case_rows, each_shard, evidence_with_model
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import NONE, Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
@@ -68,15 +69,15 @@ class DecisionCases(NamedTuple):
     weight: of each case, where they were drawn with several probabilities, [Q].
     """
 
-    signals: NDArray[np.float64]
-    classes: NDArray[np.int64]
-    can_ask: NDArray[np.bool_]
-    options_right: NDArray[np.bool_]
+    signals: FloatArray
+    classes: IntArray
+    can_ask: BoolArray
+    options_right: BoolArray
     known: SignalSet = BUILT_IN_SET
     groups: CaseGroups | None = None
-    weight: NDArray[np.float64] | None = None
+    weight: FloatArray | None = None
 
-    def rows(self, keep: NDArray[Any]) -> DecisionCases:
+    def rows(self, keep: AnyArray) -> DecisionCases:
         """The same of some cases."""
         groups = None if self.groups is None else self.groups.rows(keep)
         arrays = {name: column[..., keep] for name, column in self.arrays.items()}
@@ -89,12 +90,12 @@ class DecisionCases(NamedTuple):
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> FloatArray:
         """Weight of each case, 1 where none is stated, [Q]."""
         return np.ones(len(self.classes)) if self.weight is None else self.weight
 
     @property
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> FloatArray:
         """Share of each label, [3]."""
         sums = np.bincount(np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status))
         return sums / sums.sum()
@@ -123,7 +124,7 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
     )
 
 
-def check_kinds(right: NDArray[np.bool_], what: str, kind: str, least: int = LEAST) -> None:
+def check_kinds(right: BoolArray, what: str, kind: str, least: int = LEAST) -> None:
     """Stop where a fit sees fewer than `least` cases of a kind, or fewer others.
 
     Args:
@@ -163,7 +164,7 @@ def direction_notes(cases: DecisionCases, level: float = 0.95) -> list[str]:
     return list(filter(None, texts))
 
 
-def scored_cases(cases: DecisionCases, score: NDArray[np.float64]) -> ScoredCases:
+def scored_cases(cases: DecisionCases, score: FloatArray) -> ScoredCases:
     """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
     right, ambiguous = (cases.classes == CLASSES.index(name) for name in ("right", "ambiguous"))
     return ScoredCases(score, right, ambiguous)
@@ -191,12 +192,8 @@ def tune_cases(trace: TraceKind) -> TraceKind:
     """
     if not hasattr(trace, "split"):
         return trace
-    of_shards: Any = trace
-    splits: set[str | None] = set()
-    for cases in cases_by_shard(of_shards):
-        splits.update(case.split for case in cases)
-        if "tune" in splits:  # further shards need not be read
-            break
+    of_cases: Any = trace
+    splits = of_cases.counted().keys() - {NONE}
     check_split_names(splits)
     tune_trace: TraceKind = trace.split("tune") if "tune" in splits else trace
     return tune_trace
@@ -215,18 +212,18 @@ class FittedModel:
     """
 
     names: tuple[str, ...]
-    center: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    center: FloatArray
+    scale: FloatArray
+    weights: FloatArray
+    bias: FloatArray
     asked_right: float
     strength: float
     temperature: float
     known: SignalSet = BUILT_IN_SET
     groups: FittedGroups | None = None
-    shares: NDArray[np.float64] | None = None
+    shares: FloatArray | None = None
 
-    def probabilities(self, signals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probabilities(self, signals: FloatArray) -> FloatArray:
         """Class probabilities by the common model, [4, Q], of signals [S, Q] in `known` order."""
         rows = signals[[self.known.place(name) for name in self.names]]
         x = scaled_signals(rows, self.center, self.scale)
@@ -234,27 +231,23 @@ class FittedModel:
         return np.exp(log_softmax(logits)).T
 
 
-def scaled_signals(
-    rows: NDArray[np.float64], center: NDArray[np.float64], scale: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def scaled_signals(rows: FloatArray, center: FloatArray, scale: FloatArray) -> FloatArray:
     """Signals [F, Q] as the logistic reads them, [Q, F].
 
     0 where missing, at most `LIMIT` either way.
     """
-    features: NDArray[np.float64] = np.nan_to_num(
-        np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0
-    )
+    features: FloatArray = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
     return features
 
 
-def tells_apart(values: NDArray[np.float64]) -> bool:
+def tells_apart(values: FloatArray) -> bool:
     """Whether any two values of a signal differ by more than last digits."""
     there = values[~np.isnan(values)]
     return bool(len(there) and there.max() - there.min() > LEAST_RANGE * np.abs(there).max())
 
 
 def usable_signals(
-    signals: NDArray[np.float64],
+    signals: FloatArray,
     names: Sequence[str] | None = None,
     known: SignalSet = BUILT_IN_SET,
 ) -> tuple[str, ...]:
@@ -287,7 +280,7 @@ def fit_model(
     seed: int = 0,
     strengths: Sequence[float] = STRENGTHS,
     least: int = LEAST,
-    fold: NDArray[np.int64] | None = None,
+    fold: IntArray | None = None,
 ) -> FittedModel:
     """Multinomial logistic of classes on signals, calibrated, monotone for declared directions.
 
@@ -375,14 +368,14 @@ def _asked_right(cases: DecisionCases) -> float:
 
 
 def _choose_strength(
-    x: NDArray[np.float64],
-    classes: NDArray[np.int64],
-    weight: NDArray[np.float64],
+    x: FloatArray,
+    classes: IntArray,
+    weight: FloatArray,
     directions: Sequence[Direction],
     strengths: Sequence[float],
-    fold: NDArray[np.int64],
-    judged: NDArray[np.bool_],
-) -> tuple[float, NDArray[np.float64]]:
+    fold: IntArray,
+    judged: BoolArray,
+) -> tuple[float, FloatArray]:
     """Strength of least cross-validated log-loss, stronger of equals, held-out logits, [Q, 4].
 
     Args:
@@ -390,8 +383,8 @@ def _choose_strength(
       judged: whether a case counts in the loss, [Q].
     """
     folds, rows = int(fold.max()) + 1, np.flatnonzero(judged)
-    best: tuple[float, float, NDArray[np.float64]] | None = None
-    starts: list[NDArray[np.float64] | None] = [None] * folds
+    best: tuple[float, float, FloatArray] | None = None
+    starts: list[FloatArray | None] = [None] * folds
     for strength in sorted(strengths):
         logits = np.zeros((len(classes), len(CLASSES)))
         for fold_number in range(folds):
@@ -411,7 +404,7 @@ def _choose_strength(
 
 def stratified_folds(
     kinds: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Fold of every case.
 
     Each kind shuffled and dealt out in turn, the next kind going on where the last ended.
@@ -427,14 +420,12 @@ def stratified_folds(
     return fold
 
 
-def _mean(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+def _mean(values: FloatArray, weight: FloatArray) -> float:
     """Weighted mean; the plain one, to the bit, where all weights are 1."""
     return float((weight * values).sum() / weight.sum())
 
 
-def _temperature(
-    logits: NDArray[np.float64], classes: NDArray[np.int64], weight: NDArray[np.float64]
-) -> float:
+def _temperature(logits: FloatArray, classes: IntArray, weight: FloatArray) -> float:
     """Factor of held-out logits with the least log-loss, within `STEEPEST` either way."""
     from scipy.optimize import minimize_scalar
 
@@ -451,7 +442,7 @@ def _temperature(
 
 
 def _bounds(
-    directions: Sequence[Direction], present: NDArray[np.bool_]
+    directions: Sequence[Direction], present: BoolArray
 ) -> list[tuple[float | None, float | None]]:
     """Bounds of the weights by class and signal, then of the biases.
 
@@ -470,7 +461,7 @@ def _bounds(
     return bounds + [(None, None) if is_there else (0.0, 0.0) for is_there in present]
 
 
-def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDArray[np.float64]:
+def penalty_shares(x: FloatArray, one_hot: FloatArray) -> FloatArray:
     """How much of a weight each signal is allowed, mean 1, [F]: the penalty is divided by it.
 
     In proportion to the share of the signal's variance that lies between the classes: under one
@@ -497,18 +488,18 @@ def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDAr
     part = np.divide(between, within, out=np.zeros(len(total)), where=within > 0.0)
     if not part.any():  # one class alone
         return np.ones(len(total))
-    shares: NDArray[np.float64] = np.maximum(part / part.mean(), LEAST_SHARE)
+    shares: FloatArray = np.maximum(part / part.mean(), LEAST_SHARE)
     return shares
 
 
 def _fit_weights(
-    x: NDArray[np.float64],
-    classes: NDArray[np.int64],
+    x: FloatArray,
+    classes: IntArray,
     directions: Sequence[Direction],
     strength: float,
-    start: NDArray[np.float64] | None = None,
-    weight: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    start: FloatArray | None = None,
+    weight: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
     """Weights [4, F] and biases [4] of the penalised logistic.
 
     Those of a class without cases are 0.
@@ -526,11 +517,11 @@ def _fit_weights(
     one_hot = np.zeros((n, n_classes))
     weight = np.ones(n) if weight is None else weight
     one_hot[np.arange(n), classes] = weight
-    present: NDArray[np.bool_] = np.asarray(one_hot.any(axis=0))
+    present: BoolArray = np.asarray(one_hot.any(axis=0))
     shut = np.where(present, 0.0, -np.inf)  # a class without cases takes no part
     share = penalty_shares(x, one_hot[:, present])
 
-    def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
         weights, bias = theta[:size].reshape(n_classes, width), theta[size:]
         logits = x @ weights.T + bias + shut
         # Less the largest: no exponential overflows, and the probabilities stay the same.
@@ -633,20 +624,16 @@ def decide_by_model(
 
 def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
     """Policy whose decision by expected cost goes by these costs: label -> outcome -> cost."""
-    matrix = metrics.cost_matrix(costs)
+    by_label = zip(metrics.LABELS, metrics.cost_matrix(costs).tolist(), strict=True)
     return policy.replace(
-        *(
-            item
-            for label, row in zip(metrics.LABELS, matrix.tolist(), strict=True)
-            for outcome, cost in zip(metrics.OUTCOMES, row, strict=True)
-            for item in (f"decision.costs.{label}.{outcome}", cost)
-        )
+        "decision.costs",
+        {label: dict(zip(metrics.OUTCOMES, row, strict=True)) for label, row in by_label},
     )
 
 
 def held_out_cells(
     trace: TraceView, policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Cases by cell, [P, 20], of policies with one model, decided by models blind to them.
 
     Those models have the same signals and never saw the cases.
@@ -696,11 +683,11 @@ def fitted_cases(
 
 
 def fold_cells(
-    pair: tuple[TracePart, NDArray[np.int64]],
+    pair: tuple[TracePart, IntArray],
     without: Sequence[Policy],
     policies: Sequence[Policy],
     arm: str | None,
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Cases of one part by cell, [P, 20], each decided by the model that never saw its fold.
 
     Args:
@@ -825,7 +812,7 @@ def fit_decision(
     return with_scores_of(with_learned_cases(decided, queries), fitted.meta)
 
 
-def _case_order(cases: DecisionCases, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _case_order(cases: DecisionCases, numbers: IntArray) -> IntArray:
     """Order of cases by what a fit reads of them, [Q]: sums must not depend on that of the rows.
 
     Args:
@@ -839,7 +826,7 @@ def _case_order(cases: DecisionCases, numbers: NDArray[np.int64]) -> NDArray[np.
     )
 
 
-def _warn_of_unjudged(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> None:
+def _warn_of_unjudged(classes: IntArray, fold: IntArray) -> None:
     """Warn of cases that no fit of the folds can judge, with their number.
 
     Raises:

@@ -14,7 +14,7 @@ from raglab import metrics
 from raglab.decision.answer_text import REMEDY, MissingAnswers
 from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST, FIXED, FREE, THRESHOLD
-from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome
+from raglab.lab.comparison import BESIDE, PolicyContest
 from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
 from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
 from raglab.lab.targets import target_met
@@ -200,7 +200,7 @@ class Standing(NamedTuple):
         return use, shown
 
 
-def estimate_text(study: StudyOutcome, cases: int) -> str:
+def estimate_text(study: StudyResult, cases: int) -> str:
     """Why the cases of a study show nothing, and the nested estimate that stands for new ones."""
     base = float(study.costs["cross_validated"][study.incumbent])
     return (
@@ -232,7 +232,7 @@ def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFram
         subject=_selected_text(result),
         contests=result.contests,
         costs=judged["expected_cost"].to_dict(),
-        in_sample="" if result.unseen else estimate_text(result.outcome, cases),
+        in_sample="" if result.unseen else estimate_text(result, cases),
         same=result.selected if is_fixed else "",
         rivals=_rivals_text(result) if is_fixed else "",
         lacking=lacking.get(TUNED),

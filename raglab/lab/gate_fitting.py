@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import calibration, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
@@ -27,6 +26,7 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating import fused_gate
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.answer_basis import check_recorded
+from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import check_kinds, tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.search_space import always_answer, published_policy
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["logistic", "boosting"]
-Fit = Callable[[NDArray[np.float64], NDArray[np.bool_], Sequence[str]], Model]
+Fit = Callable[[FloatArray, BoolArray, Sequence[str]], Model]
 SURER = ("surer",)  # direction of the signals that a fused gate is fitted on
 LEAST = 20  # cases of each kind that a fused gate must see
 CALIBRATION = "a calibration needs"
@@ -52,8 +52,8 @@ CHAIN, FUSED = "published chain", "fused"
 class Signals(NamedTuple):
     """Signals of cases, [S, Q], whether each is right if answered, [Q], and signal names, [S]."""
 
-    score: NDArray[np.float64]
-    right: NDArray[np.bool_]
+    score: FloatArray
+    right: BoolArray
     names: tuple[str, ...] = SIGNALS
 
 
@@ -69,7 +69,7 @@ class FittedGate(Result):
 
     policy: Policy
     model: Model
-    p: NDArray[np.float64]
+    p: FloatArray
     quality: pd.DataFrame
     fitted_on: TraceView
     TABLE: ClassVar[str] = "quality"
@@ -225,10 +225,10 @@ def _group_folds(
     trace: TraceView,
     here: TraceView,
     groups: str | Sequence[object],
-    right: NDArray[np.bool_],
+    right: BoolArray,
     folds: int,
     seed: int,
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Fold of each case of `here`, [Q], whole groups together.
 
     Not stratified, see `calibration.folds_of`.
@@ -332,11 +332,11 @@ def compare_gates(
 
 
 def _cost_curve(
-    label: NDArray[np.int64],
-    right: NDArray[np.bool_],
-    values: NDArray[np.float64],
-    matrix: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    label: IntArray,
+    right: BoolArray,
+    values: FloatArray,
+    matrix: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
     """Coverage and expected cost of one gate, [N], from refusing all to its lowest threshold."""
     answered = np.concatenate([[0], metrics.risk_coverage(right, values).n])
     # Cases by label and whether they are right if answered, counted from the surest down: whole
@@ -352,9 +352,7 @@ def _cost_curve(
     return answered / len(label), np.asarray(metrics.expected_cost(cells, matrix))
 
 
-def fit_boosting(
-    signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS
-) -> Model:
+def fit_boosting(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIGNALS) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
@@ -407,9 +405,7 @@ def fit_boosting(
     return Model(bias, tuple(parts))
 
 
-def _quality(
-    right: NDArray[np.bool_], in_sample: NDArray[np.float64], cross_fitted: NDArray[np.float64]
-) -> pd.DataFrame:
+def _quality(right: BoolArray, in_sample: FloatArray, cross_fitted: FloatArray) -> pd.DataFrame:
     """Calibration of the probabilities in sample, which flatters, beside cross-fitted."""
     import pandas as pd
 
@@ -546,8 +542,8 @@ def calibrate_answers(
 class Cosines(NamedTuple):
     """Each case's best cosine of first hits, or NaN, and whether right if answered, [Q] each."""
 
-    best: NDArray[np.float64]
-    right: NDArray[np.bool_]
+    best: FloatArray
+    right: BoolArray
 
 
 def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:

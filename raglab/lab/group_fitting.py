@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.values import Case
 
 LEAST_OF_GROUP = 20  # labelled cases below which a group has no bias of its own
@@ -31,7 +32,7 @@ class CaseGroups(NamedTuple):
         """Groups of cases by an attribute."""
         return cls(attribute, np.array(group_values(cases, attribute), dtype=np.str_))
 
-    def rows(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
+    def rows(self, keep: BoolArray | IntArray) -> Self:
         """The same of some cases."""
         return self._replace(names=self.names[keep])
 
@@ -41,7 +42,7 @@ class CaseGroups(NamedTuple):
         return {str(name): int(n) for name, n in zip(names, counts, strict=True) if name != UNKNOWN}
 
 
-def check_groups(groups: CaseGroups | None, weight: NDArray[np.float64] | None = None) -> None:
+def check_groups(groups: CaseGroups | None, weight: FloatArray | None = None) -> None:
     """Stop where groups are asked for, and no case states one, or cases have weights.
 
     Raises:
@@ -70,7 +71,7 @@ class FittedGroups:
     """
 
     attribute: str
-    bias: Mapping[str, NDArray[np.float64]]
+    bias: Mapping[str, FloatArray]
     spread: float
 
 
@@ -91,23 +92,21 @@ def group_sentences(groups: CaseGroups, named: Collection[str]) -> Iterator[str]
         )
 
 
-def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_softmax(logits: FloatArray) -> FloatArray:
     """Logarithm of the softmax over the last axis, [..., C]."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_probabilities: NDArray[np.float64] = shifted - np.log(
-        np.exp(shifted).sum(axis=-1, keepdims=True)
-    )
+    log_probabilities: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return log_probabilities
 
 
 class GroupFit(NamedTuple):
     """MAP bias of one group, [C], and the logarithm of the evidence for its prior (Laplace)."""
 
-    bias: NDArray[np.float64]
+    bias: FloatArray
     evidence: float
 
 
-def group_fit(logits: NDArray[np.float64], classes: NDArray[np.int64], spread: float) -> GroupFit:
+def group_fit(logits: FloatArray, classes: IntArray, spread: float) -> GroupFit:
     """One group's logit bias by penalised likelihood, and its cases' likelihood by that prior.
 
     The prior is normal around 0 with one standard deviation for all classes. The log-posterior is
@@ -130,14 +129,14 @@ def group_fit(logits: NDArray[np.float64], classes: NDArray[np.int64], spread: f
     counts = np.bincount(classes, minlength=n_classes).astype(np.float64)
     every, bias = np.arange(len(classes)), np.zeros(n_classes)
 
-    def likelihood(bias: NDArray[np.float64]) -> float:
+    def likelihood(bias: FloatArray) -> float:
         return float(log_softmax(logits + bias)[every, classes].sum())
 
     if spread == 0.0:
         return GroupFit(bias, likelihood(bias))
     precision = 1.0 / spread**2
 
-    def objective(bias: NDArray[np.float64]) -> float:
+    def objective(bias: FloatArray) -> float:
         return likelihood(bias) - precision / 2.0 * float(bias @ bias)
 
     value, curvature = objective(bias), np.eye(n_classes)
@@ -157,8 +156,8 @@ def group_fit(logits: NDArray[np.float64], classes: NDArray[np.int64], spread: f
 
 
 def fit_groups(
-    logits: NDArray[np.float64],
-    classes: NDArray[np.int64],
+    logits: FloatArray,
+    classes: IntArray,
     groups: CaseGroups,
     *,
     spreads: Sequence[float] = SPREADS,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
 from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.lab.arrays import AnyArray, BoolArray, IntArray
 from raglab.replay import cases_by_shard
 from raglab.words.characters import visible
 
@@ -22,7 +23,7 @@ class HeldGroups(NamedTuple):
     number: of each case's group, from 0 in the order of the names, [Q]. names: of the groups.
     """
 
-    number: NDArray[np.int64]
+    number: IntArray
     names: tuple[str, ...]
 
 
@@ -81,8 +82,8 @@ def _name(value: object) -> str:
 
 
 def grouped_folds(
-    kinds: NDArray[Any], groups: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+    kinds: AnyArray, groups: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
+) -> IntArray:
     """Fold of every case, [Q], whole groups together.
 
     As many folds as groups where these are fewer.
@@ -118,11 +119,11 @@ def grouped_folds(
         more = int(counts[group].argmax())
         fold_of[group] = np.lexsort((held.sum(axis=1), held[:, more]))[0]
         held[fold_of[group]] += counts[group]
-    case_folds: NDArray[np.int64] = fold_of[groups]
+    case_folds: IntArray = fold_of[groups]
     return case_folds
 
 
-def is_judged(kinds: NDArray[Any], fold: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_judged(kinds: AnyArray, fold: IntArray) -> BoolArray:
     """Whether a case's kind has cases in another fold, [Q].
 
     Of a kind that its fold alone holds nothing is learned.
@@ -130,7 +131,7 @@ def is_judged(kinds: NDArray[Any], fold: NDArray[np.int64]) -> NDArray[np.bool_]
     kind = kinds.astype(np.int64)
     counts = np.zeros((int(fold.max()) + 1, int(kind.max()) + 1), dtype=np.int64)
     np.add.at(counts, (fold, kind), 1)
-    is_elsewhere: NDArray[np.bool_] = counts[fold, kind] < counts.sum(axis=0)[kind]
+    is_elsewhere: BoolArray = counts[fold, kind] < counts.sum(axis=0)[kind]
     return is_elsewhere
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from raglab.decision.trace_view import (
     plain_trace,
 )
 from raglab.gates import GATES, Threshold
+from raglab.lab.arrays import AnyArray, BoolArray, FloatArray
 from raglab.metrics import TARGETS
 from raglab.metrics.mixes import (
     SAMPLE,
@@ -52,9 +53,6 @@ from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData, refuse
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 SWITCHES = (  # that a study tries: of gates, then of the resolver's rules
     *(f"{gate.name}.enabled" for gate in GATES if gate.searched),
     "resolver.overview",
@@ -64,7 +62,6 @@ SWITCHES = (  # that a study tries: of gates, then of the resolver's rules
     "resolver.signature",
     "resolver.anchor",
 )
-Array = NDArray[np.float64]
 KEEP_AT_MOST = 8  # relevant hits asked for
 
 
@@ -357,7 +354,7 @@ def starting_note(policy: Policy) -> str:
     return "" if policy.confidence.enabled else off
 
 
-def first_values(trace: TraceData, name: str, arm: str | None) -> Array:
+def first_values(trace: TraceData, name: str, arm: str | None) -> FloatArray:
     """Values of a stored signal at the first search, [Q].
 
     Pure, so that any worker may read them.
@@ -448,7 +445,7 @@ def published_policy(policy: Policy) -> Policy:
 
 HONEST = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
 # what costs nothing by default
-RIGHT_OUTCOMES = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")
+RIGHT = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")
 # added to the cost where a target is missed: greater than any cost that a study compares
 INFEASIBLE = 1e6
 
@@ -494,10 +491,11 @@ class Goal:
         checked_mix(self.mix)
         right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
         if right.any():
-            stated = ", ".join(
-                f"{path}={cost:g}" for path, cost in zip(RIGHT_OUTCOMES, right, strict=True) if cost
+            priced = [f"{path}={cost:g}" for path, cost in zip(RIGHT, right, strict=True) if cost]
+            warn_user(
+                f"costs state a price of what is right, {', '.join(priced)}; 0 is usual, leave it "
+                "out."
             )
-            warn_user(f"costs state a price of what is right, {stated}; 0 is usual, leave it out.")
         if not isinstance(self.targets, Mapping):
             rule, remedy = "targets must map rate -> highest value", "write {'over_ask_rate': 0.1}"
             refuse(rule, f"{self.targets!r}", remedy)
@@ -510,7 +508,7 @@ class Goal:
                 refuse(f"the target of {name} must be in [0, 1]", f"{limit!r}", "it is a share")
 
     @property
-    def matrix(self) -> Array:
+    def matrix(self) -> FloatArray:
         """Cost by label and outcome, [3, 5]."""
         return metrics.cost_matrix(self.costs)
 
@@ -519,7 +517,7 @@ class Goal:
         """The stated mix; None of the sample's own."""
         return checked_mix(self.mix)
 
-    def at_labels(self, labels: NDArray[Any]) -> Goal:
+    def at_labels(self, labels: AnyArray) -> Goal:
         """The same goal, its mix made whole by labelled cases.
 
         Args:
@@ -531,7 +529,7 @@ class Goal:
         traffic = self.traffic
         return self if traffic is None else replace(self, mix=traffic.at_labels(labels))
 
-    def vertices(self, cells: NDArray[Any]) -> Array | None:
+    def vertices(self, cells: AnyArray) -> FloatArray | None:
         """Outermost mixes, [V, 3]; None where the mix is the sample's.
 
         Args:
@@ -540,7 +538,7 @@ class Goal:
         traffic = self.traffic
         return None if traffic is None else traffic.vertices(_labels(cells))
 
-    def shares(self, cells: NDArray[Any]) -> Array | None:
+    def shares(self, cells: AnyArray) -> FloatArray | None:
         """Shares of the labels at which costs are taken, [3]; None where they are the sample's.
 
         Args:
@@ -549,7 +547,7 @@ class Goal:
         traffic = self.traffic
         return None if traffic is None else traffic.center(_labels(cells))
 
-    def in_traffic(self, cells: NDArray[Any]) -> NDArray[Any]:
+    def in_traffic(self, cells: AnyArray) -> AnyArray:
         """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's.
 
         Args:
@@ -558,7 +556,7 @@ class Goal:
         shares = self.shares(cells)
         return cells if shares is None else weighed_by_mix(cells, shares).weights
 
-    def cost(self, cells: NDArray[Any]) -> Array:
+    def cost(self, cells: AnyArray) -> FloatArray:
         """Expected cost of a case, [...], of cells [..., 20].
 
         Args:
@@ -567,8 +565,8 @@ class Goal:
         return np.asarray(metrics.expected_cost(self.in_traffic(cells), self.matrix))
 
     def case_weights(
-        self, label: NDArray[np.integer[Any]], counts: Array | None = None
-    ) -> Array | None:
+        self, label: NDArray[np.integer[Any]], counts: FloatArray | None = None
+    ) -> FloatArray | None:
         """Weight of each case in the mix, mean 1, [Q]; None where the mix is the sample's.
 
         Args:
@@ -578,7 +576,7 @@ class Goal:
         traffic, labels = self.traffic, np.bincount(label, counts, minlength=len(Status))
         return None if traffic is None else label_weights(labels, traffic.center(labels))[label]
 
-    def weighings(self, cells: NDArray[Any]) -> list[metrics.Weighed]:
+    def weighings(self, cells: AnyArray) -> list[metrics.Weighed]:
         """Cells in the mix, then at its outermost mixes if several; none where it is the sample's.
 
         Args:
@@ -586,7 +584,7 @@ class Goal:
         """
         return mix_weighings(cells, self.traffic)
 
-    def worst_cost(self, cells: NDArray[Any]) -> Array:
+    def worst_cost(self, cells: AnyArray) -> FloatArray:
         """Largest expected cost of a case at any mix inside the stated one, [...].
 
         Args:
@@ -607,7 +605,7 @@ class Goal:
         """
         return (*self.targets, *HONEST) if self.targets else ()
 
-    def excess(self, cells: NDArray[Any], errors: float = 0.0) -> Array:
+    def excess(self, cells: AnyArray, errors: float = 0.0) -> FloatArray:
         """Distance by which each of the constraints is missed, [..., T], of cells [..., 20].
 
         At most 0 where it is met.
@@ -634,11 +632,11 @@ class Goal:
 
     def _excess(
         self,
-        counts: NDArray[Any],
-        of: NDArray[Any],
-        labels: NDArray[Any],
+        counts: AnyArray,
+        of: AnyArray,
+        labels: AnyArray,
         errors: float,
-    ) -> Array:
+    ) -> FloatArray:
         """`excess` of the counts of each rate, [..., rates], and of cases by label, [..., 3]."""
         with np.errstate(invalid="ignore", divide="ignore"):
             by_rate = counts / of
@@ -663,16 +661,16 @@ class Goal:
         missed = np.stack(over, axis=-1)
         return np.where(np.isnan(missed), 1.0, missed)
 
-    def violation(self, cells: NDArray[Any]) -> Array:
+    def violation(self, cells: AnyArray) -> FloatArray:
         """Sum of target distances if every rate is one standard error worse, [...] (rule S6.8).
 
         Args:
           cells: cases by cell, [..., 20].
         """
-        total: Array = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
+        total: FloatArray = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
         return total
 
-    def meets(self, cells: NDArray[Any]) -> NDArray[np.bool_]:
+    def meets(self, cells: AnyArray) -> BoolArray:
         """Whether all targets are met, by a policy that answers, [...].
 
         Args:
@@ -680,7 +678,7 @@ class Goal:
         """
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
-    def score(self, cells: NDArray[Any]) -> Array:
+    def score(self, cells: AnyArray) -> FloatArray:
         """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...].
 
         Lower is better.
@@ -691,12 +689,31 @@ class Goal:
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 
 
-def _labels(cells: NDArray[Any]) -> NDArray[Any]:
+def _labels(cells: AnyArray) -> AnyArray:
     """Cases by label, [3], of the first of cells [..., 20]; they are the same in all."""
     return metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0])
 
 
-Score = Callable[[NDArray[Any]], Array]
+def front(first: FloatArray, second: FloatArray) -> BoolArray:
+    """Points that no other beats in both values, lower is better, [N].
+
+    Equal points stand together; NaN is never one.
+
+    Example:
+      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
+      array([ True,  True, False])
+    """
+    order = np.lexsort((second, first))
+    order = order[~(np.isnan(first) | np.isnan(second))[order]]
+    least = np.minimum.accumulate(second[order])
+    # the least so far, at the first point that reached it
+    reached = np.searchsorted(-least, -least)
+    out = np.zeros(len(first), dtype=bool)
+    out[order] = (second[order] == least) & (first[order] == first[order][reached])
+    return out
+
+
+Score = Callable[[AnyArray], FloatArray]
 LEAST_GAIN = 1e-9
 ROUNDS = 20
 
@@ -717,9 +734,9 @@ def line_search(
     score: Score,
     published: Policy,
     arm: str | None = None,
-    weight: Array | None = None,
-) -> tuple[Policy, pd.DataFrame]:
-    """Best policy that exact coordinate-wise search reaches from any start, and its flat ranges.
+    weight: FloatArray | None = None,
+) -> Policy:
+    """Best policy that exact coordinate-wise search reaches from any start.
 
     Every threshold ends on its published value where that is no worse, else on a round number in
     the middle of its flat range, so that nothing hangs on the last digit and nothing differs
@@ -730,11 +747,7 @@ def line_search(
       paths: thresholds and switches it may move.
       score: cells → lower is better.
       weight: of each case, [Q]; 1 where not given.
-
-    Returns: the policy, and a row a threshold: `path`, `value`, `low`, `high`, `width`.
     """
-    import pandas as pd
-
     evidence = measured_tables(trace, starts[0], arm).evidence
     value, policy = min(
         (coordinate_search(evidence, start, paths, score, weight=weight) for start in starts),
@@ -746,13 +759,11 @@ def line_search(
             tried = float(score(policy_cells(evidence, [candidate], weight))[0])
             if tried <= value + LEAST_GAIN:
                 policy = candidate
-    flat_ranges = []
     for path in paths:
         if path not in SWITCHES and policy.value(path) is not None:
             run = flat_range(evidence, policy, path, score, published.value(path), weight)
             policy = policy.replace(path, _typed_value(path, run.value))
-            flat_ranges.append((*run, run.high - run.low))
-    return policy, pd.DataFrame(flat_ranges, columns=["path", "value", "low", "high", "width"])
+    return policy
 
 
 def coordinate_search(
@@ -761,7 +772,7 @@ def coordinate_search(
     paths: Sequence[str],
     score: Score,
     rounds: int = ROUNDS,
-    weight: Array | None = None,
+    weight: FloatArray | None = None,
 ) -> tuple[float, Policy]:
     """Run the exact coordinate-wise search from one start; return its score and policy."""
 
@@ -799,7 +810,7 @@ def flat_range(
     path: str,
     score: Score,
     published: float | None = None,
-    weight: Array | None = None,
+    weight: FloatArray | None = None,
 ) -> FlatRange:
     """Interval around a threshold's value where the score is no worse, with the value to take."""
     steps = step_cells(evidence, policy, path, weight)
@@ -830,7 +841,7 @@ def _observed_flat_range(steps: StepCells, low: float, high: float) -> tuple[flo
     return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
 
 
-def step_index(low: Array, high: Array, value: float, side: str) -> int:
+def step_index(low: FloatArray, high: FloatArray, value: float, side: str) -> int:
     """Step that holds a value.
 
     Closed below for an upper threshold (`ceiling`), above for a lower one (`floor`).
@@ -840,7 +851,7 @@ def step_index(low: Array, high: Array, value: float, side: str) -> int:
     return int(np.clip(np.searchsorted(high, value, side="left"), 0, len(high) - 1))
 
 
-def _widest(low: Array, high: Array, good: NDArray[np.bool_]) -> tuple[float, float]:
+def _widest(low: FloatArray, high: FloatArray, good: BoolArray) -> tuple[float, float]:
     """Widest run of good steps, first of equals."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(np.int8), [0]])))
     starts, ends = edges[::2], edges[1::2] - 1
@@ -859,7 +870,7 @@ def _inside(path: str, low: float, high: float) -> float:
     return float(round_between(np.array([low]), np.array([high]), swept)[0])
 
 
-def round_between(low: Array, high: Array, swept: Threshold) -> Array:
+def round_between(low: FloatArray, high: FloatArray, swept: Threshold) -> FloatArray:
     """The middle of each step in the fewest digits that stay inside, [N].
 
     Where nothing lies between, it is the end that belongs to the step: the lower of a ceiling, the

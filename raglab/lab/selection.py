@@ -10,14 +10,12 @@ drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import MissingAnswers
+from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.lab.candidates import FIXED, Candidate, Cases
 from raglab.lab.search_space import SWITCHES, Goal, flat_range
 from raglab.policy_parts.sections import EXPECTED_COST
@@ -33,36 +31,27 @@ RESAMPLES = 500  # of the cases, for the nested estimate
 SAME = 1e-9  # costs and savings nearer than this are rounding
 
 
-class CandidateOption(NamedTuple):
-    """One value of a candidate, as the rule compares it.
-
-    candidate: place of the candidate.
-    value: place of the value in its family.
-    """
-
-    candidate: int
-    value: int
-
-
 class Options(NamedTuple):
     """What the rule compares: every value of every candidate that competes.
 
-    options: [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
+    candidate: place of the candidate of each option, [O]. value: its place in the family of its
+    candidate, [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
     [O]. loss: cost of every case, the mean over repeats, [O, Q]. cells: share of the repeats in
     which a case is in a cell, [Q, O, 20]; None without targets, which alone need it. worst: largest
     cost over labels and the actions of the candidate, [O]. label: of each case, [Q]. weight: of
     each case, where they were drawn with several probabilities, [Q].
     """
 
-    options: tuple[CandidateOption, ...]
-    fixed: NDArray[np.bool_]
-    loss: NDArray[np.float64]
-    cells: NDArray[np.float64] | None
-    worst: NDArray[np.float64]
-    label: NDArray[np.int8]
-    weight: NDArray[np.float64] | None = None
+    candidate: IntArray
+    value: IntArray
+    fixed: BoolArray
+    loss: FloatArray
+    cells: FloatArray | None
+    worst: FloatArray
+    label: CodeArray
+    weight: FloatArray | None = None
 
-    def weights(self, goal: Goal, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def weights(self, goal: Goal, counts: FloatArray) -> FloatArray:
         """Weight of each case in what the goal values, mean 1 over cases that count so often, [Q].
 
         Args:
@@ -99,22 +88,21 @@ def options_of(candidates: Sequence[Candidate], cases: Cases) -> Options:
     """
     goal = cases.goal
     price = metrics.cell_costs(goal.matrix)
-    pairs = [
-        CandidateOption(place, value)
-        for place, candidate in enumerate(candidates)
-        for value in range(len(candidate.policies))
-    ]
-    cells = [candidates[place].cells[value] for place, value in pairs]
+    sizes = [len(candidate.policies) for candidate in candidates]
+    of_option = np.repeat(np.arange(len(candidates)), sizes)
+    cells = [rows for candidate in candidates for rows in candidate.cells]
     shares = None
     if goal.targets:
         every = np.arange(metrics.N_CELLS)
         shares = np.stack([(rows[..., None] == every).mean(axis=0) for rows in cells], axis=1)
+    worst = [largest_cost(candidate.actions, goal) for candidate in candidates]
     return Options(
-        options=tuple(pairs),
-        fixed=np.array([candidates[place].name in FIXED for place, _ in pairs]),
+        candidate=of_option,
+        value=np.concatenate([np.arange(size) for size in sizes]),
+        fixed=np.array([candidate.name in FIXED for candidate in candidates])[of_option],
         loss=np.stack([price[rows].mean(axis=0) for rows in cells]),
         cells=shares,
-        worst=np.array([largest_cost(candidates[place].actions, goal) for place, _ in pairs]),
+        worst=np.array(worst)[of_option],
         label=cases.label,
         weight=cases.weight,
     )
@@ -136,9 +124,7 @@ class Saving(NamedTuple):
         return self.mean > STANDARD_ERRORS * self.error + SAME
 
 
-def paired_saving(
-    gain: NDArray[np.float64], pseudo: float, weights: NDArray[np.float64] | None = None
-) -> Saving:
+def paired_saving(gain: FloatArray, pseudo: float, weights: FloatArray | None = None) -> Saving:
     """Mean saving over n cases and one pseudo-case, with its standard error.
 
     Args:
@@ -176,8 +162,8 @@ class OptionChoice(NamedTuple):
 def choose(
     options: Options,
     goal: Goal,
-    allowed: NDArray[np.bool_],
-    weights: NDArray[np.float64] | None = None,
+    allowed: BoolArray,
+    weights: FloatArray | None = None,
 ) -> OptionChoice:
     """Selection among options, over cases that count as often as their weights say.
 
@@ -209,7 +195,7 @@ def choose(
     incumbent = min(fixed, key=lambda place: (missed[place] > 0.0, cost[place]))
     shown: dict[int, int] = {}
     for place in ranked:
-        shown.setdefault(options.options[place].candidate, place)
+        shown.setdefault(int(options.candidate[place]), place)
     chosen, best = incumbent, (missed[incumbent], 0.0)
     for place in shown.values():
         if options.fixed[place] or missed[place] > best[0]:
@@ -229,15 +215,15 @@ class NestedCosts(NamedTuple):
     mean: of a case, [N]. by_label: of a case of each label, NaN where none was left, [N, 3].
     """
 
-    mean: NDArray[np.float64]
-    by_label: NDArray[np.float64]
+    mean: FloatArray
+    by_label: FloatArray
 
 
 def nested_costs(
     options: Options,
     goal: Goal,
-    allowed: NDArray[np.bool_],
-    questions: NDArray[np.int64],
+    allowed: BoolArray,
+    questions: IntArray,
     seed: int,
 ) -> NestedCosts:
     """Cost, on new cases, of what this selection selects.
@@ -259,7 +245,7 @@ def nested_costs(
     rng = np.random.default_rng([seed, size, 1])
     costs, by_label = [], []
 
-    def judge(weights: NDArray[np.float64], held: NDArray[np.float64]) -> None:
+    def judge(weights: FloatArray, held: FloatArray) -> None:
         loss = options.loss[choose(options, goal, allowed, weights).chosen]
         there = held > 0.0
         costs.append(float((options.weights(goal, held)[there] * loss[there]).mean()))
@@ -274,9 +260,7 @@ def nested_costs(
     return NestedCosts(np.array(costs), np.array(by_label))
 
 
-def _label_costs(
-    options: Options, loss: NDArray[np.float64], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _label_costs(options: Options, loss: FloatArray, counts: FloatArray) -> FloatArray:
     """Mean cost of the cases of each label, [3]; NaN of a label without any."""
     by = counts if options.weight is None else counts * options.weight
     paid, n = (np.bincount(options.label, each, len(Status)) for each in (by * loss, by))
@@ -289,15 +273,12 @@ class Selection(NamedTuple):
 
     selected: name of the candidate. incumbent: name of the best of always-answer, always-refuse and
     the default policy. policies: of every candidate, made of all cases, by name. costs: a row a
-    candidate, see `raglab.lab.study.TuneResult`. held_out_estimate: nested estimate of the expected
-    cost on new cases; at least the cross-fitted cost of what is
-      selected.
-    gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, times the
-    weight of the case, [Q] by name.
-    losses: cost of each case under each candidate, cross-fitted; of what is selected so much higher
-    in each label as the nested estimate is there, [Q] by name. missing: recorded answers that each
-    candidate's policy lacks, by name. misses: by how much the
-    selected candidate misses the targets in sum, each rate one standard error worse.
+    candidate, see `TuneResult`. held_out_estimate: nested estimate of the expected cost on new
+    cases; at least the cross-fitted cost of what is selected. gains: loss of the incumbent less
+    loss of the candidate on each case, cross-fitted, times the weight of the case, [Q] by name.
+    misses: by how much the selected candidate misses the targets in sum, each rate one standard
+    error worse. losses: cost of each case under each candidate, cross-fitted; of what is selected
+    so much higher in each label as the nested estimate is there, [Q] by name.
     """
 
     selected: str
@@ -305,10 +286,9 @@ class Selection(NamedTuple):
     policies: Mapping[str, Policy]
     costs: pd.DataFrame
     held_out_estimate: float
-    gains: Mapping[str, NDArray[np.float64]]
-    missing: Mapping[str, MissingAnswers]
+    gains: Mapping[str, FloatArray]
     misses: float
-    losses: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
+    losses: Mapping[str, FloatArray]
 
 
 def select_candidate(
@@ -331,22 +311,16 @@ def select_candidate(
     counts = tally(cases.held, [candidate.policies[0] for candidate in candidates], cases.arm)
     # always-refuse is
     compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])
-    of_option = np.array([place for place, _ in every.options])
-    allowed = (competes & compared)[of_option]
+    allowed = (competes & compared)[every.candidate]
     choice = choose(every, goal, allowed)
     # What does not compete is shown at its best value too.
-    shown = {**choose(every, goal, compared[of_option] | every.fixed).shown, **choice.shown}
-    rows = [shown.get(place, int(np.argmax(of_option == place))) for place in range(len(names))]
-    values = [every.options[row].value for row in rows]
-    policies = {
-        candidate.name: candidate.policies[value]
-        for candidate, value in zip(candidates, values, strict=True)
-    }
+    shown = {**choose(every, goal, compared[every.candidate] | every.fixed).shown, **choice.shown}
+    first = np.searchsorted(every.candidate, np.arange(len(names)))
+    rows = [shown.get(place, int(row)) for place, row in enumerate(first)]
+    values = list(zip(candidates, every.value[rows].tolist(), strict=True))
+    policies = {candidate.name: candidate.policies[value] for candidate, value in values}
     held_out = np.stack(
-        [
-            cases.counted(candidate.cells[value]).mean(axis=0)
-            for candidate, value in zip(candidates, values, strict=True)
-        ]
+        [cases.counted(candidate.cells[value]).mean(axis=0) for candidate, value in values]
     )
     by = every.weights(goal, np.ones(len(cases.label)))
     losses = every.loss[rows]
@@ -361,13 +335,13 @@ def select_candidate(
             missing_answers_n=counts.missing[:, 1],
             compared=compared,
         )
-    chosen = every.options[choice.chosen].candidate
+    chosen = int(every.candidate[choice.chosen])
     nested = nested_costs(every, goal, allowed, cases.groups, cases.seed)
     own = every.loss[choice.chosen]
     losses[chosen] = own + _optimism(every, own, nested)[cases.label]
     return Selection(
         selected=names[chosen],
-        incumbent=names[every.options[choice.incumbent].candidate],
+        incumbent=names[every.candidate[choice.incumbent]],
         policies=policies,
         costs=table,
         # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter
@@ -375,14 +349,11 @@ def select_candidate(
         held_out_estimate=max(float(nested.mean.mean()), float((by * own).mean())),
         gains=dict(zip(names, gains, strict=True)),
         losses=dict(zip(names, losses, strict=True)),
-        missing=dict(zip(names, counts.missing_answers, strict=True)),
         misses=float(goal.violation(held_out[chosen])),
     )
 
 
-def _optimism(
-    options: Options, own: NDArray[np.float64], nested: NestedCosts
-) -> NDArray[np.float64]:
+def _optimism(options: Options, own: FloatArray, nested: NestedCosts) -> FloatArray:
     """How much dearer the choice is in each label when it is nested, at least 0, [3].
 
     Args:
@@ -397,7 +368,7 @@ def _optimism(
 
 def _cost_table(
     policies: Mapping[str, Policy],
-    held_out: NDArray[np.float64],
+    held_out: FloatArray,
     savings: Sequence[Saving],
     cases: Cases,
 ) -> pd.DataFrame:
@@ -440,14 +411,10 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
     if policy.decision.rule == EXPECTED_COST:
         paths = ["decision.ratio"]
     elif policy.signals:
-        paths = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
-        paths = [path for path in paths if policy.value(path) is not None]
+        ends = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
+        paths = [path for path in ends if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
-    rows = [
-        (*run, run.high - run.low)
-        for run in (
-            flat_range(evidence, policy, path, cases.goal.score, weight=cases.weight)
-            for path in paths
-        )
-    ]
+    score, weight = cases.goal.score, cases.weight
+    runs = [flat_range(evidence, policy, path, score, weight=weight) for path in paths]
+    rows = [(*run, run.high - run.low) for run in runs]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

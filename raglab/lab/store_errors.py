@@ -7,8 +7,7 @@ A store that is locked, away, full or closed is whole: nobody is to be told to t
 
 from __future__ import annotations
 
-import errno
-import sqlite3
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -107,54 +106,24 @@ def opening_lock(*files: Path) -> Iterator[None]:
         yield
 
 
-_OF_SQLITE = {
-    sqlite3.SQLITE_BUSY: LOCKED,
-    sqlite3.SQLITE_LOCKED: LOCKED,
-    sqlite3.SQLITE_FULL: FULL,
-    sqlite3.SQLITE_READONLY: CLOSED,
-    sqlite3.SQLITE_PERM: CLOSED,
-    sqlite3.SQLITE_CANTOPEN: CLOSED,
-    sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_NOTADB: DAMAGED,
-}
-_OF_SYSTEM = {
-    errno.EAGAIN: LOCKED,
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT), CLOSED),
-    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR), CLOSED),
-}
-_OF_POSTGRESQL = {
-    **dict.fromkeys(("55P03", "40P01", "40001"), LOCKED),  # no lock, deadlock, serialisation
-    "57014": LOCKED,  # a statement that was stopped
-    "53100": FULL,
-    **dict.fromkeys(("25006", "42501"), CLOSED),
-}
-# What libraries say in words alone; the first that fits.
+# What an error and its causes say, in lower case, types first; the first that fits.
 _WORDS = (
-    ("database is locked", LOCKED),
-    ("disk is full", FULL),
-    ("readonly database", CLOSED),
+    (r"is locked|temporarily unavailable|locknotavailable|deadlock|serialization", LOCKED),
+    ("querycanceled", LOCKED),
+    ("disk is full|diskfull|no space left|quota exceeded|file too large", FULL),
+    ("read-?only|permission|not permitted|unable to open|insufficientprivilege", CLOSED),
+    ("no such file|not a directory|is a directory", CLOSED),
     ("must be in the 'active' state", DELETED),
-    ("out-of-date database schema", OLD),
-    ("no longer compatible with the table schema", OLD),
-    ("already exists", HALF_MADE),
-    ("duplicate column", HALF_MADE),
-    ("online migration", HALF_MADE),
-    ("malformed", DAMAGED),
-    ("not a database", DAMAGED),
-    ("api request to", AWAY),
+    ("out-of-date database schema|no longer compatible with the table schema", OLD),
+    ("already exists|duplicate column|online migration", HALF_MADE),
+    ("malformed|not a database", DAMAGED),
+    (r"api request to|connection\w*error|(connect|read)timeout|timeouterror|maxretry", AWAY),
+    (r"psycopg\S*(operational|interface)error|adminshutdown", AWAY),
 )
 _LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
 CONNECT_S, ANSWER_S = 10.0, 30.0
 _LIBRARIES = {"optuna", "mlflow", "sqlalchemy", "alembic", "sqlite3", "psycopg"}
-_CONNECTIONS = {
-    "ConnectionError",
-    "ConnectTimeout",
-    "ReadTimeout",
-    "MaxRetryError",
-    "NewConnectionError",
-}
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -168,39 +137,16 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def fault_of(error: BaseException) -> Fault:
-    """What is wrong with a store by an error of its library.
+    """What is wrong with a store by what its library says.
 
     Example:
-      >>> fault_of(OSError(errno.ENOSPC, "No space left on device")) is FULL
+      >>> fault_of(OSError(28, "No space left on device")) is FULL
       True
     """
-    every = list(causes(error))
-    for cause in reversed(every):  # what it came from knows best
-        fault = _by_code(cause)
-        if fault is not None:
-            return fault
-    text = " ".join(str(cause).lower() for cause in every)
-    return next((fault for words, fault in _WORDS if words in text), OTHER)
-
-
-def _by_code(error: BaseException) -> Fault | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None:
-        return _OF_SQLITE.get(code & 0xFF)
-    state = getattr(error, "sqlstate", None)
-    if state in _OF_POSTGRESQL:
-        return _OF_POSTGRESQL[state]
-    if type(error).__module__.startswith("psycopg") and _is_operational(error):
-        return AWAY
-    if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _CONNECTIONS:
-        return AWAY
-    return _OF_SYSTEM.get(error.errno or 0) if isinstance(error, OSError) else None
-
-
-def _is_operational(error: BaseException) -> bool:
-    return any(
-        kind.__name__ in {"OperationalError", "InterfaceError"} for kind in type(error).__mro__
+    every = " ".join(
+        f"{type(cause).__module__}.{type(cause).__name__}: {cause}" for cause in causes(error)
     )
+    return next((fault for words, fault in _WORDS if re.search(words, every.lower())), OTHER)
 
 
 def store_error(

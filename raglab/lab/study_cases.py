@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
+from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.lab.search_space import Goal
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
@@ -65,7 +65,7 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
     return Splits(tuned_on, judged_on, candidate_cases(tuned_on, seed), unsplit, n_certify)
 
 
-def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, NDArray[np.float64] | None]:
+def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, FloatArray | None]:
     """Goal whose mix is made whole by the cases tuned on, and the weights of these, [Q].
 
     Raises:
@@ -110,7 +110,7 @@ def candidate_cases(trace: StudyTrace, seed: int) -> Trace:
     return draw_cases(trace, MOST_REFITTED, seed)
 
 
-def counts_by_label(trace: TraceView) -> NDArray[np.int64]:
+def counts_by_label(trace: TraceView) -> IntArray:
     """Cases by label, [3].
 
     Raises:
@@ -141,7 +141,7 @@ def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
     return trace.subset(_stratified_rows(label, most, seed)).loaded()
 
 
-def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[np.int64]:
+def _stratified_rows(label: CodeArray, most: int, seed: int) -> IntArray:
     """Positions of so many cases, ascending."""
     rng = np.random.default_rng([seed, most])
     sizes = _stratum_sizes(np.bincount(label, minlength=len(Status)), most).tolist()
@@ -152,7 +152,7 @@ def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[n
     return np.sort(np.concatenate(drawn)).astype(np.int64)
 
 
-def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _stratum_sizes(n: IntArray, most: int) -> IntArray:
     """How many of each label are drawn, [3], of n there are.
 
     Its share, those left over to the largest remainders.
@@ -172,6 +172,6 @@ def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return sizes
 
 
-def part_labels(part: TracePart) -> NDArray[np.int8]:
+def part_labels(part: TracePart) -> CodeArray:
     """Label of every case of one part of a trace, [Q]; reads its cases alone."""
     return label_codes(part.cases)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from raglab.store.files import cut_file
 
@@ -13,24 +13,14 @@ _OPENING = b'{"op_code":'  # how a line begins
 _TAIL = 2**20
 
 
-class JournalLock(Protocol):
-    """Optuna's lock of a journal."""
-
-    def acquire(self) -> bool:
-        """Wait for the lock."""
-
-    def release(self) -> None:
-        """Let go of it."""
-
-
 class WholeLinesLock:
     """Optuna's lock of a journal, under which a line cut off by a kill or full disk is removed.
 
     Whoever appends would otherwise write on behind the half line, and no reader would get past it.
     """
 
-    def __init__(self, file: Path, lock: JournalLock) -> None:
-        """Take a journal and its lock."""
+    def __init__(self, file: Path, lock: Any) -> None:  # noqa: ANN401 - Optuna is not followed
+        """Take a journal and Optuna's lock of it."""
         self.file, self._lock = file, lock
 
     def acquire(self) -> bool:

@@ -50,7 +50,7 @@ from raglab.words.canonical import canonical_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.study import TuneResult
+    from raglab.lab.study_result import TuneResult
 
 COST = "expected_cost"
 HEADLINE = ("coverage", COST, "hallucination_rate")  # metrics of a run outside of groups
@@ -159,7 +159,10 @@ def track(
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    judged, in_sample = _judged_rows(result), result.outcome.in_sample
+    judged: dict[str, Any] = dict(
+        zip(result.policies, result.judged.to_dict("records"), strict=True)
+    )
+    in_sample = result.in_sample
     # Without a split for judging the same cases served for both, and the data of the run say so.
     of = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:
@@ -509,11 +512,6 @@ def _refusals(place: str) -> Iterator[None]:
 def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(_SQLITE))
-
-
-def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
-    """Rates and expected cost of every policy of a study on the judged cases, by policy name."""
-    return dict(zip(result.policies, result.judged.to_dict("records"), strict=True))  # type: ignore[arg-type] # columns are texts
 
 
 def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[str, float, int]]:

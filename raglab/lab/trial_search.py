@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import optuna
-from numpy.typing import NDArray
 from optuna.trial import TrialState
 
 from raglab import metrics
-from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
-from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
+from raglab.lab.arrays import AnyArray, FloatArray
+from raglab.lab.search_space import Goal, SearchRange, front, set_values
 from raglab.lab.store_errors import (
     DAMAGED,
     OTHER,
@@ -52,7 +51,6 @@ SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
     "random": optuna.samplers.RandomSampler,
 }
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
-QUEUED = "fixed_params"  # attribute by which Optuna keeps the values of a trial that was queued
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
 LONGEST = 80  # characters of a setting that are kept as they are; of a longer one its digest
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the chance
@@ -77,12 +75,7 @@ class Problem(NamedTuple):
     goal: Goal
     first: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any]
-    weight: NDArray[np.float64] | None = None
-
-    @property
-    def distributions(self) -> Space:
-        """The space as Optuna has it."""
-        return _distributions(self.space)
+    weight: FloatArray | None = None
 
     @property
     def name(self) -> str:
@@ -97,14 +90,13 @@ class Problem(NamedTuple):
 class Search(NamedTuple):
     """Outcome of a search.
 
-    study: Optuna's, of the storage where there is one. trials: a row a trial, those that were
-    proposed here before those of the user. proposed: how many were. best: the feasible trial of
-    least expected cost; where none is feasible, the one that misses the targets by least in sum.
+    study: Optuna's, of the storage where there is one. trials: a row a trial of this search. best:
+    the feasible trial of least expected cost; where none is feasible, the one that misses the
+    targets by least in sum.
     """
 
     study: optuna.Study
     trials: pd.DataFrame
-    proposed: int
     best: optuna.trial.FrozenTrial
 
 
@@ -138,7 +130,7 @@ def run_search(
     import pandas as pd
 
     trials, size = check_search(problem.settings)
-    name, distributions, rows = study_name or problem.name, problem.distributions, []
+    name, distributions, rows = study_name or problem.name, _distributions(problem.space), []
     with quiet_optuna():
         study = _new_study(optuna.storages.InMemoryStorage(), name)
         stored = None if storage is None else open_study(storage, name, problem.settings)
@@ -152,8 +144,14 @@ def run_search(
             batch = judge_trials(problem, [trial.params for trial in running])
             for trial, judged in zip(running, batch, strict=True):
                 judged.row["number"] = trial.number
-                trial.set_user_attr(PLACE, trial.number)
-                _tell(study, trial, judged)
+                # Counts go along: whoever reads the stored study has exact intervals of its rates.
+                attributes = {PLACE: trial.number, "policy_id": judged.row["policy_id"]}
+                for key, value in (attributes | {"counts": judged.counts}).items():
+                    trial.set_user_attr(key, value)
+                # Constraints are set before the trial is told, or a sampler takes it for feasible.
+                for key, over in judged.constraints.items():
+                    trial.set_constraint(key, over)
+                study.tell(trial, [judged.row[objective] for objective in OBJECTIVES])
             if stored is not None:
                 with as_store_errors(str(storage), KEPT):
                     numbers = _stored_numbers(stored, study)
@@ -166,10 +164,9 @@ def run_search(
         if stored is not None:
             with as_store_errors(str(storage), KEPT):
                 table["number"] = table["number"].map(_stored_numbers(stored, study))
-                users = _user_rows(stored, problem)
-            study, table = stored, pd.DataFrame([*table.to_dict("records"), *users])
+            study = stored
     order = table.sort_values(["violation", "expected_cost", "number"], kind="stable")["number"]
-    return Search(study, table, len(rows), study.get_trials(deepcopy=False)[int(order.iloc[0])])
+    return Search(study, table, study.get_trials(deepcopy=False)[int(order.iloc[0])])
 
 
 def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -188,17 +185,6 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     return trials, size
 
 
-def _tell(study: optuna.Study, trial: optuna.Trial, judged: JudgedTrial) -> None:
-    """Tell a trial that was asked for what it came to."""
-    # Counts go along: whoever reads the stored study again has exact intervals of its rates.
-    for key, value in (("policy_id", judged.row["policy_id"]), ("counts", judged.counts)):
-        trial.set_user_attr(key, value)
-    # Constraints are set before the trial is told, or a sampler takes it for feasible.
-    for key, value in judged.constraints.items():
-        trial.set_constraint(key, value)
-    study.tell(trial, [judged.row[name] for name in OBJECTIVES])
-
-
 def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]]) -> list[JudgedTrial]:
     """What trials of some values come to, by replay."""
     goal, arm = problem.goal, problem.settings["arm"]
@@ -206,7 +192,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]]) -> list[
     # All policies share one pass over the trace, which is what a batch is for.
     counted = tally(problem.trace, policies, arm)
     n = metrics.denominators(counted.counts, counted.labels)
-    cells: NDArray[Any] = counted.cells
+    cells: AnyArray = counted.cells
     if problem.weight is not None:
         codes = trace_codes(problem.trace, policies, arm)
         cells = metrics.weighed_cases(CELL_OF_CODE[codes], problem.weight).weights
@@ -218,11 +204,16 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]]) -> list[
     rates = metrics.rates(metrics.rate_counts(there), metrics.label_counts(there))
     judged = []
     for at, (policy, tried, over) in enumerate(zip(policies, values, excess, strict=True)):
-        row: dict[str, Any] = {"number": at, "policy_id": policy.policy_id}
-        row |= dict(zip(metrics.RATES, rates[at].tolist(), strict=True))
-        row |= {"expected_cost": float(cost[at]), "feasible": bool((over <= 0.0).all())}
-        row |= {"violation": float(np.maximum(over, 0.0).sum())}
-        row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.basis.text else {}
+        row: dict[str, Any] = {
+            "number": at,
+            "policy_id": policy.policy_id,
+            **dict(zip(metrics.RATES, rates[at].tolist(), strict=True)),
+            "expected_cost": float(cost[at]),
+            "feasible": bool((over <= 0.0).all()),
+            "violation": float(np.maximum(over, 0.0).sum()),
+        }
+        if counted.basis.text:
+            row[MISSING] = float(over[-1] + MAX_MISSING)
         pairs = np.stack([counted.counts[at], n[at]], axis=1).tolist()
         counts = dict(zip(metrics.RATES, pairs, strict=True))
         limits = dict(zip(constraints, over.tolist(), strict=True))
@@ -344,62 +335,6 @@ def _stored_numbers(stored: optuna.Study, study: optuna.Study) -> dict[int, int]
     }
 
 
-def _user_rows(stored: optuna.Study, problem: Problem) -> list[dict[str, Any]]:
-    """Rows of the trials that the user ran or queued in a storage, judged by replay.
-
-    Queued ones are run; the policy that the search starts from has the values that they leave out.
-
-    Warns:
-      UserWarning: how many lie outside the space; they are not counted, and fail where queued.
-    """
-    own, outside = own_trial(problem.start, problem.space), 0
-    stored.sampler = optuna.samplers.PartialFixedSampler(own, optuna.samplers.RandomSampler())
-    for queued in stored.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-        if _is_inside(queued.system_attrs.get(QUEUED, {}), problem, own):
-            trial = stored.ask(problem.distributions)
-            _tell(stored, trial, judge_trials(problem, [trial.params])[0])
-        else:
-            stored.tell(stored.ask(), state=TrialState.FAIL)
-            outside += 1
-    users: dict[int, dict[str, Any]] = {}
-    for trial in stored.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        if PLACE not in trial.user_attrs and trial.params:
-            if _is_inside(trial.params, problem, own):
-                users[trial.number] = {path: (own | trial.params)[path] for path in problem.space}
-            else:
-                outside += 1
-    if outside:
-        warn_user(
-            f"{outside} trials of the storage lie outside the space and are not counted; queue "
-            "values inside it."
-        )
-    if not users:
-        return []
-    judged = judge_trials(problem, list(users.values()))
-    return [each.row | {"number": number} for number, each in zip(users, judged, strict=True)]
-
-
-def _is_inside(values: Mapping[str, Any], problem: Problem, own: Mapping[str, Any]) -> bool:
-    """Whether values by path are of the space of a problem, and make a policy.
-
-    Args:
-      own: values of the paths that are left out.
-    """
-    if any(
-        isinstance(values[path], bool) != isinstance(own[path], bool)
-        for path in values.keys() & own
-    ):
-        return False
-    try:
-        optuna.trial.create_trial(
-            values=[0.0, 0.0], params={**own, **values}, distributions=problem.distributions
-        )
-        set_values(problem.start, values)
-    except ValueError:
-        return False
-    return True
-
-
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
     """Optuna without a line a trial or a word on what is new in it.
@@ -481,32 +416,28 @@ def finalists(trials: pd.DataFrame, nearest: str = "value") -> list[dict[str, An
 
 
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
-    """NSGA-II whose generations are the batches: parents are chosen once a batch, then fixed."""
+    """NSGA-II whose generations are the batches: parents are chosen once a batch, then fixed.
 
-    def __init__(self, space: Space, last: Trials, parents: Trials, **settings: int) -> None:
-        super().__init__(**settings)
-        self.space, self.last, self.parents = space, last, parents
+    Optuna's own reads the parents of a batch from its cache, in another order than it chose them.
+    """
 
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: optuna.trial.FrozenTrial
-    ) -> Space:
+    space: Space
+    parents: Trials = []  # noqa: RUF012 - replaced, never changed
+
+    def infer_relative_search_space(self, study: object, trial: object) -> Space:  # noqa: ARG002
         """Space of every trial, told and not inferred from thousands of trials again."""
-        del study, trial
         return self.space
 
-    def get_trial_generation(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
+    def get_trial_generation(self, study: object, trial: object) -> int:  # noqa: ARG002
         """Generation of a trial: the one that is drawn."""
-        del study, trial
         return 1
 
-    def get_population(self, study: optuna.Study, generation: int) -> Trials:
-        """Trials of the last batch."""
-        del study, generation
-        return self.last
+    def get_population(self, study: object, generation: int) -> Trials:  # noqa: ARG002
+        """Nothing: the last batch stands among those that parents are chosen of."""
+        return []
 
-    def get_parent_population(self, study: optuna.Study, generation: int) -> Trials:
-        """Parents of this batch; those of the last one until they are chosen."""
-        del study, generation
+    def get_parent_population(self, study: object, generation: int) -> Trials:  # noqa: ARG002
+        """Parents of this batch; until they are chosen, the last batch and its parents."""
         return self.parents
 
 
@@ -516,27 +447,21 @@ def pareto_front(trials: pd.DataFrame) -> pd.DataFrame:
     Those that meet the targets only, where any does.
     """
     pool = trials[trials["feasible"]] if trials["feasible"].any() else trials
-    values = np.column_stack([pool["expected_cost"], -pool["coverage"]])
-    distinct, first = np.unique(values, axis=0, return_index=True)
-    beaten = np.array(
-        [
-            bool(((distinct <= row).all(axis=1) & (distinct < row).any(axis=1)).any())
-            for row in distinct
-        ]
-    )
-    return pool.iloc[np.sort(first[~beaten])].reset_index(drop=True)
+    best = pool[front(pool["expected_cost"].to_numpy(), -pool["coverage"].to_numpy())]
+    return best.drop_duplicates(["expected_cost", "coverage"], ignore_index=True)
 
 
 def _distributions(space: Mapping[str, SearchRange]) -> Space:
-    return {path: _distribution(extent) for path, extent in space.items()}
-
-
-def _distribution(extent: SearchRange) -> optuna.distributions.BaseDistribution:
-    if extent.is_switch:
-        return optuna.distributions.CategoricalDistribution([False, True])
-    if extent.whole:
-        return optuna.distributions.IntDistribution(int(extent.low), int(extent.high))
-    return optuna.distributions.FloatDistribution(extent.low, extent.high, log=extent.log)
+    """The space as Optuna has it."""
+    kinds, distributions = optuna.distributions, Space()
+    for path, extent in space.items():
+        if extent.is_switch:
+            distributions[path] = kinds.CategoricalDistribution([False, True])
+        elif extent.whole:
+            distributions[path] = kinds.IntDistribution(int(extent.low), int(extent.high))
+        else:
+            distributions[path] = kinds.FloatDistribution(extent.low, extent.high, log=extent.log)
+    return distributions
 
 
 def _batch_sampler(
@@ -552,11 +477,11 @@ def _batch_sampler(
     stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
     if name != "nsga2":
         return SAMPLERS[name](seed=stream)
-    last = study.get_trials(deepcopy=False)[max(0, begin - size) : begin]
-    sampler = _Batchwise(
-        problem.distributions, last, parents, population_size=max(2, size), seed=stream
-    )
-    sampler.parents = sampler.select_parent(study, 1) if begin else []
+    sampler = _Batchwise(population_size=max(2, size), seed=stream)
+    sampler.space = _distributions(problem.space)
+    if begin:
+        sampler.parents = [*study.get_trials(deepcopy=False)[begin - size : begin], *parents]
+        sampler.parents = sampler.select_parent(study, 1)
     return sampler
 
 

@@ -75,8 +75,7 @@ def best_policy(job: SearchJob, policies: Sequence[Policy]) -> Policy:
     paths = [
         path for path in _free_space(job) if path in SWITCHES or job.start.value(path) is not None
     ]
-    policy, _ = line_search(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
-    return policy
+    return line_search(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
 
 
 def _free_space(job: SearchJob) -> dict[str, SearchRange]:

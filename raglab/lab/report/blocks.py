@@ -182,26 +182,10 @@ def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds 
     return decimals(value, counterpart) if both_floats else number_text(value)
 
 
-def _changes(incumbent: PolicyData, tuned: PolicyData) -> dict[str, tuple[Any, Any]]:
-    """Path -> values of thresholds and switches in which two policies differ."""
-    pairs = incumbent.diff(tuned).items()
-    return {path: pair for path, pair in pairs if path not in WHOLE}
-
-
-def setting_texts(incumbent: PolicyData, tuned: PolicyData) -> list[str]:
-    """Numbers that differ between two policies, each with both values."""
-    return [
-        f"{path} {_setting(before, after)} to {_setting(after, before)}"
-        for path, (before, after) in _changes(incumbent, tuned).items()
-        if isinstance(before, float | int)
-        and isinstance(after, float | int)
-        and not isinstance(after, bool)
-    ]
-
-
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> ReportTable:
     """Thresholds and switches that differ."""
-    changes = _changes(incumbent, tuned)
+    pairs = incumbent.diff(tuned).items()
+    changes = {path: pair for path, pair in pairs if path not in WHOLE}
     columns = {
         "path": list(changes),
         cut_text(first): [number_cell(_setting(*pair)) for pair in changes.values()],

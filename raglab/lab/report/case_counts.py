@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals
+from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.values import Status, check_labelled
@@ -29,7 +28,7 @@ MOST_STEPS = 2_000  # of a threshold in a figure
 RATIO = "decision.ratio"
 
 
-def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
+def probability_histograms(signals: AnswerSignals, status: CodeArray) -> IntArray:
     """Case counts by label, decision (both in `Status` order), P(right) in %, by `FINE_EDGES`.
 
     Args:
@@ -46,11 +45,11 @@ def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> 
     return np.array(cells)
 
 
-def _fine_counts(score: NDArray[np.float64]) -> NDArray[np.int64]:
+def _fine_counts(score: FloatArray) -> IntArray:
     return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
 
 
-def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
+def confusion_counts(decisions: CaseVerdicts) -> IntArray:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`.
 
     Raises:
@@ -59,7 +58,7 @@ def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
     return metrics.outcome_table(check_labelled(decisions.label_code), decisions.status)
 
 
-def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArray[np.int64]]:
+def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], IntArray]:
     """What decided, and its decision -> cases by label, [3].
 
     Those that decided any, in the order of the chain.
@@ -79,7 +78,7 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArra
     return {pair: row for pair, row in rows.items() if row.any()}
 
 
-def harm(decisions: CaseVerdicts) -> NDArray[np.int64]:
+def harm(decisions: CaseVerdicts) -> IntArray:
     """How bad each decision is, [Q].
 
     3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right.
@@ -97,99 +96,40 @@ def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     return flips
 
 
-def front(
-    false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
-
-    Example:
-      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
-      array([ True,  True, False])
-    """
-    order = np.lexsort((hallucination, false_refusal))
-    order = order[~(np.isnan(false_refusal) | np.isnan(hallucination))[order]]
-    refusal, wrong = false_refusal[order], hallucination[order]
-    least = np.minimum.accumulate(wrong)
-    # the least so far, at the first point that reached it
-    first = np.searchsorted(-least, -least)
-    out = np.zeros(len(false_refusal), dtype=bool)
-    out[order] = (wrong == least) & (refusal == refusal[first])
-    return out
-
-
 class ThresholdCurve(NamedTuple):
-    """Steps of one threshold, each policy's value, and the policy that states all the others."""
+    """Steps of one threshold of a policy, the others as they are, and each policy's value."""
 
     path: str
     steps: pd.DataFrame
     marks: Mapping[str, float]
-    base: str
 
 
 def threshold_curves(
-    trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+    trace: TraceView, policies: Mapping[str, Policy], subject: str, arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
-    """Curve of each threshold under the first policy where it matters, and paths that never do.
+    """Curve of each threshold that a policy sets where it matters, and the paths that never do.
 
-    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of
-    the chain acts. A threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
+    Where it decides by expected cost: of its cost ratio alone, since no threshold of the chain
+    acts. A threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
 
     Args:
-      bases: names of policies, the one of most interest first; one under which the path never
-        matters has no mark.
+      policies: by name, whose values are marked where they decide by the same rule.
+      subject: name of the policy.
     """
-    by_cost = [policies[name].decision.rule == EXPECTED_COST for name in bases]
-    tried = tuple(name for name, cost in zip(bases, by_cost, strict=True) if cost == by_cost[0])
-    paths = [RATIO] if by_cost[0] else _stated_thresholds(policies, tried)
-    shown: dict[str, ThresholdCurve] = {}
-    for place, base in enumerate(tried):
-        rest = [path for path in paths if path not in shown]
-        for path, frame in _steps_by_path(trace, policies[base], rest, arm).items():
-            values = {name: policies[name].value(path) for name in reversed(tried[place:])}
-            marks = {name: float(value) for name, value in values.items() if value is not None}
-            shown[path] = ThresholdCurve(path, frame, marks, base)
-    return [shown[path] for path in paths if path in shown], [
-        path for path in paths if path not in shown
-    ]
-
-
-def _steps_by_path(
-    trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None
-) -> dict[str, pd.DataFrame]:
-    """Steps of those of some thresholds that matter under a policy, by path.
-
-    Those that it sets, where there are several, in one pass of the trace.
-    """
-    steps = partial(replay.steps, trace, policy, arm=arm, resolution=MOST_STEPS)
-    stated = [path for path in paths if policy.value(path) is not None]
-    frames: dict[str, pd.DataFrame] = {}
+    rule = policies[subject].decision.rule
+    alike = {name: policy for name, policy in policies.items() if policy.decision.rule == rule}
+    path = RATIO if rule == EXPECTED_COST else None
     with warnings.catch_warnings():
         # the page says of its cases what a warning of `steps` would
         warnings.simplefilter("ignore")
-        if len(stated) > 1:
-            groups = steps(path=None).groupby("path", sort=False)
-            frames = {str(path): frame for path, frame in groups}
-        else:
-            stated = []
-        frames |= {path: steps(path=path) for path in paths if path not in stated}
-    return {
-        path: frames[path].drop(columns="path", errors="ignore").reset_index(drop=True)
-        for path in paths
-        if len(frames.get(path, ())) > 1
-    }
-
-
-def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> list[str]:
-    """Thresholds of the chain, and those of signals that some policy states."""
-    own = sorted({signal for name in names for signal in policies[name].signals})
-    bounds = [f"signals.{signal}.{end}" for signal in own for end in ("min", "max")]
-    paths = dict.fromkeys((*replay.SWEPT, *bounds))
-    return [
-        path
-        for path in paths
-        if not path.startswith("decision.")
-        and (
-            not path.startswith("signals.")
-            or any(policies[name].value(path) is not None for name in names)
-        )
-    ]
+        steps = replay.steps(trace, policies[subject], path=path, arm=arm, resolution=MOST_STEPS)
+    curves = []
+    groups: list[Any] = [(RATIO, steps)] if path else list(steps.groupby("path", sort=False))
+    for swept, frame in groups:
+        if len(frame) > 1 and (path or not swept.startswith("decision.")):
+            values = {name: policy.value(swept) for name, policy in alike.items()}
+            marks = {name: float(value) for name, value in values.items() if value is not None}
+            shown = frame.drop(columns="path", errors="ignore").reset_index(drop=True)
+            curves.append(ThresholdCurve(swept, shown, marks))
+    idle = [RATIO] * (not curves) if path else steps.attrs["idle"]
+    return curves, [swept for swept in idle if path or not swept.startswith("decision.")]

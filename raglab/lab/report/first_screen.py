@@ -16,7 +16,7 @@ from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
-from raglab.lab.comparison import PolicyContest, StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import PolicyContest, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import bound_text
 from raglab.lab.findings import (
@@ -37,6 +37,8 @@ from raglab.words.html_display import Cell, Mark
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from raglab.lab.study_result import TuneResult
 
 USE, SHOWN, MISSING, FURTHER = "What to use", "Is it shown", "What is missing", "Know before use"
 CASES, PROMISED, NEXT = "On how many cases", "What is promised", "Next step"
@@ -99,7 +101,7 @@ class FirstScreen(NamedTuple):
 
 def first_screen(
     judged: ReportData,
-    study: StudyOutcome | None,
+    study: TuneResult | None,
     costs: metrics.Costs | None,
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
@@ -123,65 +125,59 @@ def first_screen(
         is_valid=promise_mark != "bad",
         misses=any(verdict.says != "met" for verdict in target_verdicts if verdict.is_target),
     )
-    advice, use_shown = standing.advice, standing.texts
+    advice = standing.advice
     findings = None if study is None else study.findings
     if findings is None:
         findings = _page_findings(judged, standing)
     texts = dict(zip(findings["key"], findings["text"], strict=True))
-    use, shown, missing = (texts[key] for key in ("use", "shown", "missing"))
-    further = [note for note in notes_of(findings) if note not in {use, shown, missing}]
+    further = list(notes_of(findings))
+    for key in ("use", "shown", "missing"):
+        further = [note for note in further if note != texts[key]]
     if advice == "invalid certificate":
-        use, shown = use_shown
-    here = verdict_sentence(judged.subject, target_verdicts) if target_verdicts else ""
-    mark = MARKS.get(advice, "")
+        texts["use"], texts["shown"] = standing.texts
+    here = ""
+    if target_verdicts:
+        here = f"{judged.note} Here {verdict_sentence(judged.subject, target_verdicts)}".strip()
     prices = sorted({*metrics.cost_matrix(costs).ravel().tolist()} - {0.0})
     ends = " to ".join(f"{price:g}" for price in dict.fromkeys((*prices[:1], *prices[-1:])))
     unit = f"A wrong decision costs {ends or '0'}, a right one 0."
-    by_cost = judged.by_cost(judged.subject)
-    see = "Decision by expected cost" if by_cost else "Policies and their rates"
+    see = "Policies and their rates"
+    if judged.by_cost(judged.subject):
+        see = "Decision by expected cost"
     facts = [
-        Fact(USE, use, [_identity(judged)], see, "", mark),
-        Fact(SHOWN, shown, [unit], "Candidates" if standing.in_sample else ""),
-        *([Fact(MISSING, missing, see="If traffic has other labels")] if missing else []),
-        *([Fact(FURTHER, further[0], further[1:], mark="bad")] if further else []),
+        Fact(USE, texts["use"], [_identity(judged)], see, mark=MARKS.get(advice, "")),
+        Fact(SHOWN, texts["shown"], [unit], "Candidates" if standing.in_sample else ""),
+        Fact(MISSING, texts["missing"], see="If traffic has other labels"),
+        Fact(FURTHER, " ".join(further[:1]), further[1:], mark="bad"),
         _cases(judged, study),
-        Fact(
-            PROMISED,
-            promise,
-            [f"{judged.note} Here {here}".strip()] if here else [],
-            PROMISED,
-            mark=promise_mark,
-        ),
+        Fact(PROMISED, promise, [here] * bool(here), PROMISED, mark=promise_mark),
         _next_step(judged, standing),
     ]
     against = _contest_table(judged, standing, costs) if standing.contests else None
-    return FirstScreen(facts, against, advice)
+    return FirstScreen([fact for fact in facts if fact.text], against, advice)
 
 
 def _standing(
-    judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None
+    judged: ReportData, study: TuneResult | None, costs: metrics.Costs | None
 ) -> Standing:
     """How the subject stands on the cases of the page."""
     subject, learned = judged.subject, judged.learned.get(judged.subject)
-    in_sample = ""
-    if study is not None and not study.unseen:
-        in_sample = estimate_text(study, len(judged.trace))
-    elif study is None and subject in judged.in_sample and learned is not None:
+    in_sample, roles, same = "", dict.fromkeys(FREE, "free policy"), ""
+    if study is not None:
+        in_sample = "" if study.unseen else estimate_text(study, len(judged.trace))
+        roles = reference_roles(study.costs, study.selected, study.incumbent)
+        same = study.selected if study.selected in FIXED else ""
+    elif subject in judged.in_sample and learned is not None:
         in_sample = learned.text
     costs_by_name = dict(zip(judged.policies, judged.table["expected_cost"].tolist(), strict=True))
     lacking = not_compared(judged.missing)
-    roles = dict.fromkeys(FREE, "free policy") if study is None else reference_roles(study)
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
-    left_out = {subject, *judged.in_sample}
-    there = {
-        name: role
-        for name, role in roles.items()
-        if name in judged.policies and name not in left_out
-    }
+    for name in (subject, *judged.in_sample):
+        roles.pop(name, None)
     against: list[PolicyContest] = []
     if not in_sample:
-        policies = {name: judged.policies[name] for name in there}
-        policies[TUNED] = judged.policies[subject]
+        policies = {**judged.policies, TUNED: judged.policies[subject]}
+        there = {name: role for name, role in roles.items() if name in judged.policies}
         against = contests(judged.replayed, policies, there, judged.arm, costs, judged.mix)
     # others that learned from the cases of the page, by their own records
     elsewhere = [name for name in judged.in_sample if name in judged.learned and name != subject]
@@ -191,7 +187,7 @@ def _standing(
         contests=against,
         costs={**costs_by_name, TUNED: costs_by_name[subject]},
         in_sample=in_sample,
-        same="" if study is None or study.selected not in FIXED else study.selected,
+        same=same,
         lacking=lacking.get(subject),
         gaps=[*(name for name in FIXED if name in lacking), *elsewhere],
         is_known=study is not None
@@ -208,23 +204,20 @@ def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
         texts.append(mix_text(judged.mix))
     elif judged.crossing is not None:
         texts.append(judged.crossing.says(standing.subject))
-    learned = [
-        f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}."
-        for name in standing.gaps
-        if name in judged.learned
-    ]
-    refusals = [
-        f"In {cut_text(name)} {text}"
-        for name in judged.names
-        if (text := refusal_text(judged.decisions[name], remedy=""))
-    ]
+    refusals = {name: refusal_text(judged.decisions[name], remedy="") for name in judged.names}
     return findings_frame(
         {
             "use": use,
             "shown": shown,
             "missing": " ".join(texts),
-            "refusals": " ".join(refusals),
-            "learned": " ".join(learned),
+            "refusals": " ".join(
+                f"In {cut_text(name)} {text}" for name, text in refusals.items() if text
+            ),
+            "learned": " ".join(
+                f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}."
+                for name in standing.gaps
+                if name in judged.learned
+            ),
         }
     )
 
@@ -241,7 +234,7 @@ def _identity(judged: ReportData) -> str:
     return f"{cut_text(judged.subject)} in the tables; its id is {policy.policy_id}{bounds}."
 
 
-def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
+def _cases(judged: ReportData, study: TuneResult | None) -> Fact:
     """How many cases, of which split and labels, and whether any of them chose the subject."""
     trace = judged.trace
     counts = ", ".join(f"{n:,} {words}" for words, n in _label_counts(judged).items())
@@ -313,27 +306,23 @@ def _contest_table(
         "same": Cell("one and the same policy"),
         "open": Cell("no difference shown"),
     }
-    rows = [
-        (
-            Cell(cut_text(contest.reference), contest.role),
-            estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+"),
-            number_cell(f"{contest.gain.p:.3g}"),
-            results[contest.verdict],
-            # How many cases the difference rests on: a mean of few is no more than an example.
-            number_cell(str(contest.only_tuned)),
-            number_cell(str(contest.only_reference)),
-        )
-        for contest in standing.contests
-    ]
-    heads = (
-        "against",
-        f"{subject} saves (cost a case)",
-        "p",
-        "result",
-        f"only {subject} right (cases)",
-        "only the other right (cases)",
-    )
-    columns = dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True))
+    rivals = standing.contests
+    # How many cases the difference rests on: a mean of few is no more than an example.
+    columns = {
+        "against": [Cell(cut_text(contest.reference), contest.role) for contest in rivals],
+        f"{subject} saves (cost a case)": [
+            estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+")
+            for contest in rivals
+        ],
+        "p": [number_cell(f"{contest.gain.p:.3g}") for contest in rivals],
+        "result": [results[contest.verdict] for contest in rivals],
+        f"only {subject} right (cases)": [
+            number_cell(str(contest.only_tuned)) for contest in rivals
+        ],
+        "only the other right (cases)": [
+            number_cell(str(contest.only_reference)) for contest in rivals
+        ],
+    }
     caption = (
         f"What {subject} saves on the same {len(judged.trace):,} cases, with its 95 % interval; p "
         "is of the paired t-test, each row a test of its own."

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from raglab import metrics, replay
 from raglab.arguments.user_warnings import warn_user
-from raglab.certify import MAX_OVER_ASK, label_noise_bound, labels_to_break
+from raglab.certify import MAX_OVER_ASK
 from raglab.decision.learned_cases import IN_SAMPLE, trace_learned
 from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.displays.tables import (
     column_table,
     cut_text,
-    number_cell,
     percent_cells,
     share_cell,
 )
 from raglab.lab.answer_signals import answer_signals
 from raglab.lab.candidates import DEFAULTS, FREE
-from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import (
     Block,
@@ -35,34 +33,30 @@ from raglab.lab.report.blocks import (
 )
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import (
-    bound_confidence,
     certificate_blocks,
-    own_certificate,
-    rate_counts,
 )
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.traffic_section import mix_section, traffic_section, with_mix_costs
 from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
-from raglab.lab.targets import DELTA
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import Mix
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.values import refuse
-from raglab.words.canonical import percent
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.lab.certification import Certification
+    from raglab.lab.study_result import TuneResult
     from raglab.store.traces import StudyTrace
 
 TUNED = "tuned"  # name of the policy that a page is about
 MOST_SLICES = 20
-WRONG_LABELS = (0, 1, 2, 3, 5, 10)
 
 
 def weak_spots(judged: ReportData) -> list[Block]:
@@ -88,35 +82,6 @@ def weak_spots(judged: ReportData) -> list[Block]:
         f"{len(below)} (of {len(frame)} in all); p by Fisher's exact test, corrected (Holm)."
     )
     return [column_table(caption, columns)]
-
-
-def assumptions(judged: ReportData) -> list[Block]:
-    """The subject's hallucination rate if some labels were wrong."""
-    k, n = rate_counts(judged, "hallucination_rate")
-    subject = cut_text(judged.subject)
-    if not n:
-        return [Text(f"{subject} answers no case.")]
-    doubted = label_noise_bound(k, n, DELTA)
-    labels = [j for j in WRONG_LABELS if j < len(doubted.labels)]
-    columns: dict[str, Any] = {
-        "wrong labels": labels,
-        "hallucination_rate": [number_cell(percent((k + j) / n), f"{k + j}/{n}") for j in labels],
-        f"upper bound, {bound_confidence()}": percent_cells(doubted.bound[labels]),
-    }
-    caption = f"Hallucination rate of {subject} if so many right answers are mislabelled."
-    if alpha := _hallucination_target(judged):
-        least = labels_to_break(k, n, alpha, DELTA)
-        caption += f" The bound passes {100 * alpha:g} % from {least} wrong labels on."
-    return [column_table(caption, columns)]
-
-
-def _hallucination_target(judged: ReportData) -> float | None:
-    """Hallucination rate that the subject promises, or that the user wants; None without either."""
-    certificate = own_certificate(judged) or {}
-    alphas = {
-        promise["name"]: float(promise["alpha"]) for promise in certificate.get("promises", ())
-    }
-    return alphas.get("hallucination_rate", judged.targets.get("hallucination_rate"))
 
 
 def cockpit_section(judged: ReportData) -> list[Block]:
@@ -153,14 +118,12 @@ def of_policies(make: Maker) -> Maker:
 SECTIONS: dict[str, Maker] = {
     "Targets": of_policies(parts.verdict),
     "What is promised": of_policies(certificate_blocks),
-    "If labels were wrong": of_policies(assumptions),
     "If traffic has other labels": of_policies(mix_section),
     "Policies and their rates": parts.rates_section,
     "Candidates": parts.candidates_section,
     "What changed": of_policies(parts.flips_section),
     "What decided": of_policies(parts.stages_section),
     "Where it goes wrong": of_policies(weak_spots),
-    "Ranking of the expected sources": parts.ranking_section,
     "Does the confidence mean what it says?": of_policies(parts.reliability_section),
     "Risk and coverage": of_policies(parts.risk_coverage_section),
     "Move the thresholds yourself": cockpit_section,
@@ -205,7 +168,8 @@ def write_report(
     trials: pd.DataFrame | None = None,
     notes: Sequence[str] = (),
     split: str = "report",
-    study: StudyOutcome | None = None,
+    study: TuneResult | None = None,
+    failed: Certification | None = None,
     costs: metrics.Costs | None = None,
     targets: Mapping[str, float] | None = None,
     min_coverage: float | None = None,
@@ -238,7 +202,8 @@ def write_report(
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       notes: paragraphs for the reader, beside the findings of a study.
       split: the split that all cases should belong to; the page warns where they do not.
-      study: facts of a study about the policies.
+      study: whose policies they are.
+      failed: certification of the selected policy that certified nothing.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
       targets: rate -> highest value, of a rate that is wanted high the least; without one the page
         has no verdict on a target, and shows what a certificate of a usual target would need.
@@ -290,7 +255,7 @@ def write_report(
         in_sample=in_sample,
         learned=learned,
         n_certify=n_certify,
-        failed=None if study is None else study.failed,
+        failed=failed,
         notes=(*notes, *unmeasured),
         trials=trials,
         flat_ranges=flat_ranges,

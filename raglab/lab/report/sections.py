@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import calibration, metrics
-from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
@@ -25,18 +24,14 @@ from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.displays.gates import ReliabilityDisplay
 from raglab.displays.tables import (
     DASH,
-    ReportTable,
     column_table,
     cut_text,
     frame_table,
     number_cell,
-    percent_cells,
-    share_cell,
 )
 from raglab.gating.expected_cost import CLASSES
-from raglab.lab.answer_basis import missing_notes, not_compared
+from raglab.lab.answer_basis import missing_answers, missing_notes, not_compared
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves
-from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report.blocks import (
     Block,
     Text,
@@ -54,13 +49,11 @@ from raglab.lab.report.case_counts import (
     RATIO,
     confusion_counts,
     decided_by_label,
-    front,
     probability_histograms,
     threshold_curves,
 )
-from raglab.lab.search_space import Goal
-from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
-from raglab.lab.targets import USUAL_TARGETS, reachable, verdicts
+from raglab.lab.search_space import Goal, front
+from raglab.lab.targets import reachable, verdicts
 from raglab.lab.traffic_review import Review
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.metrics.crossings import Crossing
@@ -74,6 +67,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.lab.certification import Certification
+    from raglab.lab.study_result import TuneResult
 
 
 class ReportData(NamedTuple):
@@ -110,7 +104,7 @@ class ReportData(NamedTuple):
     notes: tuple[str, ...] = ()
     trials: pd.DataFrame | None = None
     flat_ranges: pd.DataFrame | None = None
-    study: StudyOutcome | None = None
+    study: TuneResult | None = None
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
     trace_id: str | None = None
@@ -146,16 +140,8 @@ class ReportData(NamedTuple):
 
     @property
     def missing(self) -> dict[str, MissingAnswers]:
-        """Recorded answers that each policy lacks, by name.
-
-        None where cases are judged by their sources.
-        """
-        if "missing_answers_k" not in self.table:
-            return {}
-        pairs = self.table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
-        return {
-            name: MissingAnswers(*pair) for name, pair in zip(self.policies, pairs, strict=True)
-        }
+        """Recorded answers that each policy lacks, by name, see `missing_answers`."""
+        return missing_answers(self.table)
 
     @property
     def is_compared(self) -> bool:
@@ -218,7 +204,7 @@ def rates_section(judged: ReportData) -> list[Block]:
 
 
 def risk_coverage_section(judged: ReportData) -> list[Block]:
-    """Risk–coverage curves of the signals, with policies' points, and coverage at usual risks."""
+    """Risk–coverage curves of the signals, with policies' points."""
     rates = judged.table.drop_duplicates("policy_id")[["coverage", "hallucination_rate"]]
     points = {
         str(name): tuple(pair)
@@ -232,31 +218,17 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
     )
     target = judged.targets.get("hallucination_rate")
     drawn = figures.draw_risk_coverage(by_signal, points, target=target)
-    return [picture("risk_coverage", caption, drawn, judged.note), _usual_risks(judged.signals)]
-
-
-def _usual_risks(signals: AnswerSignals) -> ReportTable:
-    """Largest coverage of one threshold on each signal at usual risks."""
-    columns: dict[str, Any] = {"signal": signals.score.keys()}
-    for risk in USUAL_TARGETS:
-        shares = [
-            metrics.coverage_at_risk(signals.right, score, risk) for score in signals.score.values()
-        ]
-        columns[f"risk ≤ {100 * risk:g} %"] = percent_cells(share or np.nan for share in shares)
-    caption = "Largest coverage of one threshold at a risk; chosen on these cases, so it flatters."
-    return column_table(caption, columns)
+    return [picture("risk_coverage", caption, drawn, judged.note)]
 
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = threshold_curves(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
-    known = judged.signals.known
-    # Where a threshold cannot act in the subject, its panel is of another policy, and its title
-    # says so.
+    named = {name: judged.policies[name] for name in judged.names}
+    shown, idle = threshold_curves(judged.replayed, named, judged.subject, judged.arm)
     panels = [
         figures.Panel(
-            curve.path if curve.base == judged.subject else f"{curve.path} (of {curve.base})",
-            threshold_unit(curve.path, known),
+            curve.path,
+            threshold_unit(curve.path, judged.signals.known),
             curve.steps,
             curve.marks,
             curve.path == RATIO,
@@ -345,26 +317,6 @@ def flips_section(judged: ReportData) -> list[Block]:
     return flip_blocks(first, second, judged.decisions[first], judged.decisions[second])
 
 
-def ranking_section(judged: ReportData) -> list[Block]:
-    """Ranking measures of every arm."""
-    trace = judged.trace
-    frame, measures = ranking(trace), ndcg_measures(trace)
-    columns: dict[str, Any] = {name: frame[name] for name in ("arm", "order", "n")}
-    for name in (f"hit@{k}" for k in DEPTHS_OF_LIST):
-        pairs = zip(frame[name], frame["n"].astype(int), strict=True)
-        columns[name] = [share_cell(round(float(share) * n) if n else 0, n) for share, n in pairs]
-    for name in measures:
-        columns[name] = frame[name].tolist()
-    n_stated = len(trace) - frame.attrs["without_source"]
-    caption = (
-        f"Over {n_stated} of {len(trace)} cases that state sources: share with one among the first "
-        "k passages, and nDCG (0 to 1) over the first hit of each."
-    )
-    return [column_table(caption, columns)]
-
-
-FOLDS, LEAST = 5, 10  # of the cross-fitting; right and wrong cases that it needs
-SEED = 0  # of folds and resamples, so that the page is the same bytes twice
 MEASURES = {
     "ECE": "ece",
     "smooth ECE": "smooth_ece",
@@ -376,10 +328,7 @@ MEASURES = {
 
 
 def reliability_section(judged: ReportData) -> list[Block]:
-    """Confidence as a probability, or the P(right) that decides.
-
-    Reliability, errors, a cross-fitted calibration.
-    """
+    """Confidence as a probability, or the P(right) that decides: reliability and errors."""
     from raglab.live.retriever import LATE_INTERACTION
 
     name, unit = (P_RIGHT, 1.0) if P_RIGHT in judged.signals.score else ("confidence", 100.0)
@@ -392,18 +341,6 @@ def reliability_section(judged: ReportData) -> list[Block]:
     weights = Goal(mix=judged.mix).case_weights(judged.signals.label)
     by = None if weights is None or unit > 1.0 else weights[known]
     as_it_is = ReliabilityDisplay.from_predictions(right, score / unit, weights=by, name=shown)
-    judgements = {f"{shown}, as it is": calibration.judged(right, score / unit)}
-    # With few right or few wrong cases isotonic steps follow noise.
-    enough = min(int(right.sum()), int((~right).sum())) >= LEAST
-    if enough:
-        rng = np.random.default_rng(SEED)
-        isotonic = calibration.calibrated(right, score, method="isotonic", folds=FOLDS, rng=rng)
-        ReliabilityDisplay.from_predictions(
-            right, isotonic.p, name="isotonic, cross-fitted", ax=as_it_is.ax_
-        )
-        # Cross-fitted is what holds on new cases; in sample is shown to tell how much it flatters.
-        judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = isotonic.cross_fitted
-        judgements["isotonic on the cases it was fitted to (flatters)"] = isotonic.in_sample
     # All that is drawn is shown in numbers too, for readers who cannot see the figure.
     caption = (
         f"{shown} against the share that would be answered rightly, in bins of 0.1 that hold their "
@@ -411,23 +348,18 @@ def reliability_section(judged: ReportData) -> list[Block]:
     )
     if judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION and unit > 1.0:
         caption += " Rank only until calibrated (rule S1.4)."
-    if not enough:
-        caption += f" Calibration takes {LEAST} right and {LEAST} wrong cases."
+    judgement = calibration.judged(right, score / unit)
+    errors = {
+        title: round(float(attrgetter(path)(judgement)), 3) for title, path in MEASURES.items()
+    }
+    columns = {"error": errors.keys(), "value": errors.values()}
     return [
         picture("reliability", caption, as_it_is.ax_, judged.note),
-        _judgement_table(judgements),
+        column_table(
+            f"Errors of {shown} (Brier = MCB − DSC + UNC); lower is better, but for DSC.", columns
+        ),
         frame_table("The same in numbers.", as_it_is.frame()),
     ]
-
-
-def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
-    columns: dict[str, Any] = {"probability": judgements.keys()}
-    for title, path in MEASURES.items():
-        columns[title] = [
-            round(float(attrgetter(path)(judged)), 3) for judged in judgements.values()
-        ]
-    caption = "Errors of the probabilities (Brier = MCB − DSC + UNC); lower is better, but for DSC."
-    return column_table(caption, columns)
 
 
 CLASS_WORDS = dict(

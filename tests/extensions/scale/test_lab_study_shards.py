@@ -21,13 +21,14 @@ from parts import same
 from raglab.extensions.scale import measured_shards as measured_shards_module
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab import study_cases
-from raglab.lab.study import TuneResult, tune
+from raglab.lab.study import tune
 from raglab.lab.study_cases import (
     LEAST_LABELLED,
     counts_by_label,
     draw_cases,
     study_splits,
 )
+from raglab.lab.study_result import TuneResult
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
 from raglab.store.policies import Policy
