@@ -27,10 +27,7 @@ from raglab.metrics.costs import (
     settled_cells,
     settled_pairs,
 )
-from raglab.metrics.intervals import (
-    Interval,
-    clopper_pearson,
-)
+from raglab.metrics.intervals import Interval, clopper_pearson
 from raglab.metrics.selective import confidence_levels
 from raglab.values import Status
 
@@ -64,28 +61,17 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
     """
     rows, columns = _codes("label", label), _codes("status", status)
     if rows.shape != columns.shape:
-        msg = (
-            f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}; "
-            "give one each a case."
-        )
+        msg = f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}."
         raise ValueError(msg)
     return np.bincount(rows * len(Status) + columns, minlength=len(Status) ** 2).reshape(SHAPE)
 
 
 def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
     array = plain_array(codes, name)
-    if not array.size and array.ndim == 1:
-        return array.astype(np.int64)
-    if (
-        array.ndim != 1
-        or array.dtype.kind not in "iu"
-        or array.min() < 0
-        or array.max() >= len(Status)
-    ):
+    is_code = array.dtype.kind in "iu" and bool(((array >= 0) & (array < len(Status))).all())
+    if array.ndim != 1 or not (is_code or not array.size):
         shown = list(dict.fromkeys(array.ravel().tolist()))[:5]
-        msg = (
-            f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives a code."
-        )
+        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives one."
         raise ValueError(msg)
     return array.astype(np.int64)
 
@@ -106,19 +92,11 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    table = _outcome_array("counts", counts)
-    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
-
-
-def _outcome_array(name: str, counts: ArrayLike) -> NDArray[Any]:
     table = np.asarray(counts)
     if table.shape[-2:] != SHAPE:
-        msg = (
-            f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see "
-            "outcome_table."
-        )
+        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {table.shape}."
         raise ValueError(msg)
-    return table
+    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
 class CostCurve(NamedTuple):
@@ -166,19 +144,14 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     """
     ratio = float_array(ratios, "ratios")
     if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
-        msg = (
-            f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as "
-            "1 wrong answer."
-        )
+        msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; at 0.2 five refusals cost one."
         raise ValueError(msg)
     at, size, wrong = confidence_levels(correct, confidence)
     total = int(size.sum())
     answered = np.append(0, size[:-1].cumsum())
     errors = np.append(0, wrong[:-1].cumsum())
     missed = total - int(wrong.sum()) - (answered - errors)
-    best = np.array(
-        [int(np.argmin(errors + cost_ratio * missed)) for cost_ratio in ratio], dtype=np.int64
-    )
+    best = np.array([np.argmin(errors + each * missed) for each in ratio], dtype=np.int64)
     return CostCurve(
         ratio,
         (errors[best] + ratio * missed[best]) / total,
@@ -316,14 +289,10 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
       >>> dict(zip(COUNTS, table[0, Status.refuse, 1].tolist()))["wrong"]
       1
     """
-    codes = (
-        status[:, None, None],
-        np.arange(3)[None, :, None],
-        np.array([False, True])[None, None, :],
-    )
-    rows = [rate.counts(*codes) for rate in RATE_TABLE.values()]
+    codes = status[:, None, None], np.arange(3)[:, None], np.array([False, True])
     shape = len(status), 3, 2
-    return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
+    rows = [np.broadcast_to(rate.counts(*codes), shape) for rate in RATE_TABLE.values()]
+    return np.stack(rows, axis=-1).astype(np.int64)
 
 
 def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
@@ -335,8 +304,7 @@ def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
     statuses = np.array(list(Status), dtype=np.int8)
     plain = contributions(statuses).reshape(-1, len(RATE_TABLE))
     adds = np.concatenate([plain, plain[[WRONG_CELL] * (N_CELLS - PLAIN_CELLS)]])
-    counts: NDArray[Any] = cells @ adds[: cells.shape[-1]]
-    return counts
+    return np.asarray(cells @ adds[: cells.shape[-1]])
 
 
 _LABELS_OF_CELLS = np.eye(len(Status), dtype=np.int64)[LABEL_OF_CELL]
@@ -349,8 +317,7 @@ def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
       cells: cases by cell, [..., 20].
     """
     # ten times as fast as a sum over two axes
-    counts: NDArray[Any] = cells @ _LABELS_OF_CELLS[: cells.shape[-1]]
-    return counts
+    return np.asarray(cells @ _LABELS_OF_CELLS[: cells.shape[-1]])
 
 
 def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
@@ -419,10 +386,7 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     """
     relevant, n_relevant = _relevance(relevant, "relevant"), np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
-        msg = (
-            "relevant must not hold more hits than n_relevant documents; count a document once, "
-            "at its first hit."
-        )
+        msg = "relevant must not hold more hits than n_relevant; count a document once."
         raise ValueError(msg)
     width = min(k, relevant.shape[1])
     discount = 1.0 / np.log2(np.arange(2, k + 2))
@@ -456,10 +420,7 @@ def graded_ndcg(
     discount = 1.0 / np.log2(np.arange(2, max(top.shape[1], best.shape[1]) + 2))
     reached, reachable = ((gains * discount[: gains.shape[1]]).sum(axis=1) for gains in (top, best))
     if (reached > reachable * (1.0 + 1e-9)).any():
-        msg = (
-            "hits must not have more grades than the documents there are; count a document once, "
-            "at its first hit."
-        )
+        msg = "hits must not have more grades than the documents there are; count a document once."
         raise ValueError(msg)
     with np.errstate(invalid="ignore"):
         return np.where(reachable > 0.0, reached / reachable, np.nan)
@@ -555,15 +516,10 @@ def _paired_rates(
     def reach(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.sqrt(np.maximum(left**2 + right**2 - 2.0 * together * left * right, 0.0))
 
-    below, above = (
-        reach(rate[1] - low[1], high[0] - rate[0]),
-        reach(high[1] - rate[1], rate[0] - low[0]),
-    )
-    pairs = k[:, None] - k[None], of[:, None] - of[None]
-    only_first, only_second = (
-        np.einsum("ab,abr->r", counts, sign * pairs[0] > 0) for sign in (1, -1)
-    )
-    same = np.einsum("ab,abr->r", joint, (pairs[0] != 0) | (pairs[1] != 0)) == 0
+    below = reach(rate[1] - low[1], high[0] - rate[0])
+    above = reach(high[1] - rate[1], rate[0] - low[0])
+    apart = k[:, None] - k
+    same = np.einsum("ab,abr->r", joint, (apart != 0) | (of[:, None] != of)) == 0
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
     below, above = (
         np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above)
@@ -574,8 +530,8 @@ def _paired_rates(
         difference=difference,
         low=np.maximum(difference - below, -1.0),
         high=np.minimum(difference + above, 1.0),
-        only_first=only_first,
-        only_second=only_second,
+        only_first=np.einsum("ab,abr->r", counts, apart > 0),
+        only_second=np.einsum("ab,abr->r", counts, apart < 0),
         rate=rate,
     )
 
@@ -681,11 +637,8 @@ def rate_columns(
         ]
     columns: dict[str, Any] = {"undecided": cells[..., PLAIN_CELLS:].sum(axis=-1)}
     for place, name in enumerate(RATES):
-        columns |= {
-            name: value[..., place],
-            f"{name}_k": counts[..., place],
-            f"{name}_n": n[..., place],
-        }
+        for ending, table in (("", value), ("_k", counts), ("_n", n)):
+            columns[name + ending] = table[..., place]
         if level is not None:
             ends = [clopper_pearson(k[..., place], of[..., place], level) for k, of in sides]
             columns[f"{name}_low"], columns[f"{name}_high"] = hull(*ends)

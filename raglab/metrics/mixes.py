@@ -97,23 +97,21 @@ class TrafficMix:
             label: f"{low:.4g}" + (f" to {high:.4g}" if high > low else "")
             for label, (low, high) in self.shares.items()
         }
-        if not self.strata:
-            is_point, rest = len(self.corners) == 1, ", the rest as labelled"
-            if is_point:
-                corner = zip(LABELS, self.corners[0], strict=True)
-                parts |= {label: f"{share:.4g}" for label, share in corner if share}
-            return ", ".join(f"{label} {ends}" for label, ends in parts.items()) + rest * (
-                not is_point and len(parts) < len(LABELS)
+        if self.strata:
+            shown = (
+                f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items()
             )
-        shown = (f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items())
-        drawn, unknown = (
-            sum(getattr(stratum, name) for stratum, *_ in self.strata)
-            for name in ("drawn", "unknown")
-        )
-        return (
-            f"{', '.join(shown)} by {drawn - unknown:,} labels of {drawn:,} requests, "
-            f"delta {self.delta:g}"
-        )
+            drawn = sum(stratum.drawn for stratum, *_ in self.strata)
+            known = sum(stratum.drawn - stratum.unknown for stratum, *_ in self.strata)
+            counts = f"{known:,} labels of {drawn:,} requests"
+            return f"{', '.join(shown)} by {counts}, delta {self.delta:g}"
+        is_point = len(self.corners) == 1
+        if is_point:
+            corner = zip(LABELS, self.corners[0], strict=True)
+            parts |= {label: f"{share:.4g}" for label, share in corner if share}
+        stated = ", ".join(f"{label} {ends}" for label, ends in parts.items())
+        is_whole = is_point or len(parts) == len(LABELS)
+        return stated if is_whole else f"{stated}, the rest as labelled"
 
     __repr__ = __str__
 
@@ -142,12 +140,14 @@ class TrafficMix:
         """
         if self.corners:
             return np.array(self.corners)
-        counts = np.asarray(labels, dtype=np.float64)
-        stated = ~np.isnan(np.array(self.low))
-        ratio = np.where(stated, 0.0, counts)
-        # what is not stated is one part, in the ratio of the cases
-        parts = [*np.eye(len(LABELS))[stated]] + ([] if stated.all() else [_ratio(ratio)])
-        ends = [self.shares[label] for label in self.shares] + [(0.0, 1.0)] * (not stated.all())
+        ends, stated = list(self.shares.values()), ~np.isnan(self.low)
+        parts = np.eye(len(LABELS))[stated]
+        if not stated.all():
+            # what is not stated is one part, in the ratio of the cases; of none, in equal shares,
+            # which `at_labels` refuses or never uses
+            counts = np.where(stated, 0.0, labels)
+            ratio = counts / counts.sum() if counts.any() else np.full(len(LABELS), 1 / len(LABELS))
+            ends, parts = [*ends, (0.0, 1.0)], np.vstack([parts, ratio])
         corners = set()
         for free, (least, most) in enumerate(ends):
             fixed = [set(pair) for place, pair in enumerate(ends) if place != free]
@@ -155,7 +155,7 @@ class TrafficMix:
                 rest = round(1.0 - sum(chosen), _WRITTEN)
                 if least - _SUM <= rest <= most + _SUM:
                     values = [*chosen[:free], min(max(rest, 0.0), 1.0), *chosen[free:]]
-                    corner = np.array(values) @ np.array(parts)
+                    corner = np.array(values) @ parts
                     corners.add(tuple(np.round(corner / corner.sum(), _WRITTEN).tolist()))
         table = np.array(sorted(corners, reverse=True)).reshape(-1, len(LABELS))
         if not len(table):
@@ -186,16 +186,9 @@ def check_shares(corners: NDArray[np.float64], labels: NDArray[Any], where: str 
     for place, label in enumerate(LABELS):
         if corners[:, place].any() and not labels[place]:
             had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
-            msg = (
-                f"each label with a share of the mix must have a case{where}, got {had}; label "
-                f"some {label}, or set its share to 0."
-            )
+            rule = f"each label with a share of the mix must have a case{where}"
+            msg = f"{rule}, got {had}; label some {label}, or set its share to 0."
             raise ValueError(msg)
-
-
-def _ratio(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of counts; of none of them equal ones, which `at_labels` refuses or never uses."""
-    return counts / counts.sum() if counts.sum() else (counts + 1.0) / len(counts)
 
 
 Mix = Shares | TrafficMix | Literal["sample"]
@@ -218,7 +211,7 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
       >>> mix.vertices([50, 30, 20]).round(3).tolist()
       [[0.9, 0.06, 0.04], [0.8, 0.12, 0.08]]
     """
-    if mix is None or isinstance(mix, TrafficMix) or (isinstance(mix, str) and mix == SAMPLE):
+    if mix is None or isinstance(mix, TrafficMix) or mix == SAMPLE:
         return mix if isinstance(mix, TrafficMix) else None
     rule = f"mix must be {SAMPLE!r} or map {', '.join(LABELS)} to shares or (least, largest)"
     if not isinstance(mix, Mapping) or not mix or not set(mix) <= {*LABELS}:
@@ -227,11 +220,10 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
     ends = {}
     for label, share in mix.items():
         pair = np.asarray(share, dtype=object).ravel().tolist()
-        if len(pair) not in (1, 2) or not all(
+        are_numbers = all(
             isinstance(end, int | float | np.number) and not isinstance(end, bool) for end in pair
-        ):
-            pair = [np.nan]
-        if not 0.0 <= pair[0] <= pair[-1] <= 1.0:
+        )
+        if len(pair) not in (1, 2) or not are_numbers or not 0.0 <= pair[0] <= pair[-1] <= 1.0:
             msg = f"{rule}, got {label}={share!r}; a share lies in [0, 1], 0.9 for 90 %."
             raise ValueError(msg)
         ends[label] = (float(pair[0]), float(pair[-1]))
@@ -269,13 +261,10 @@ def estimated_mix(
         bounds = [[finite_interval(stratum, each) for stratum in of_label] for of_label in by_label]
         ends = [[sum(end) / size for end in zip(*pairs, strict=True)] for pairs in bounds]
     else:
-        ends = [
-            [
-                float(clopper_pearson(only.hits, only.drawn, each).low),
-                float(clopper_pearson(only.hits + only.unknown, only.drawn, each).high),
-            ]
-            for (only,) in by_label
-        ]
+        counts = [(only.hits, only.hits + only.unknown, only.drawn) for (only,) in by_label]
+        least, most, drawn = np.array(counts).T
+        low, high = clopper_pearson(least, drawn, each).low, clopper_pearson(most, drawn, each).high
+        ends = list(zip(low, high, strict=True))
     occurs = np.isin(LABELS, labels)
     low, high = (
         tuple(np.round(np.where(occurs, [pair[end] for pair in ends], 0.0), _WRITTEN).tolist())

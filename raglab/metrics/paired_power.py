@@ -131,10 +131,7 @@ def cases_needed(
     """
     size = np.abs(np.asarray(difference, dtype=np.float64))
     if not (size > 0.0).all():
-        msg = (
-            f"difference must not be 0, got {difference}; no number of cases tells a difference "
-            "of 0."
-        )
+        msg = f"difference must not be 0, got {difference}; no number of cases tells that."
         raise ValueError(msg)
     carrying = np.maximum(share, size / np.sqrt(mean_square))
     n = _standard_errors(power, level) ** 2 * (carrying * mean_square - size**2) / size**2
@@ -177,7 +174,10 @@ def paired_sizes(
       >>> found.discordant, round(found.smallest.estimate, 3), found.needed[0.1]
       (14, 0.109, Range(low=71.0, estimate=112.0, high=183.0))
     """
-    values = _gain_array(gains)
+    values = np.asarray(gains, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        msg = f"gains must be a finite number a case, [Q], got shape {values.shape}; drop the rest."
+        raise ValueError(msg)
     if not price > 0.0:
         msg = f"price must be above 0, got {price}; it is what a failed contract costs."
         raise ValueError(msg)
@@ -187,10 +187,9 @@ def paired_sizes(
     low, high = clopper_pearson(k, n, LEVEL)
     share = Range(float(low), k / n, float(high))
     smallest = Range(*(_guarded_difference(n, end, mean_square, guard) for end in share))
-    sizes = [size * price for size in DIFFERENCES]
     needed = {
         size: Range(*(_guarded_cases(size, end, mean_square, guard) for end in share))
-        for size in sizes
+        for size in (size * price for size in DIFFERENCES)
     }
     return PairedSizes(n, k, mean_square, share, smallest, needed)
 
@@ -214,15 +213,3 @@ def _guarded_cases(difference: float, share: float, mean_square: float, guard: f
     half = difference * guard + z**2 * share * mean_square / 2.0
     root = sqrt(half**2 + difference**2 * guard**2 * (z**2 - 1.0))
     return max(plain, float(ceil((half + root) / difference**2)))
-
-
-def _gain_array(gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    values = np.asarray(gains, dtype=np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        finite = int(np.isfinite(values).sum())
-        msg = (
-            f"gains must be a finite number a case, [Q], got shape {values.shape} with {finite} "
-            "finite; drop the rest."
-        )
-        raise ValueError(msg)
-    return values

@@ -192,18 +192,21 @@ def bootstrap_values(
 
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
-    used = [estimator_weight(rows, name, settings) for name in names]
+    used = [(name, estimator_weight(rows, name, settings)) for name in names]
     block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
-    columns_of_block = partial(_block_columns, rows, names, used, midpoint(rows.log.reward))
-    session_totals = (
-        None if session is None else _session_sums(rows, session, columns_of_block, block_size)
-    )
+    columns_of_block = partial(_block_columns, rows, used, midpoint(rows.log.reward))
+    session_totals = None
+    if session is not None:
+        # what is resampled of each session is the sum of its rounds, [G, C]
+        session_totals = np.zeros((rows.log.sessions, columns_of_block(slice(0)).shape[1]))
+        for start in range(0, len(rows.weight), block_size):
+            block = slice(start, start + block_size)
+            np.add.at(session_totals, session[block], columns_of_block(block))
     # rounds or sessions
     n_units = len(rows.weight) if session_totals is None else len(session_totals)
-    starts = range(0, n_units, block_size)
     block_totals = run_each(
         _resampled_sums,
-        starts,
+        range(0, n_units, block_size),
         columns_of_block,
         session_totals,
         block_size,
@@ -212,16 +215,13 @@ def bootstrap_values(
         what="resample",
         unit="block of rounds",
     )
-    total: Floats | float = 0.0
-    for block_total in block_totals:
-        total = total + block_total
+    total = np.asarray(sum(block_totals))
     # The columns of the estimators are next to each other, in their order.
-    values, first = [], 0
-    for name in names:
-        last = first + _width(rows, name)
-        values.append(_resample_values(np.asarray(total)[:, first:last], rows, name))
-        first = last
-    return np.stack(values)
+    ends = np.cumsum([3 * len(rows.mass) + 2 if _refits(rows, name) else 2 for name in names])
+    parts = np.split(total, ends[:-1], axis=1)
+    return np.stack(
+        [_resample_values(part, rows, name) for name, part in zip(names, parts, strict=True)]
+    )
 
 
 def _resampled_sums(
@@ -259,36 +259,11 @@ def _poisson() -> Floats:
 
 
 def _block_columns(
-    rows: EvaluationRows,
-    names: Sequence[str],
-    used: Sequence[Floats | None],
-    middle: float,
-    part: slice,
+    rows: EvaluationRows, used: Sequence[tuple[str, Floats | None]], middle: float, part: slice
 ) -> Floats:
     """What is resampled of each round of a block, [size, C]."""
-    return np.concatenate(
-        [
-            _summed_columns(rows, name, weight, part, middle)
-            for name, weight in zip(names, used, strict=True)
-        ],
-        1,
-    )
-
-
-def _session_sums(
-    rows: EvaluationRows, session: NDArray[np.int64], columns: Callable[[slice], Floats], size: int
-) -> Floats:
-    """What is resampled of each session, the sums of its rounds, [G, C]."""
-    sums = np.zeros((rows.log.sessions, columns(slice(0)).shape[1]))
-    for start in range(0, len(rows.weight), size):
-        block = slice(start, start + size)
-        np.add.at(sums, session[block], columns(block))
-    return sums
-
-
-def _width(rows: EvaluationRows, name: str) -> int:
-    """How many columns an estimator sums."""
-    return 3 * len(rows.mass) + 2 if _refits(rows, name) else 2
+    columns = (_summed_columns(rows, name, weight, part, middle) for name, weight in used)
+    return np.concatenate([*columns], axis=1)
 
 
 def _refits(rows: EvaluationRows, name: str) -> bool:

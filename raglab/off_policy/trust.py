@@ -98,21 +98,20 @@ class EstimateDiagnostics(NamedTuple):
     note: str
 
 
-def _above_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
-    """A finding where a value is above a limit, with the number of limits it is above."""
-    level = int(value > limits[0]) + int(value > limits[1])
-    return [(level, text)] if level else []
+def _above(value: float, limits: tuple[float, float]) -> int:
+    """Number of limits that a value is above."""
+    return sum(value > limit for limit in limits)
 
 
-def _below_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
-    return _above_limits(-value, (-limits[0], -limits[1]), text)
+def _below(value: float, limits: tuple[float, float]) -> int:
+    """Number of limits that a value is below."""
+    return sum(value < limit for limit in limits)
 
 
 def _worst_status(findings: list[Finding]) -> tuple[str, str]:
-    """The worst status, and all reasons."""
-    return STATUSES[max((level for level, _ in findings), default=0)], "; ".join(
-        text for _, text in findings
-    )
+    """The worst status, and all reasons; a level of 0 is none."""
+    level = max((level for level, _ in findings), default=0)
+    return STATUSES[level], "; ".join(text for level, text in findings if level)
 
 
 def effective_size(weight: Floats) -> float:
@@ -138,33 +137,23 @@ def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     gone = ", ".join(
         rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5]
     )
+    unsupported = rows.unsupported
     status, note = _worst_status(
         [
-            *_below_limits(ess, rules.ess, f"effective sample size {ess:.1f}"),
-            *_above_limits(share, rules.share, f"one round holds {share:.0%} of the weight"),
-            *_above_limits(
-                drift,
-                rules.drift,
+            (_below(ess, rules.ess), f"effective sample size {ess:.1f}"),
+            (_above(share, rules.share), f"one round holds {share:.0%} of the weight"),
+            (
+                _above(drift, rules.drift),
                 f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out",
             ),
-            *_above_limits(
-                rows.unsupported,
-                rules.unsupported,
-                f"{rows.unsupported:.1%} of the target is on arms never logged ({gone})",
+            (
+                _above(unsupported, rules.unsupported),
+                f"{unsupported:.1%} of the target is on arms never logged ({gone})",
             ),
         ]
     )
-    return Overlap(
-        n=n,
-        ess=ess,
-        max_weight=largest,
-        mean_weight=mean,
-        mean_weight_low=mean - reach,
-        mean_weight_high=mean + reach,
-        unsupported=rows.unsupported,
-        status=status,
-        note=note,
-    )
+    ends = mean - reach, mean + reach
+    return Overlap(n, ess, largest, mean, *ends, unsupported, status, note)
 
 
 def diagnose_estimate(
@@ -185,31 +174,22 @@ def diagnose_estimate(
       nothing: none, unless the overlap is ok and dr shows dm to be within its own standard error;
       weak then, never ok. The overlap's figures are given.
     """
-    findings = [] if overlap.status == OK else [(STATUSES.index(overlap.status), overlap.note)]
+    findings = [(STATUSES.index(overlap.status), overlap.note)]
     ess, largest = overlap.ess, overlap.max_weight
-    if fitted.used is not None:
+    limits = {"clipped_ips": settings.clip, "switch_dr": settings.switch}
+    if fitted.used is None:
+        findings += _direct_findings(rows, fitted, settings, overlap, rules)
+    else:
         ess, largest = effective_size(fitted.used), float(fitted.used.max())
         if name == "replay":
-            findings += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
-        elif name in {"clipped_ips", "switch_dr"}:
-            findings += _clipping_findings(
-                rows,
-                fitted.used,
-                settings.clip if name == "clipped_ips" else settings.switch,
-                rules,
-            )
-    else:
-        findings += _direct_findings(rows, fitted, settings, overlap, rules)
+            findings.append((_below(ess, rules.ess), f"{ess:.0f} rounds accepted"))
+        elif name in limits:
+            total = float(rows.weight.sum())
+            cut = 1.0 - float(fitted.used.sum()) / total if total > 0.0 else 0.0
+            text = f"{cut:.0%} of the weight is beyond {limits[name]:g}"
+            findings.append((_above(cut, rules.cut), text))
     status, note = _worst_status(findings + _variance_findings(rows, fitted, name, rules))
     return EstimateDiagnostics(ess, largest, status, note)
-
-
-def _clipping_findings(
-    rows: EvaluationRows, used: Floats, limit: float, rules: Rules
-) -> list[Finding]:
-    total = float(rows.weight.sum())
-    cut = 1.0 - float(used.sum()) / total if total > 0.0 else 0.0
-    return _above_limits(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
 
 
 def _direct_findings(
@@ -249,7 +229,7 @@ def _direct_findings(
         )
     else:
         text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
-    return weak + _above_limits(apart, rules.model, text)
+    return [*weak, (_above(apart, rules.model), text)]
 
 
 def _confounding(rows: EvaluationRows) -> str:
@@ -270,7 +250,7 @@ def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rule
     if total > 0.0:
         lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
         what = "round" if rows.log.session is None else "session"
-        return _above_limits(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
+        return [(_above(lead, rules.lead), f"one {what} makes {lead:.0%} of the variance")]
     if name == "dm" and not rows.fitted:
         return []
     return [(1, "all rewards that count are the same: an interval without width is no certainty")]
