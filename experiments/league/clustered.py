@@ -424,8 +424,8 @@ def accuracy_difference(
     (delta method) summed by cluster, with Student's t: an answered case counts by how far it lies
     from the accuracy around the threshold, as many cases of it as chance moves the threshold over.
     One cluster more, which leans as much as the one that leans most and at least as an answered
-    case can, is added to the variance. The coverage of the rule is another one in another sample; the
-    interval includes that.
+    case can, is added to the variance. Another sample moves the coverage of the rule; the interval
+    includes that.
 
     Args:
       correct: as for `risk_coverage`, [Q].

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.metrics.intervals import Interval, check_level, clopper_pearson, t_quantile
+from raglab.metrics.intervals import FloatArray, Interval, check_level, clopper_pearson, t_quantile
 from raglab.values import Floats, Status
 
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
@@ -27,6 +27,8 @@ WRONG_CELL, RIGHT_CELL = 0, 1  # of which an undecided one is one
 SAME = 1e-9  # spreads below this share of the highest cost are rounding
 
 Costs = Mapping[str, Mapping[str, float]]
+Cells = NDArray[np.integer[Any]]  # cell of each case, or its label
+CellCounts = NDArray[Any]  # cases by cell or by label, whole numbers or weights
 
 
 # Decision and label of each cell, [20], and whether the expected sources are there; what is
@@ -52,7 +54,7 @@ DISTINCT_CELL = np.where(
 )
 
 
-def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
+def cost_matrix(costs: Costs | None = None) -> FloatArray:
     """Cost of a case by label (rows, as `Status`) and outcome (columns, as `OUTCOMES`), [3, 5].
 
     Args:
@@ -104,7 +106,7 @@ def _misplaced(where: str, value: object) -> str:
     )
 
 
-def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+def stated_costs(matrix: FloatArray) -> dict[str, dict[str, float]]:
     """Entries of a cost matrix that differ from the default: label -> outcome -> cost.
 
     Args:
@@ -120,7 +122,7 @@ def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
     return stated
 
 
-def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def cell_costs(costs: Costs | FloatArray | None = None) -> FloatArray:
     """Cost of each cell, [20]: decision, label, expected sources found; then the undecided.
 
     Args:
@@ -130,7 +132,7 @@ def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.f
     return np.asarray(matrix[LABEL_OF_CELL, OUTCOME_OF_CELL])
 
 
-def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None) -> Floats:
+def expected_cost(cells: CellCounts, costs: Costs | FloatArray | None = None) -> Floats:
     """Mean cost of a case, [...]; NaN where there are no cases.
 
     Args:
@@ -161,7 +163,7 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
         return 1.0 - saved / table.sum(axis=-1)
 
 
-def cell_table(cells: NDArray[Any]) -> NDArray[Any]:
+def cell_table(cells: CellCounts) -> CellCounts:
     """Counts of cells as [..., 20].
 
     Args:
@@ -180,7 +182,7 @@ def cell_table(cells: NDArray[Any]) -> NDArray[Any]:
     return table
 
 
-def settled_cells(cells: NDArray[Any], cell: int) -> NDArray[Any]:
+def settled_cells(cells: CellCounts, cell: int) -> CellCounts:
     """Counts in which the undecided answers are all right, or all wrong, [..., 20].
 
     Args:
@@ -202,7 +204,7 @@ def hull(*intervals: Interval) -> Interval:
 
 
 def cost_interval(
-    cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None, level: float = 0.95
+    cells: CellCounts, costs: Costs | FloatArray | None = None, level: float = 0.95
 ) -> Interval:
     """Confidence interval of the expected cost of a case, [...]; NaN where there are no cases.
 
@@ -234,7 +236,7 @@ def cost_interval(
     return hull(*(_cost_interval(side, price, level) for side in sides))
 
 
-def _cost_interval(table: NDArray[Any], price: NDArray[np.float64], level: float) -> Interval:
+def _cost_interval(table: CellCounts, price: FloatArray, level: float) -> Interval:
     """Interval of the cost of cases none of which is undecided."""
     from scipy.special import stdtrit
 
@@ -256,13 +258,13 @@ def _cost_interval(table: NDArray[Any], price: NDArray[np.float64], level: float
     return Interval(low, high)
 
 
-def _t_end(values: NDArray[np.float64], sign: float, level: float) -> float:
+def _t_end(values: FloatArray, sign: float, level: float) -> float:
     """Lower (-1) or upper (1) end of Student's t interval of a mean."""
     reach = sign * t_quantile(len(values) - 1, level) * values.std(ddof=1)
     return float(values.mean() + reach / np.sqrt(len(values)))
 
 
-def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
+def interval_guard(costs: Costs | FloatArray | None = None) -> float:
     """Difference of the one case more of `paired_cost`.
 
     The largest of two costs where failures have several prices.
@@ -297,12 +299,12 @@ class PairedCost(NamedTuple):
 
 
 def paired_cost(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    costs: Costs | NDArray[np.float64] | None = None,
+    first: Cells,
+    second: Cells,
+    costs: Costs | FloatArray | None = None,
     level: float = 0.95,
     *,
-    weights: NDArray[np.float64] | None = None,
+    weights: FloatArray | None = None,
 ) -> PairedCost:
     """Difference of the expected cost on the same cases, by the difference of each (Student's t).
 
@@ -349,9 +351,7 @@ def paired_cost(
     return PairedCost(difference, low, high, max(p) if low <= 0.0 <= high else min(p))
 
 
-def settled_pairs(
-    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+def settled_pairs(first: Cells, second: Cells) -> list[tuple[CellCounts, CellCounts]]:
     """Cells of two policies where the undecided answers of one are right and the other's wrong.
 
     An undecided answer that both give is the same under both. One pair where none is undecided.
@@ -368,12 +368,12 @@ def settled_pairs(
 
 
 def _paired_cost(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    price: NDArray[np.float64],
+    first: Cells,
+    second: Cells,
+    price: FloatArray,
     guard: float,
     level: float,
-    weights: NDArray[np.float64],
+    weights: FloatArray,
 ) -> PairedCost:
     """`paired_cost` of cases none of which is undecided."""
     from scipy.special import stdtr

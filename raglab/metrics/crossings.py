@@ -11,8 +11,9 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from raglab.metrics.costs import Cells
+from raglab.metrics.intervals import FloatArray
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _share(end: float) -> str:
 
 
 def cost_lines(
-    loss: NDArray[np.float64], label: NDArray[np.integer], rng: np.random.Generator | None = None
-) -> list[NDArray[np.float64]]:
+    loss: FloatArray, label: Cells, rng: np.random.Generator | None = None
+) -> list[FloatArray]:
     """Expected cost of policies where no case of traffic is ok, and where all are, [P] each.
 
     Args:
@@ -91,9 +92,9 @@ def cost_lines(
       label: of each case, [Q]; some are ok, and some not.
       rng: generator of resamples within labels, whose costs are [P, resamples] each.
     """
-    sides: list[NDArray[np.float64]] = []
+    sides: list[FloatArray] = []
     for side in (label != Status.ok, label == Status.ok):
-        total: NDArray[np.float64] = np.zeros(())
+        total: FloatArray = np.zeros(())
         for code in np.unique(label[side]).tolist():
             columns, counts = np.unique(loss[:, label == code], axis=1, return_counts=True)
             drawn = counts[:, None]
@@ -106,9 +107,7 @@ def cost_lines(
     return sides
 
 
-def cost_table(
-    losses: Mapping[str, NDArray[np.float64]], label: NDArray[np.integer]
-) -> pd.DataFrame:
+def cost_table(losses: Mapping[str, FloatArray], label: Cells) -> pd.DataFrame:
     """Cost of a case that is ok, and of the others in their ratio, a row a policy.
 
     Args:
@@ -134,9 +133,7 @@ def cost_table(
     return pd.DataFrame(rows, index=pd.Index(list(losses), name="policy"))
 
 
-def crossing_ends(
-    none_ok: NDArray[np.float64], all_ok: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def crossing_ends(none_ok: FloatArray, all_ok: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Lower and upper share of ok that each rival leaves a policy, [P - 1, ...] each.
 
     Args:
@@ -154,10 +151,10 @@ def crossing_ends(
 
 
 def crossing(
-    loss: NDArray[np.float64],
-    rivals: NDArray[np.float64],
+    loss: FloatArray,
+    rivals: FloatArray,
     names: Sequence[str],
-    label: NDArray[np.integer],
+    label: Cells,
     seed: int = 0,
 ) -> Crossing | None:
     """Crossing of a policy with several others, on cases that none of them learned from.

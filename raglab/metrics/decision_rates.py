@@ -22,19 +22,21 @@ from raglab.metrics.costs import (
     PLAIN_CELLS,
     RIGHT_CELL,
     WRONG_CELL,
+    CellCounts,
+    Cells,
     cell_table,
     hull,
     settled_cells,
     settled_pairs,
 )
-from raglab.metrics.intervals import Interval, clopper_pearson
+from raglab.metrics.intervals import FloatArray, IntArray, Interval, clopper_pearson
 from raglab.metrics.selective import confidence_levels
 from raglab.values import Status
 
 SHAPE = (len(Status), len(Status))
 
 
-def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
+def outcome_table(label: ArrayLike, status: ArrayLike) -> IntArray:
     """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`.
 
     No cases are all zeros.
@@ -66,7 +68,7 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
     return np.bincount(rows * len(Status) + columns, minlength=len(Status) ** 2).reshape(SHAPE)
 
 
-def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
+def _codes(name: str, codes: ArrayLike) -> IntArray:
     array = plain_array(codes, name)
     is_code = array.dtype.kind in "iu" and bool(((array >= 0) & (array < len(Status))).all())
     if array.ndim != 1 or not (is_code or not array.size):
@@ -76,7 +78,7 @@ def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interval:
+def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
     """Exact interval of each cell's share of its row, [..., 3, 3]; NaN in a row without cases.
 
     Args:
@@ -111,12 +113,12 @@ class CostCurve(NamedTuple):
       refuse_all: cost of refusing everything.
     """
 
-    ratio: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    at: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    answer_all: NDArray[np.float64]
-    refuse_all: NDArray[np.float64]
+    ratio: FloatArray
+    cost: FloatArray
+    at: FloatArray
+    coverage: FloatArray
+    answer_all: FloatArray
+    refuse_all: FloatArray
 
 
 def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> CostCurve:
@@ -180,7 +182,7 @@ class Rate:
 
     count: str
     counts: Callable[[Any, Any, Any], Any]
-    of: Callable[[Mapping[str, NDArray[np.int64]], NDArray[np.int64]], Any]
+    of: Callable[[Mapping[str, IntArray], IntArray], Any]
     better: Literal["low", "high"]
     share_of: str
     label: str
@@ -273,7 +275,7 @@ TARGETS: Mapping[str, float] = {
 CELLS = len(Status) * 2
 
 
-def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
+def contributions(status: NDArray[np.int8]) -> IntArray:
     """What one decision adds to each of `COUNTS`, by outcome, label and expected sources found.
 
     Args:
@@ -295,7 +297,7 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
     return np.stack(rows, axis=-1).astype(np.int64)
 
 
-def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
+def rate_counts(cells: CellCounts) -> CellCounts:
     """Counts of each of `RATES`, [..., rates].
 
     Args:
@@ -310,7 +312,7 @@ def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
 _LABELS_OF_CELLS = np.eye(len(Status), dtype=np.int64)[LABEL_OF_CELL]
 
 
-def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
+def label_counts(cells: CellCounts) -> CellCounts:
     """Cases by label, [..., 3], of cells [..., 20].
 
     Args:
@@ -320,7 +322,7 @@ def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(cells @ _LABELS_OF_CELLS[: cells.shape[-1]])
 
 
-def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+def denominators(counts: CellCounts, labels: CellCounts) -> CellCounts:
     """Of how many each of `RATES` is a share, [..., rates].
 
     Args:
@@ -334,7 +336,7 @@ def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     return n
 
 
-def rates(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+def rates(counts: CellCounts, labels: CellCounts) -> FloatArray:
     """`RATES` of tallied decisions, [..., rates]; NaN where there is nothing to be a share of.
 
     Args:
@@ -362,7 +364,7 @@ def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
     return float((known[:, :k] > 0).any(axis=1).mean()) if len(known) else float("nan")
 
 
-def _relevance(values: ArrayLike, name: str) -> NDArray[Any]:
+def _relevance(values: ArrayLike, name: str) -> CellCounts:
     """Relevance of hits, [Q, K], once none is missing."""
     table = plain_array(values, name)
     if table.dtype.kind == "f":
@@ -370,7 +372,7 @@ def _relevance(values: ArrayLike, name: str) -> NDArray[Any]:
     return table
 
 
-def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10) -> float:
+def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> float:
     """nDCG@k with binary gains, mean over queries that have a relevant document.
 
     Args:
@@ -396,9 +398,7 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
 
 
-def graded_ndcg(
-    grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int = 10
-) -> NDArray[np.float64]:
+def graded_ndcg(grades: FloatArray, ideal: FloatArray, k: int = 10) -> FloatArray:
     """nDCG@k of every query with linear gains, as trec_eval counts, [Q].
 
     NaN where no document is relevant.
@@ -441,22 +441,22 @@ class PairedRates(NamedTuple):
       rate: of each policy, k / n, or in a traffic mix, [2, rates].
     """
 
-    k: NDArray[np.int64]
-    n: NDArray[np.int64]
-    difference: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    only_first: NDArray[np.int64]
-    only_second: NDArray[np.int64]
-    rate: NDArray[np.float64]
+    k: IntArray
+    n: IntArray
+    difference: FloatArray
+    low: FloatArray
+    high: FloatArray
+    only_first: IntArray
+    only_second: IntArray
+    rate: FloatArray
 
 
 def paired_rates(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
+    first: Cells,
+    second: Cells,
     level: float = 0.95,
     *,
-    weights: NDArray[np.float64] | None = None,
+    weights: FloatArray | None = None,
 ) -> PairedRates:
     """Differences of all rates on the same cases, second less first, NaN where one is of no case.
 
@@ -490,10 +490,10 @@ def paired_rates(
 
 
 def _paired_rates(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
+    first: Cells,
+    second: Cells,
     level: float,
-    weights: NDArray[np.float64] | None,
+    weights: FloatArray | None,
 ) -> PairedRates:
     """`paired_rates` of cases none of which is undecided."""
     every = np.eye(N_CELLS, dtype=np.int64)
@@ -513,7 +513,7 @@ def _paired_rates(
     low, high = (np.asarray(end) for end in clopper_pearson(sums, sizes, level))
     difference = rate[1] - rate[0]
 
-    def reach(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def reach(left: FloatArray, right: FloatArray) -> FloatArray:
         return np.sqrt(np.maximum(left**2 + right**2 - 2.0 * together * left * right, 0.0))
 
     below = reach(rate[1] - low[1], high[0] - rate[0])
@@ -537,12 +537,12 @@ def _paired_rates(
 
 
 def _paired_counts(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    weights: NDArray[np.float64] | None,
-    k: NDArray[np.int64],
-    of: NDArray[np.int64],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    first: Cells,
+    second: Cells,
+    weights: FloatArray | None,
+    k: IntArray,
+    of: IntArray,
+) -> tuple[CellCounts, CellCounts, CellCounts, CellCounts]:
     """Cases by pair of cells, and by squared weight, [20, 20]; count and size of each rate.
 
     Counts and sizes, [2, rates] each, are those of as many independent cases as a rate is worth.
@@ -571,9 +571,9 @@ class Weighed(NamedTuple):
       squares: sums of the squares of the weights, [..., 20].
     """
 
-    counts: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    counts: IntArray
+    weights: FloatArray
+    squares: FloatArray
 
     def settled(self, cell: int) -> Weighed:
         """The same where the undecided answers are all right, or all wrong, see `settled_cells`.
@@ -584,7 +584,7 @@ class Weighed(NamedTuple):
         return Weighed(*(settled_cells(cells, cell) for cells in self))
 
 
-def effective_counts(weighed: Weighed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def effective_counts(weighed: Weighed) -> tuple[FloatArray, FloatArray]:
     """Count and cases of each rate, [..., rates] each, of as many independent cases as it is worth.
 
     Of weights that are all 1 these are the counts themselves.
@@ -602,7 +602,7 @@ def effective_counts(weighed: Weighed) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def rate_columns(
-    cells: NDArray[np.int64], level: float | None = 0.95, weighed: Sequence[Weighed] = ()
+    cells: IntArray, level: float | None = 0.95, weighed: Sequence[Weighed] = ()
 ) -> dict[str, Any]:
     """Columns of a table of rates.
 

@@ -17,6 +17,8 @@ from raglab.arguments.plain_arrays import check_present, float_array
 from raglab.loops.parallel import by_threads
 from raglab.values import Floats, Ints
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 PAIRS = 2**14  # of counts whose interval one thread makes at a time
 AT_MOST = 2**26  # of two counts up to it, one number holds both exactly
 
@@ -81,7 +83,7 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     return _exact_interval(hit, size, level)
 
 
-def _exact_interval(hit: NDArray[np.float64], size: NDArray[np.float64], level: float) -> Interval:
+def _exact_interval(hit: FloatArray, size: FloatArray, level: float) -> Interval:
     """Interval of `clopper_pearson` of counts that were checked."""
     from scipy.special import betaincinv
 
@@ -95,8 +97,8 @@ def _exact_interval(hit: NDArray[np.float64], size: NDArray[np.float64], level: 
 
 
 def _distinct_pairs(
-    hit: NDArray[np.float64], size: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.intp]] | None:
+    hit: FloatArray, size: FloatArray
+) -> tuple[IntArray, IntArray, NDArray[np.intp]] | None:
     """Counts and sizes of pairs that differ, and which of them each pair is, [...].
 
     None where none repeats.
@@ -297,9 +299,7 @@ def t_quantile(df: Floats, level: float) -> float:
     return float(stdtrit(df, 0.5 + level / 2.0))
 
 
-def mean_interval(
-    values: NDArray[np.float64], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def mean_interval(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Ends of the t interval of the mean over the first axis, [...].
 
     NaN where one row says nothing of others.
@@ -322,9 +322,7 @@ def mean_interval(
     return mean - reach, mean + reach
 
 
-def percentile_interval(
-    draws: NDArray[np.float64], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def percentile_interval(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Percentile interval over the first axis, [...].
 
     Resamples without a number are left out, NaN where all are.
@@ -377,7 +375,7 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
     return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
 
 
-def _check_counts(hit: NDArray[np.float64], size: NDArray[np.float64]) -> None:
+def _check_counts(hit: FloatArray, size: FloatArray) -> None:
     """Refuse counts that are missing or more than their cases."""
     for name, counts in (("k", hit), ("n", size)):
         check_present(counts, name, "count the cases, 0 where there is none")

@@ -13,11 +13,20 @@ from math import isnan
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.metrics.costs import LABEL_OF_CELL, LABELS, Costs, cost_interval, expected_cost, hull
+from raglab.metrics.costs import (
+    LABEL_OF_CELL,
+    LABELS,
+    CellCounts,
+    Cells,
+    Costs,
+    cost_interval,
+    expected_cost,
+    hull,
+)
 from raglab.metrics.decision_rates import Weighed, label_counts
 from raglab.metrics.intervals import (
+    FloatArray,
     Stratum,
     check_delta,
     clopper_pearson,
@@ -115,7 +124,7 @@ class TrafficMix:
 
     __repr__ = __str__
 
-    def at_labels(self, labels: NDArray[Any], where: str = "") -> TrafficMix:
+    def at_labels(self, labels: CellCounts, where: str = "") -> TrafficMix:
         """The mix made whole by labelled cases: what is not stated, and the corners.
 
         Args:
@@ -129,7 +138,7 @@ class TrafficMix:
         check_shares(corners, labels, where)
         return replace(self, corners=tuple(map(tuple, corners.tolist())))
 
-    def vertices(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+    def vertices(self, labels: CellCounts) -> FloatArray:
         """Corners of all mixes inside, [V, 3]; a rate or cost is largest at one of them.
 
         Args:
@@ -163,7 +172,7 @@ class TrafficMix:
             raise ValueError(msg)
         return table
 
-    def center(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+    def center(self, labels: CellCounts) -> FloatArray:
         """Mix at which costs and rates are taken, [3]: the estimate, else the mean of the corners.
 
         Args:
@@ -175,7 +184,7 @@ class TrafficMix:
         return np.round(shares / shares.sum(), _WRITTEN)
 
 
-def check_shares(corners: NDArray[np.float64], labels: NDArray[Any], where: str = "") -> None:
+def check_shares(corners: FloatArray, labels: CellCounts, where: str = "") -> None:
     """Stop where a label with a share above 0 has no case.
 
     Args:
@@ -273,7 +282,7 @@ def estimated_mix(
     return TrafficMix(low, high, delta, strata, is_finite, labels=labels)
 
 
-def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def label_weights(labels: CellCounts, shares: FloatArray) -> FloatArray:
     """Weight of a case of each label under a mix, [..., 3]: share × cases / cases of the label.
 
     A label without a case has the weight 0, and the others have its share too.
@@ -290,7 +299,7 @@ def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[
     return np.where(size > 0.0, weight, 0.0)
 
 
-def mix_column(label: NDArray[np.integer[Any]], mix: Mix) -> dict[str, NDArray[np.float64]]:
+def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
     """Column `weight` of cases in a stated mix, mean 1; none where it is the sample's.
 
     Args:
@@ -305,7 +314,7 @@ def mix_column(label: NDArray[np.integer[Any]], mix: Mix) -> dict[str, NDArray[n
     return {"weight": np.append(label_weights(counts, shares), np.nan)[label]}
 
 
-def weighed_by_mix(cells: NDArray[Any], shares: NDArray[np.float64]) -> Weighed:
+def weighed_by_mix(cells: CellCounts, shares: FloatArray) -> Weighed:
     """Cells under a mix.
 
     Args:
@@ -316,7 +325,7 @@ def weighed_by_mix(cells: NDArray[Any], shares: NDArray[np.float64]) -> Weighed:
     return Weighed(cells, cells * weight, cells * weight**2)
 
 
-def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) -> Weighed:
+def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
     """Counts of the cells of cases that have weights of their own.
 
     Args:
@@ -332,7 +341,7 @@ def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) 
     return Weighed(counts, weights, squares)
 
 
-def mix_weighings(cells: NDArray[Any], mix: TrafficMix | None) -> list[Weighed]:
+def mix_weighings(cells: CellCounts, mix: TrafficMix | None) -> list[Weighed]:
     """Cells in a mix, then at each of its corners if several; none where it is the sample's.
 
     Args:
@@ -348,8 +357,8 @@ def mix_weighings(cells: NDArray[Any], mix: TrafficMix | None) -> list[Weighed]:
 
 
 def cost_columns(
-    cells: NDArray[Any],
-    costs: Costs | NDArray[np.float64] | None = None,
+    cells: CellCounts,
+    costs: Costs | FloatArray | None = None,
     level: float | None = 0.95,
     weighed: Sequence[Weighed] = (),
 ) -> dict[str, Any]:

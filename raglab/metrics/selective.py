@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array, plain_array
-from raglab.metrics.intervals import Interval, check_level, clopper_pearson, percentile_interval
+from raglab.metrics.intervals import (
+    FloatArray,
+    IntArray,
+    Interval,
+    check_level,
+    clopper_pearson,
+    percentile_interval,
+)
 from raglab.values import Curve
 
 
@@ -25,14 +32,14 @@ class ConfidenceLevels(NamedTuple):
     The last level is NaN, and may have none.
     """
 
-    at: NDArray[np.float64]
-    size: NDArray[np.int64]
-    wrong: NDArray[np.int64]
+    at: FloatArray
+    size: IntArray
+    wrong: IntArray
 
 
 def check_confidence(
     correct: ArrayLike, confidence: ArrayLike
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[NDArray[np.bool_], FloatArray]:
     """Whether each case is wrong, and how confident it is, [Q] each.
 
     Raises:
@@ -99,7 +106,7 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
     return Curve(n / size.sum(), k / n, n, k, at[:-1])
 
 
-def mean_risk(size: NDArray[np.int64], wrong: NDArray[np.int64]) -> NDArray[np.float64]:
+def mean_risk(size: IntArray, wrong: IntArray) -> FloatArray:
     """Mean over k = 1 … n of the expected error rate of the k first, [...], with random ties.
 
     Within a level of m cases with w wrong, reached after a cases with e wrong, the expected errors
@@ -456,13 +463,13 @@ def aurc_difference(
     return Difference(float(value), low, high, p_better)
 
 
-def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> NDArray[np.int64]:
+def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> IntArray:
     """Twice each case's level rank, highest 0 and NaN last, plus one if the case is wrong, [Q]."""
     wrong, score = check_confidence(correct, confidence)
     return 2 * np.unique(-score, return_inverse=True)[1] + wrong
 
 
-def _cell_aurc(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
+def _cell_aurc(counts: IntArray, cells: IntArray) -> FloatArray:
     """AURC of cases in cells as `_rank_codes` names them, [...].
 
     Args:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import Bandit
-from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.metrics.intervals import FloatArray, check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
     WEIGHTED,
@@ -33,7 +33,6 @@ from raglab.off_policy.estimators import (
 )
 from raglab.off_policy.logs import (
     EvaluationRows,
-    Floats,
     Log,
     outcome_columns,
     read_log,
@@ -83,9 +82,7 @@ def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
     """Column that is estimated where there is one; what was chosen for the user is said."""
     if reward is not None and not isinstance(reward, str):
         refuse("reward must be one column here", repr(reward), "call it once for each")
-    (name,), note = outcome_columns(log, reward)
-    if note:
-        warn_user(note)
+    (name,) = outcome_columns(log, reward)
     return name
 
 
@@ -97,15 +94,12 @@ def estimator_settings(
     check_weight(clip=clip, switch=switch)
     uniform = None
     if "replay" in names:
-        uniform = np.random.default_rng(streams(seed)[0]).random(len(rows.weight))
+        uniform = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[0]).random(
+            len(rows.weight)
+        )
     return EstimatorSettings(
         root if clip is None else clip, root if switch is None else switch, uniform
     )
-
-
-def streams(seed: int) -> list[np.random.SeedSequence]:
-    """Chance of replay, and of the bootstrap."""
-    return np.random.SeedSequence(seed).spawn(2)
 
 
 def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
@@ -139,7 +133,7 @@ def assess(
     resamples: tuple[str, int, int],
     level: float,
     rules: Rules,
-) -> list[tuple[Fit, EstimateDiagnostics, Floats | None]]:
+) -> list[tuple[Fit, EstimateDiagnostics, FloatArray | None]]:
     """Fit of each estimator, its diagnostics, and its values in the resamples, [B].
 
     Args:
@@ -149,9 +143,10 @@ def assess(
     refuse_deterministic(rows, names)
     overlapping = target_overlap(rows, level, rules)
     interval, n_boot, seed = resamples
-    draws: Sequence[Floats | None] = [None] * len(names)
+    draws: Sequence[FloatArray | None] = [None] * len(names)
     if interval == "bootstrap":
-        draws = [*bootstrap_values(rows, names, settings, n_boot=n_boot, seed=streams(seed)[1])]
+        stream = np.random.SeedSequence(seed).spawn(2)[1]
+        draws = [*bootstrap_values(rows, names, settings, n_boot=n_boot, seed=stream)]
     fits = [fit_estimator(rows, name, settings) for name in names]
     trusts = [
         diagnose_estimate(rows, fitted, name, settings, overlapping, rules)
@@ -161,7 +156,7 @@ def assess(
 
 
 def interval_ends(
-    value: float, influence: Floats, log: Log, draws: Floats | None, level: float
+    value: float, influence: FloatArray, log: Log, draws: FloatArray | None, level: float
 ) -> tuple[float, float]:
     """Ends of the interval of a value: percentiles of its draws, else by the delta method."""
     if draws is None:
@@ -318,9 +313,7 @@ def estimate(
 
     check_arguments(estimators, level, interval, n_boot)
     shares = target_probabilities(target, log, arms, mask, features)
-    outcomes, note = outcome_columns(log, reward)
-    if note:
-        warn_user(note)
+    outcomes = outcome_columns(log, reward)
     parts: list[pd.DataFrame] = []
     notes: dict[str, str] = {}
     # One outcome after the other: the weights are the same, what is weighed is not.

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array, plain_array, within_range
+from raglab.arguments.user_warnings import warn_user
 from raglab.loops.compiled import kernel_of
+from raglab.metrics.intervals import FloatArray, IntArray
 from raglab.values import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 COLUMNS = ("action", "reward", "propensity")
 PAYS = 200_000  # rounds from which on compiled loops are loaded
 CHUNK = 2**14  # rows worked on at once: small enough for the cache
@@ -32,12 +33,12 @@ class Log(NamedTuple):
     or none. names: of the arms. session: [T], 0..G-1, or None. sessions: G, or T without sessions.
     """
 
-    arm: NDArray[np.int64]
-    reward: Floats
-    propensity: Floats
-    model: tuple[Floats, ...]
+    arm: IntArray
+    reward: FloatArray
+    propensity: FloatArray
+    model: tuple[FloatArray, ...]
     names: tuple[str, ...]
-    session: NDArray[np.int64] | None
+    session: IntArray | None
     sessions: int
 
 
@@ -51,12 +52,12 @@ class EvaluationRows(NamedTuple):
     """
 
     log: Log
-    target: Floats
-    weight: Floats
-    predicted: Floats
-    expected: Floats
-    mass: Floats
-    pulls: NDArray[np.int64]
+    target: FloatArray
+    weight: FloatArray
+    predicted: FloatArray
+    expected: FloatArray
+    mass: FloatArray
+    pulls: IntArray
     fitted: bool
 
     @property
@@ -161,10 +162,8 @@ def read_log(
     )
 
 
-def outcome_columns(
-    log: pd.DataFrame, reward: str | Sequence[str] | None
-) -> tuple[tuple[str, ...], str]:
-    """Columns that are estimated, and what must be said of the choice.
+def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Columns that are estimated.
 
     The reward of a log with costs is what its learner saw: the net value moved and scaled into [0,
     1]. Where no column is stated, such a log is estimated in the user's unit, by its column
@@ -172,15 +171,19 @@ def outcome_columns(
 
     Raises:
       ValueError: no column, one twice, or a model of one outcome beside several of them.
+
+    Warns:
+      UserWarning: what was chosen for the user.
     """
     if reward is None:
         if not {"cost", "value"} <= set(log.columns) or not (log["cost"].to_numpy() != 0.0).any():
-            return ("reward",), ""
-        return ("value",), (
+            return ("reward",)
+        warn_user(
             "this log has costs: estimated is `value`, net of cost, in your unit; state "
             "reward='value', ('value', 'cost') for the spend besides, or 'reward' for what the "
             "learner saw."
         )
+        return ("value",)
     names = (reward,) if isinstance(reward, str) else tuple(reward)
     if not names or len(set(names)) < len(names):
         refuse("reward must name columns of the log, each once", list(names), "'reward' is usual")
@@ -190,7 +193,7 @@ def outcome_columns(
             f"{models[:5]} beside {list(names)}",
             "estimate one by one",
         )
-    return names, ""
+    return names
 
 
 def refuse_rows(
@@ -217,7 +220,7 @@ def action_positions(
     action: Any,  # noqa: ANN401
     n_arms: int,
     arms: Sequence[Any] | None,
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Position of each logged arm, [T].
 
     An action is a position, unless the arms have names and it is one of them.
@@ -247,7 +250,7 @@ def action_positions(
     return number
 
 
-def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
+def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[FloatArray, ...]:
     """Columns q_<arm> in the order of the arms, by name or by position.
 
     Empty where the log has none.
@@ -268,9 +271,7 @@ def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, 
     return columns
 
 
-def _sessions(
-    log: pd.DataFrame, session: str | ArrayLike | None
-) -> tuple[NDArray[np.int64] | None, int]:
+def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntArray | None, int]:
     if session is None:
         return None, len(log)
     if isinstance(session, str) and session not in log.columns:
@@ -361,7 +362,7 @@ def _weighing_kernel() -> Any:  # noqa: ANN401 - a function
     return weigh_rows
 
 
-def _check_distribution(part: Floats, start: int) -> None:
+def _check_distribution(part: FloatArray, start: int) -> None:
     """Stop at a row of a target, [R, A], that is no distribution."""
     sums = np.einsum("ra->r", part)
     bad = ~((part.min(axis=1) >= 0.0) & (np.abs(sums - 1.0) <= SUM_TOLERANCE))
@@ -375,8 +376,8 @@ def _check_distribution(part: Floats, start: int) -> None:
 
 
 def _modelled(
-    part: Floats, model: Floats, arm: NDArray[np.int64], start: int
-) -> tuple[Floats, Floats]:
+    part: FloatArray, model: FloatArray, arm: IntArray, start: int
+) -> tuple[FloatArray, FloatArray]:
     """Expected reward of a target and predicted one of the logged arms, [R] each.
 
     Args:

@@ -20,7 +20,8 @@ from raglab.bandit.learner import (
     restore_batch,
 )
 from raglab.bandit.propensity import propensities
-from raglab.off_policy.logs import Floats, action_positions, refuse_rows
+from raglab.metrics.intervals import FloatArray
+from raglab.off_policy.logs import action_positions, refuse_rows
 from raglab.values import refuse
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def learner_probabilities(
     return pd.DataFrame(out, columns=list(names))
 
 
-def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floats:
+def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> FloatArray:
     """Context of a linear learner, [T, F]; without width for the others."""
     if not bandit.linear:
         return np.zeros((len(log), 0))

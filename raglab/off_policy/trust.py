@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.estimators import (
     EstimatorSettings,
     Fit,
@@ -18,7 +19,7 @@ from raglab.off_policy.estimators import (
     session_sums,
     standard_error,
 )
-from raglab.off_policy.logs import EvaluationRows, Floats
+from raglab.off_policy.logs import EvaluationRows
 
 Finding = tuple[int, str]  # place in STATUSES, and why
 
@@ -114,7 +115,7 @@ def _worst_status(findings: list[Finding]) -> tuple[str, str]:
     return STATUSES[level], "; ".join(text for level, text in findings if level)
 
 
-def effective_size(weight: Floats) -> float:
+def effective_size(weight: FloatArray) -> float:
     """Kish's effective sample size, (sum w)² / sum w²; 0 where all are 0."""
     square = float(np.einsum("i,i", weight, weight))
     return float(weight.sum()) ** 2 / square if square > 0.0 else 0.0
@@ -201,14 +202,12 @@ def _direct_findings(
     """
     if overlap.status == UNUSABLE:
         return []  # the overlap's own reason is enough
-    reason = (
-        "the interval takes the reward model from outside for true"
-        if not rows.fitted
-        else _confounding(rows)
-    )
-    weak: list[Finding] = [
-        (1, reason or "dm reads no weight, so that it is weak at best; dr says the same")
-    ]
+    reason = "dm reads no weight, so that it is weak at best; dr says the same"
+    if not rows.fitted:
+        reason = "the interval takes the reward model from outside for true"
+    elif _varies_within_arms(rows):
+        reason = "weights vary within an arm, and what moves them may move rewards"
+    weak: list[Finding] = [(1, reason)]
     if overlap.status != OK:
         return [*weak, (2, "the overlap is too thin for dr to check it")]
     robust = fit_estimator(rows, "dr", settings)
@@ -222,23 +221,19 @@ def _direct_findings(
     apart = 0.0 if far == 0.0 else far / own if own > 0.0 else inf
     if isnan(apart):
         return [*weak, (2, "one session cannot tell whether dr agrees")]
+    text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
     if error > 0.0 and abs(gap) > ERRORS * error:
-        text = (
-            f"the log contradicts the reward model by {gap:+.3g} ({abs(gap) / error:.1f} standard "
-            "errors): see dr"
-        )
-    else:
-        text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
+        errors = f"{abs(gap) / error:.1f} standard errors"
+        text = f"the log contradicts the reward model by {gap:+.3g} ({errors}): see dr"
     return [*weak, (_above(apart, rules.model), text)]
 
 
-def _confounding(rows: EvaluationRows) -> str:
+def _varies_within_arms(rows: EvaluationRows) -> bool:
     """Whether weights vary within an arm, so that what moves them may move rewards."""
     arm, weight = rows.log.arm, rows.weight
     mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
     off = weight - mean[arm]
-    alike = float(np.einsum("i,i", off, off)) <= ALIKE**2 * float(np.einsum("i,i", weight, weight))
-    return "" if alike else "weights vary within an arm, and what moves them may move rewards"
+    return float(np.einsum("i,i", off, off)) > ALIKE**2 * float(np.einsum("i,i", weight, weight))
 
 
 def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
