@@ -191,20 +191,20 @@ def lean_spread(
     parts: tuple[tuple[NDArray[np.float64], int], ...],
     n_clusters: int,
     *,
-    further: float = 0.0,
+    further: float | None = None,
 ) -> tuple[float, float]:
     """Standard error of a sum of leans by cluster, and its degrees of freedom (Satterthwaite).
 
     Args:
       parts: leans of a kind of case, [Q], and the number of clusters that hold such a case.
       n_clusters: that are read.
-      further: least lean of one cluster more, which the sample may lack; it leans as much as the
-        cluster that leans most.
+      further: lean of one cluster more, which the sample may lack; at least that of the cluster
+        that leans most; none is added where not given.
     """
     sums = [(rows.by_cluster(lean), holders) for lean, holders in parts]
     total = np.sum([values for values, _ in sums], axis=0)
     variance = float((total**2).sum())
-    if variance > SMALLEST**2:
+    if further is not None and variance > SMALLEST**2:
         variance += max(further, float(np.abs(total).max())) ** 2
     shares = [(float((values**2).sum()), holders) for values, holders in sums]
     spread = sum(share**2 / max(1, holders - 1) for share, holders in shares)
@@ -294,7 +294,7 @@ def mean_auroc_difference(
         notes.append(why)
     else:
         parts = tuple(zip(leans, holders, strict=True))
-        error, df = lean_spread(rows, parts, rows.holders(read))
+        error, df = lean_spread(rows, parts, rows.holders(read), further=0.0)
         reach = t_quantile(df, level) * error
         if error < SMALLEST:
             reach = flat_reach(value, min(disjoint_pairs(rows, keep) for keep in read_cells), level)

@@ -89,8 +89,8 @@ def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - ar
     shape = plain.shape
     if plain.ndim == 1:
         plain = np.broadcast_to(plain, (rounds, len(plain)))
-    is_numeric, width = plain.dtype.kind in "fiub", plain.shape[-1]
-    if not is_numeric or plain.ndim != 2 or len(plain) != rounds or not width:
+    is_table = plain.ndim == 2 and len(plain) == rounds and plain.shape[1] > 0
+    if not is_table or plain.dtype.kind not in "fiub":
         refuse(
             f"target must be numbers [T, A] with T = {rounds}, or [A]",
             f"{plain.dtype} of shape {shape}",
