@@ -611,6 +611,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_order_of_the_cases_is_nothing",
         ),
         "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
+        "test_experiments_league_clustered.py": ("test_coverage",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[folder-twenty]",
             "test_one_study_of_two_processes[sqlite-twenty]",

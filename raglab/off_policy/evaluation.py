@@ -5,7 +5,7 @@ They are about the value of another policy than the logged one.
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it
 was chosen), and where there is a reward model from outside q_<arm>, its reward of every arm. A
 target is the probability of every arm in every round, [T, A], or [A] where it is the same in all;
-or a function of the log that gives it; or a learner (`Bandit`), whose propensities after learning
+or a function of the log that gives it; or a learner (`Bandit`), subject propensities after learning
 from all earlier rounds of the log are those of a round.
 """
 
@@ -553,5 +553,5 @@ def _warn(notes: dict[str, str]) -> None:
     for note in dict.fromkeys(notes.values()):
         names = ", ".join(name for name in notes if notes[name] == note)
         about = "dm alone" if names == "dm" else "this log"
-        whose = "" if names == "dm" else f" about the target ({names})"
-        warn_user(f"{about} says nothing{whose}: {note}. Do not use the number.", OverlapWarning)
+        subject = "" if names == "dm" else f" about the target ({names})"
+        warn_user(f"{about} says nothing{subject}: {note}. Do not use the number.", OverlapWarning)

@@ -275,8 +275,8 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntAr
     if session is None:
         return None, len(log)
     if isinstance(session, str) and session not in log.columns:
-        there = f"there is {list(log.columns)}"
-        refuse("session must be a column of the log", repr(session), there)
+        columns = f"there is {list(log.columns)}"
+        refuse("session must be a column of the log", repr(session), columns)
     values = np.asarray(log[session] if isinstance(session, str) else session)
     if values.shape != (len(log),):
         rule = f"session must be [T] with T = {len(log)}"
