@@ -5,7 +5,7 @@ They are about the value of another policy than the logged one.
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it
 was chosen), and where there is a reward model from outside q_<arm>, its reward of every arm. A
 target is the probability of every arm in every round, [T, A], or [A] where it is the same in all;
-or a function of the log that gives it; or a learner (`Bandit`), subject propensities after learning
+or a function of the log that gives it; or a learner (`Bandit`), whose propensities after learning
 from all earlier rounds of the log are those of a round.
 """
 
@@ -90,6 +90,8 @@ def estimator_settings(
     rows: EvaluationRows, names: Sequence[str], clip: float | None, switch: float | None, seed: int
 ) -> EstimatorSettings:
     """Arguments of single estimators, with the square root of T if a largest weight is missing."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        refuse("seed must be a whole number >= 0", repr(seed), "the same seed gives the same bits")
     root = sqrt(len(rows.weight))
     check_weight(clip=clip, switch=switch)
     uniform = None
