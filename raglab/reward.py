@@ -280,11 +280,8 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     squares = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
     wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
     if wrong.any():
-        refuse(
-            "vectors must have length 1",
-            f"{float(np.sqrt(squares[wrong][0])):g}",
-            "divide each by its norm",
-        )
+        length = f"{float(np.sqrt(squares[wrong][0])):g}"
+        refuse("vectors must have length 1", length, "divide each by its norm")
     n = hit.sum(axis=-1)
     # every ordered pair of different hits
     both = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)
@@ -359,20 +356,15 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
       >>> threshold([0.25, 0.5, 0.75, 1.0], "median"), threshold([0.2, 0.9, 0.9, 0.9], "median")
       (0.625, 0.2)
     """
-    if not isinstance(rule, str):
-        if not 0.0 <= rule <= 1.0:
-            refuse("rule must be a number in [0, 1] or 'median'", rule, "rewards are in [0, 1]")
-        return float(rule)
     if rule != "median":
-        refuse("rule must be a number in [0, 1] or 'median'", repr(rule), "the source's is 0.5")
+        if isinstance(rule, str) or not 0.0 <= rule <= 1.0:
+            refuse("rule must be a number in [0, 1] or 'median'", repr(rule), "0.5 is usual")
+        return float(rule)
     values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
     known = values[~np.isnan(values)]
     if not len(known) or known.min() == known.max():
-        refuse(
-            "rewards must differ for a median to split them",
-            f"{len(known)} alike",
-            "state a number instead",
-        )
+        law = "rewards must differ for a median to split them"
+        refuse(law, f"{len(known)} alike", "state a number instead")
     middle = float(np.median(known))
     return middle if (known > middle).any() else float(known[known < middle].max())
 
@@ -396,11 +388,8 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
     """
     words = float_array(n_words, "n_words")
     if np.any(words < 0.0):
-        refuse(
-            "n_words must be at least 0",
-            f"{float(words[words < 0.0].flat[0]):g}",
-            "NaN says that there is no answer",
-        )
+        least = f"{float(np.nanmin(words)):g}"
+        refuse("n_words must be at least 0", least, "NaN says that there is no answer")
     return _scalar_or_array(1.0 / (1.0 + words / HALF_WORDS))
 
 
@@ -414,19 +403,18 @@ def _reward_bounds(
     _check_weights(weights)
     absent = [name for name in COMPONENTS if name not in components]
     if absent:
-        there = ", ".join(str(name) for name in components) or "nothing"
-        msg = (
-            f"components must hold {', '.join(COMPONENTS)}; {', '.join(absent)} missing, got "
-            f"{there}: log it, or NaN."
-        )
-        raise ValueError(msg)
+        refuse(f"components must hold {', '.join(COMPONENTS)}", f"no {absent}", "log it, or NaN")
     # an optional component with weight 0 is not even read: its column may hold anything
     used = {
         name: part
         for name, part in COMPONENT_TABLE.items()
         if not part.optional or np.any(_weight(part, weights) > 0.0)
     }
-    column = {name: _column(components, name) for name in used}
+    # one that is optional and absent is missing in every row
+    column = {
+        name: _in_range(name, float_array(components.get(name, np.nan), name), part.high)
+        for name, part in used.items()
+    }
     # costs come first: they alone make lo, and every gain after them is at least 0
     costs = [(name, _weight(part, weights)) for name, part in used.items() if part.sign < 0]
     value: Any = sum(np.multiply(-weight, column[name]) for name, weight in costs)
@@ -438,14 +426,11 @@ def _reward_bounds(
         weight = _weight(part, weights)
         if part.optional:  # a row that lacks it has neither the term nor the room for it
             known = ~np.isnan(column[name])
-            value, hi = (
-                value + np.where(known, weight * column[name], 0.0),
-                hi + np.where(known, weight, 0.0),
-            )
+            term = np.where(known, weight * column[name], 0.0)
+            value, hi = value + term, hi + np.where(known, weight, 0.0)
         else:
             value, hi = value + weight * column[name], hi + weight
-    value, lo, hi = np.broadcast_arrays(value, lo, hi)
-    return value, lo, hi
+    return tuple(np.broadcast_arrays(value, lo, hi))
 
 
 def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a scalar or an array
@@ -454,44 +439,23 @@ def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a
     return np.multiply(weight, getattr(weights, part.times)) if part.times else weight
 
 
-def _column(components: ComponentColumns, name: str) -> NDArray[np.float64]:
-    """Values of a component as float64, checked.
-
-    One that is optional and absent is missing in every row.
-    """
-    values = float_array(components.get(name, np.nan), name)
-    return _in_range(name, values, COMPONENT_TABLE[name].high)
-
-
 def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np.float64]:
     wrong = (values < 0.0) | (values > high) | np.isinf(values)
     if wrong.any():
         what = "in [0, 1]" if high == 1.0 else "at least 0, milliseconds over the budget"
-        refuse(
-            f"{name} must be {what}",
-            f"{float(values[wrong].flat[0]):g}",
-            "NaN says that it is missing",
-        )
+        got = f"{float(values[wrong].flat[0]):g}"
+        refuse(f"{name} must be {what}", got, "NaN says that it is missing")
     return values
 
 
 def _check_weights(weights: RewardWeights) -> None:
-    if not isinstance(weights, RewardWeights):
-        msg = (
-            f"weights must be RewardWeights, got {type(weights).__name__}; write "
-            "RewardWeights(margin=0.4, …)."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - whatever is wrong with an argument is a ValueError
     for name, weight in weights._asdict().items():
         values = np.asarray(weight, dtype=np.float64)
         wrong = ~((values >= 0.0) & np.isfinite(values))
         if wrong.any():
-            refuse(
-                f"weight {name} must be at least 0",
-                f"{float(values[wrong].flat[0]):g}",
-                "0 leaves it out",
-            )
-    if not bool(np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0)):
+            got = f"{float(values[wrong].flat[0]):g}"
+            refuse(f"weight {name} must be at least 0", got, "0 leaves it out")
+    if not np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0):
         refuse("one weight at least must be positive", "none", "raise one")
 
 

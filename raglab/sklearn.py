@@ -111,10 +111,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         directions = self._by_column("directions", self.directions)
         for direction in directions.values():
             if direction not in get_args(Direction):
-                msg = (
-                    f"a direction must be one of {', '.join(get_args(Direction))}, got "
-                    f"{direction!r}; correct it."
-                )
+                msg = f"a direction must be one of {get_args(Direction)}, got {direction!r}."
                 raise ValueError(msg)
         self._least_values()
         cost_matrix(self.costs)
@@ -163,16 +160,14 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.array([member.name for member in Status])[status]
         right_place = self._statuses().index(Status.ok)
         places = np.where(status == Status.ok, right_place, 1 - right_place)
-        labels: NDArray[Any] = self.classes_[places]
-        return labels
+        return np.asarray(self.classes_[places])
 
     def _checked(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """Signals of rows to predict, [n, d]."""
         check_is_fitted(self)
-        table: Any = validate_data(
-            self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False
+        return np.asarray(
+            validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
         )
-        return np.asarray(table)
 
     def _are_statuses(self) -> bool:
         names = {status.name for status in Status}
@@ -192,17 +187,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if positive is None and not any(isinstance(label, str) for label in labels):
                 positive = labels[1]
             if positive not in labels:
-                msg = (
-                    f"positive must be the label of right answers, {labels[0]!r} or {labels[1]!r}, "
-                    f"got {positive!r}; texts have no order."
-                )
+                msg = f"positive must be the label of right answers, of {labels}, got {positive!r}."
                 raise ValueError(msg)
             return tuple(Status.ok if label == positive else Status.refuse for label in labels)
         kind = "1 class" if len(labels) == 1 else f"{len(labels)} classes"
         msg = (
             "Only binary classification is supported, or the statuses ok, refuse and ambiguous, "
-            f"got {kind} "
-            f"({', '.join(map(repr, labels[:5]))}); map the labels."
+            f"got {kind} {labels[:5]}; map the labels."
         )
         raise ValueError(msg)
 
@@ -221,10 +212,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         places = {}
         for column, value in (values or {}).items():
             if str(column) not in names:
-                msg = (
-                    f"{parameter} must name columns of X, {', '.join(names[:10])}, got "
-                    f"{column!r}; correct the name."
-                )
+                msg = f"{parameter} must name columns of X, {names[:10]}, got {column!r}."
                 raise ValueError(msg)
             places[names.index(str(column))] = value
         return places
@@ -237,15 +225,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         least = self._by_column("thresholds", self.thresholds)
         for column, value in least.items():
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float | np.number)
-                or not np.isfinite(value)
-            ):
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if not is_number or not np.isfinite(value):
                 name = self._columns()[column]
-                msg = (
-                    f"thresholds[{name!r}] must be a finite number, got {value!r}; leave the "
-                    "column out for none."
-                )
+                msg = f"thresholds[{name!r}] must be a finite number, got {value!r}."
                 raise ValueError(msg)
         return least

@@ -610,6 +610,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_order_of_the_cases_is_nothing",
         ),
         "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
+        "test_experiments_league_clustered.py": ("test_coverage",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[folder-twenty]",
             "test_one_study_of_two_processes[sqlite-twenty]",
@@ -626,7 +627,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_no_expression_of_a_bundled_pack_takes_long",
             "test_no_expression_of_ours_takes_long",
         ),
-        "test_metrics_clustered.py": ("test_coverage",),
         "test_metrics_costs.py": ("test_every_bundled_case_under_100_policies",),
         "test_metrics_selective.py": (
             "test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not",

@@ -59,7 +59,6 @@ OF_PROBABILITIES: dict[str, Callable[[Any, Any], Any]] = {
     "brier": calibration.brier_decomposition,
     "reliability": calibration.reliability,
     "judged": calibration.judged,
-    "spiegelhalter": calibration.spiegelhalter,
     "ece_interval": lambda y, p: calibration.ece_interval(y, p, rng=rng()),
     "fit": lambda y, p: calibration.fit(y, p, method="isotonic"),
     "cross_fitted": lambda y, p: calibration.cross_fitted(y, p, method="platt", folds=2, rng=rng()),
@@ -77,12 +76,6 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     "coverage_at_risk": lambda y, p: metrics.coverage_at_risk(y, p, 0.5),
     "cost_curve": lambda y, p: metrics.cost_curve(y, p, [0.5]),
     "aurc_difference": lambda y, p: metrics.aurc_difference(y, p, SHARES, resamples=20, rng=rng()),
-    "auroc_difference": lambda y, p: metrics.auroc_difference(y, p, SHARES),
-    "mean_auroc_difference": lambda y, p: metrics.mean_auroc_difference(
-        y, p, SHARES, cells=np.arange(N) % 2
-    ),
-    "accuracy_at_coverage": lambda y, p: metrics.accuracy_at_coverage(y, p, 0.5),
-    "accuracy_difference": lambda y, p: metrics.accuracy_difference(y, p, SHARES, 0.5),
     "certify": lambda y, p: certify.certify(y, p, alpha=0.5),
 }
 

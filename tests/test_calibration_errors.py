@@ -29,7 +29,6 @@ from raglab.calibration import (
     reliability,
     smooth_ece,
     smooth_ece_with_bandwidth,
-    spiegelhalter,
     venn_abers_interval,
 )
 
@@ -45,7 +44,6 @@ MEASURES = {
     ],
     "smooth ece": smooth_ece_with_bandwidth,
     "brier": brier_decomposition,
-    "spiegelhalter": spiegelhalter,
     "interval": lambda y, p: [
         ece_interval(y, p, strategy=s, resamples=20, rng=np.random.default_rng(0))
         for s in STRATEGIES
@@ -151,17 +149,6 @@ def test_brier_by_head() -> None:
     """
     found = brier_decomposition([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75])
     assert found == (0.1875, 0.0625, 0.0625, 0.1875)
-
-
-def test_spiegelhalter_by_head() -> None:
-    """One case of 0.9 that came out 0: (−0.9)(−0.8) / sqrt(0.64 · 0.09) = 3; both tails count."""
-    z, p_value = spiegelhalter([0], [0.9])
-    assert z == pytest.approx(3.0)
-    assert p_value == pytest.approx(0.0027, rel=1e-3)
-    # a score of 1/2 is as well off either way
-    assert spiegelhalter([0, 1], [0.5, 0.5]) == (0.0, 1.0)
-    assert spiegelhalter([0, 1], [0.0, 1.0]) == (0.0, 1.0)
-    assert spiegelhalter([1, 1], [0.0, 1.0]) == (np.inf, 0.0)
 
 
 def test_smooth_ece_by_head() -> None:
@@ -354,12 +341,11 @@ def test_corp_rates_rise_and_count_every_case(rows: list[tuple[bool, int]]) -> N
 @LAWFUL
 @given(rows=ROWS)
 def test_mirrored_scores_have_mirrored_reliability(rows: list[tuple[bool, int]]) -> None:
-    """CORP, Brier score and Spiegelhalter's z do not know which outcome is called 1."""
+    """CORP and the Brier score do not know which outcome is called 1."""
     y, p = _columns(rows, 32.0)  # so that 1 − p is exact
     there, back = reliability(y, p, strategy="corp"), reliability(~y, 1 - p, strategy="corp")
     assert there.y == pytest.approx(1 - back.y[::-1])
     assert brier_decomposition(y, p) == pytest.approx(brier_decomposition(~y, 1 - p), abs=1e-14)
-    assert spiegelhalter(y, p).z == pytest.approx(spiegelhalter(~y, 1 - p).z, abs=1e-12)
 
 
 @LAWFUL
@@ -475,9 +461,7 @@ def test_beta_takes_sure_scores_and_temperature_does_not() -> None:
     """Beta comes as near to 0 and 1 as floats do; a logit has no value there."""
     y, s = [0, 1, 1, 0, 1], [0.0, 0.2, 0.5, 0.6, 1.0]
     assert np.isfinite(fit(y, s, method="beta").weights).all()
-    with pytest.raises(
-        ValueError, match=r"score must be in \(0, 1\) for temperature, got 1.0 at most"
-    ):
+    with pytest.raises(ValueError, match=r"score must be in \(0, 1\) for temperature, got 1.0"):
         fit(y, s, method="temperature")
 
 
@@ -625,7 +609,6 @@ PUBLIC = {
     "ece": ece,
     "smooth_ece": smooth_ece,
     "brier": brier_decomposition,
-    "spiegelhalter": spiegelhalter,
     "interval": lambda y, p: ece_interval(y, p, rng=_rng()),
 }
 FITS = {method: lambda y, s, method=method: fit(y, s, method=method) for method in METHODS}
@@ -643,7 +626,7 @@ def test_a_score_that_only_ranks_is_sent_to_calibration(
 ) -> None:
     """Points, cosines, distances: the message says what to do."""
     with pytest.raises(
-        ValueError, match=rf"p must be in \[0, 1\], got {seen}; .*rank only: calibrate first"
+        ValueError, match=rf"p must be in \[0, 1\], got {seen}; .* calibrated first"
     ):
         PUBLIC[name]([0, 1], p)
 
@@ -662,18 +645,18 @@ def test_check_probability_takes_any_shape() -> None:
 @pytest.mark.parametrize(
     ("y", "p", "says"),
     [
-        ([0, np.nan, 1], [0.1, 0.2, np.nan], "must not be NaN, got 1 in y and 1 in .*, of 3 cases"),
-        ([True, False, True], [0.1, np.nan, np.nan], "got 0 in y and 2 in .*, of 3 cases"),
+        ([0, np.nan, 1], [0.1, 0.2, np.nan], "y must be .* not NaN, got nan at position 1"),
+        ([True, False, True], [0.1, np.nan, np.nan], r"not NaN, got nan at position 1 \(2 of 3"),
         (
             [0, 1],
             [0.1, 0.2, 0.3],
-            r"must be \[Q\], one of each a case, got shapes \(2,\) and \(3,\)",
+            r"must be \[Q\], one of each a case .* got shapes \(2,\) and \(3,\)",
         ),
         ([[0, 1]], [[0.1, 0.2]], r"must be \[Q\]"),
-        ([], [], "at least one case"),
-        ([0, 2, 3], [0.1, 0.2, 0.3], "y must be 0 or 1 .*, got 2 in 2 cases"),
+        ([], [], "at least one"),
+        ([0, 2, 3], [0.1, 0.2, 0.3], r"y must be 0 or 1 .*, got 2 at position 1 \(2 of 3"),
         (["ok", "refuse"], [0.1, 0.2], "y must be 0 or 1"),
-        ([0, 1], [0.1, np.inf], "must be finite, got 1 infinite of 2"),
+        ([0, 1], [0.1, np.inf], "must be finite, .* got inf at position 1"),
     ],
 )
 def test_what_stops_at_the_door(name: str, y: Any, p: Any, says: str) -> None:
@@ -722,15 +705,15 @@ def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
         ),
         (
             lambda: fit([0, 1], [40, 72], method="beta"),
-            r"score must be in \[0, 1\] for beta, got 72.0 at most",
+            r"score must be in \[0, 1\] for beta, got 40.0",
         ),
         (
             lambda: apply(fit([0, 1], [0.1, 0.2], method="beta"), [0.5, 1.5]),
-            r"score must be in \[0, 1\] for beta, got 1.5 at most",
+            r"score must be in \[0, 1\] for beta, got 1.5",
         ),
         (
             lambda: venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1),
-            "need a venn-abers calibrator, got platt",
+            "need a calibrator of method='venn-abers', got platt",
         ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()),
@@ -746,7 +729,7 @@ def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
         ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=2, groups=[1, 2], rng=_rng()),
-            r"groups must be \[Q\]",
+            r"groups must be a label a case",
         ),
     ],
 )
@@ -768,7 +751,7 @@ def test_one_case_one_level_and_one_outcome_are_measured(
     assert ece(y, p, bins=1, strategy=strategy) == pytest.approx(gap)
     assert reliability(y, p, strategy=strategy).n.sum() == len(y)
     assert all(np.isfinite(ece_interval(y, p, strategy=strategy, rng=_rng())))
-    assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p), *spiegelhalter(y, p)]).all()
+    assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p)]).all()
 
 
 def test_labels_may_be_bool_int_or_float() -> None:

@@ -23,7 +23,6 @@ from raglab.calibration import (
     fit,
     reliability,
     smooth_ece_with_bandwidth,
-    spiegelhalter,
     venn_abers_interval,
 )
 
@@ -185,20 +184,6 @@ def test_ece_is_that_of_mapie_with_one_bin_less(shape: str, bins: int) -> None:
     )
     with pytest.warns(RuntimeWarning):
         assert np.isnan(peer.expected_calibration_error(y, p, 1))
-
-
-@every_world
-def test_spiegelhalters_z_is_mapies_and_its_p_value_has_both_tails(shape: str, grid: str) -> None:
-    """Its p-value is 1 − Φ(z).
-
-    Of the upper tail, and so twice the smaller of it and its complement is ours.
-    """
-    peer = pytest.importorskip("mapie.metrics.calibration")
-    y, p = _world(shape, grid, 300)
-    z, p_value = spiegelhalter(y, p)
-    assert z == pytest.approx(peer.spiegelhalter_statistic(y, p), abs=EXACT)
-    upper = peer.spiegelhalter_p_value(y, p)
-    assert p_value == pytest.approx(2 * min(upper, 1 - upper), abs=EXACT)
 
 
 # betacal

@@ -53,6 +53,7 @@ EXCEPTIONS = {
     "fields.py": "measures the reading of fields without a system around it",
     "judged.py": "measures the intervals and tests themselves, on arrays",
     "league/adarague.py": "normalises answers as the published evaluation does",
+    "league/clustered.py": "compares signals in clusters, on the checks of the metrics",
     "league/rows.py": "widens the intervals of few pairs",
     "monitoring.py": "simulates the bets of the monitor, many streams at a time",
     "page_kind.py": "trains the classifier of first pages that the packs hold",

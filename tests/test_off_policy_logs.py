@@ -24,61 +24,55 @@ def changed(column: str, value: Any, row: int = 4) -> pd.DataFrame:
     return log if isinstance(value, str) else log.astype({column: float})
 
 
-@pytest.mark.parametrize(
-    ("log", "message"),
-    [
-        (LOG.drop(columns="propensity"), r"must have the columns .*'propensity'\] is missing"),
-        (LOG.iloc[:0], "at least one round, got none"),
-        (changed("reward", NAN), "reward must be finite, got nan in row 4"),
-        (changed("reward", np.inf), "reward must be finite, got inf in row 4"),
-        (changed("reward", "good"), "reward must be numbers"),
-        (
-            changed("propensity", 0.0),
-            r"propensity must be in \(0, 1\], got 0.0 in row 4 \(1 such rows\)",
-        ),
-        (changed("propensity", -0.1), r"propensity must be in \(0, 1\], got -0.1 in row 4"),
-        (changed("propensity", 1.01), r"propensity must be in \(0, 1\], got 1.01 in row 4"),
-        (changed("propensity", NAN), r"propensity must be in \(0, 1\], got nan in row 4"),
-        (changed("action", 2), r"action must be one of 0..1, got 2.0 in row 4"),
-        (changed("action", -1), r"action must be one of 0..1, got -1.0 in row 4"),
-        (changed("action", 0.5), r"action must be one of 0..1, got 0.5 in row 4"),
-        (changed("action", NAN), r"action must not be missing, got nan in row 4"),
-        (LOG.assign(action=[0, 1, 0, 2, 0, 1]), r"action must be one of 0..1, got 2 in row 3"),
-        (LOG.assign(action="graph"), r"got 'graph' in row 0; name them"),
-        (LOG.assign(q_0=0.5), r"a column for every arm.*\['q_1'\] is missing"),
-        (LOG.assign(q_0=0.5, q_1="x"), "q_1 must be numbers"),
-    ],
-)
-def test_a_broken_log_is_refused(log: pd.DataFrame, message: str) -> None:
-    """By every estimator alike, before anything is said."""
-    target = np.full((len(log), 2), 0.5)
-    with pytest.raises(ValueError, match=message):
-        estimate(log, target)
+LOGS: list[tuple[pd.DataFrame, str]] = [
+    (LOG.drop(columns="propensity"), r"must have the columns .*'propensity'\] is missing"),
+    (LOG.iloc[:0], "at least one round, got none"),
+    (changed("reward", NAN), "reward must be finite.* got nan in row 4"),
+    (changed("reward", np.inf), "reward must be finite.* got inf in row 4"),
+    (changed("reward", "good"), "reward must be numbers"),
+    (LOG.assign(action=[0, 1, 0, 2, 0, 1]), r"action must be one of 0..1, got 2 in row 3"),
+    (LOG.assign(action="graph"), r"got 'graph' in row 0; name them"),
+    (LOG.assign(q_0=0.5), r"a column for every arm.*\['q_1'\] is missing"),
+    (LOG.assign(q_0=0.5, q_1="x"), "q_1 must be numbers"),
+    *(
+        (changed("propensity", value), rf"propensity must be in \(0, 1\], got {value} in row 4 \(1")
+        for value in (0.0, -0.1, 1.01, NAN)
+    ),
+    *(
+        (changed("action", value), f"action must be one of 0..1, got {value:.1f} in row 4")
+        for value in (2, -1, 0.5)
+    ),
+    (changed("action", NAN), r"action must not be missing, got nan in row 4"),
+]
+ROWS = np.arange(N)[:, None]
+TARGETS: list[tuple[Any, str]] = [
+    (EVEN[:4], r"with T = 6, .*shape \(4, 2\)"),
+    (np.full((N, 2), "a"), "target must be numbers .* got <U1"),
+    (EVEN[None], r"shape \(1, 6, 2\)"),
+    (np.where(ROWS == 3, 0.4, EVEN), r"sum to 1, got \[0.4, 0.4\] with sum 0.8 in row 3"),
+    (np.where(ROWS == 2, [1.5, -0.5], EVEN), r"got \[1.5, -0.5\] with sum 1 in row 2"),
+    (np.where(ROWS == 5, NAN, EVEN), r"got \[nan, nan\].*in row 5"),
+    (pd.DataFrame(EVEN, columns=["a", "a"]), "name each of the 2 columns"),
+    (np.empty((N, 0)), r"shape \(6, 0\)"),
+]
+SESSIONS: list[tuple[Any, str]] = [
+    ("user", r"session must be a column of the log, got 'user'"),
+    ([1, 2], r"session must be \[T\] with T = 6"),
+    ([1.0, NAN, 1.0, 1.0, 2.0, 2.0], "session must not be missing, got nan in row 1"),
+]
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (EVEN[:4], r"with T = 6, .*got shape \(4, 2\)"),
-        (np.full((N, 2), "a"), "target must be numbers, got <U1"),
-        (EVEN[None], r"got shape \(1, 6, 2\)"),
-        (
-            np.where(np.arange(N)[:, None] == 3, 0.4, EVEN),
-            r"sum to 1, got \[0.4, 0.4\] with sum 0.8 in row 3",
-        ),
-        (
-            np.where(np.arange(N)[:, None] == 2, [1.5, -0.5], EVEN),
-            r"got \[1.5, -0.5\] with sum 1 in row 2",
-        ),
-        (np.where(np.arange(N)[:, None] == 5, NAN, EVEN), r"got \[nan, nan\].*in row 5"),
-        (pd.DataFrame(EVEN, columns=["a", "a"]), "name each of the 2 columns"),
-        (np.empty((N, 0)), r"got shape \(6, 0\)"),
-    ],
-)
-def test_a_broken_target_is_refused(target: Any, message: str) -> None:
-    """With the row that breaks the rule."""
-    with pytest.raises(ValueError, match=message):
-        overlap(LOG, target)
+def test_what_is_broken_is_refused() -> None:
+    """Logs by every estimator alike, targets and sessions: with the row that breaks the rule."""
+    calls = (
+        (lambda log: estimate(log, np.full((len(log), 2), 0.5)), LOGS),
+        (lambda target: overlap(LOG, target), TARGETS),
+        (lambda session: overlap(LOG, EVEN, session=session), SESSIONS),
+    )
+    for call, table in calls:
+        for broken, message in table:
+            with pytest.raises(ValueError, match=message):
+                call(broken)
 
 
 def test_a_broken_row_is_named_beyond_the_first_chunk() -> None:
@@ -99,20 +93,6 @@ def test_names_must_fit() -> None:
         overlap(named, frame, arms=["b", "a"])
     with pytest.raises(ValueError, match=r"one of \['a', 'b'\], got c in row 1"):
         overlap(LOG.assign(action=["a", "c"] * 3), frame)
-
-
-@pytest.mark.parametrize(
-    ("session", "message"),
-    [
-        ("user", r"session must be a column of the log, got 'user'"),
-        ([1, 2], r"session must be \[T\] with T = 6"),
-        ([1.0, NAN, 1.0, 1.0, 2.0, 2.0], "session must not be missing, got nan in row 1"),
-    ],
-)
-def test_a_broken_session_is_refused(session: Any, message: str) -> None:
-    """By name or by value."""
-    with pytest.raises(ValueError, match=message):
-        overlap(LOG, EVEN, session=session)
 
 
 def test_what_the_estimators_read() -> None:
@@ -180,23 +160,25 @@ def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:
     assert (compiled.fitted, compiled.pulls.tolist()) == (plain.fitted, plain.pulls.tolist())
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_both_engines_draw_the_same_line(seed: int) -> None:
+def test_both_engines_draw_the_same_line() -> None:
     """Rows whose sum lies on the tolerance, where the order of summing decides.
 
     Refused by both or by none.
     """
     pytest.importorskip("numba", reason="numba is not installed")
-    target = np.random.default_rng(seed).dirichlet(np.ones(7), N)
-    target *= (1.0 + SUM_TOLERANCE) / target.sum(axis=1, keepdims=True)
-    read, said = read_log(LOG, 7), []
-    for engine in ("numpy", "numba"):
+    read = read_log(LOG, 7)
+
+    def refusal(target: Any, engine: str) -> str:
         try:
             weigh(read, target, engine=engine)
-            said.append("")
         except ValueError as error:
-            said.append(str(error))
-    assert said[0] == said[1]
+            return str(error)
+        return ""
+
+    for seed in range(20):
+        target = np.random.default_rng(seed).dirichlet(np.ones(7), N)
+        target *= (1.0 + SUM_TOLERANCE) / target.sum(axis=1, keepdims=True)
+        assert refusal(target, "numpy") == refusal(target, "numba")
 
 
 @pytest.mark.parametrize("row", [[0.5, 0.6], [-0.5, 1.5], [NAN, 1.0]])

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -21,7 +20,6 @@ from raglab.gating.fused_gate import Model, Part
 from raglab.lab.comparison import compare
 from raglab.lab.study import tune
 from raglab.live.response import Response, ResponseFields, ResponseRecord
-from raglab.off_policy.logs import read_log
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.policies import Policy
@@ -56,15 +54,6 @@ def _hostile(n: int) -> Trace:
         None,
         {"fingerprint": SCRIPT, SCRIPT: SCRIPT},
     )
-
-
-def _log(n: int) -> Any:
-    rng = np.random.default_rng(0)
-    arms = [f"{SCRIPT}{number}" for number in range(40)]
-    rows = pd.DataFrame(
-        {"action": rng.choice(arms, n), "reward": rng.random(n), "propensity": 1.0 / 40}
-    )
-    return read_log(rows, 40, arms=arms)
 
 
 def _certificate(chosen: str | None) -> Certificate:
@@ -111,7 +100,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "no Certificate": lambda: _certificate(None),
     "Fused": _model,
     "Simulation": lambda: bandit.simulate("ucb1", [0.5] * 100, rounds=300, replications=20, seed=0),
-    "Log": lambda: _log(BIG),
     "AuditLog": lambda: AuditLog(
         Path("no", *("deep" * 20 for _ in range(20)), f"{SCRIPT.replace('/', '')}.db")
     ),

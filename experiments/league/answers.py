@@ -15,6 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from experiments.league.clustered import (
+    PairedDifference,
+    accuracy_at_coverage,
+    accuracy_difference,
+    mean_auroc_difference,
+)
 from experiments.league.rows import INTERVAL, Row
 from raglab import metrics
 from raglab.gating import fused_gate
@@ -240,7 +246,7 @@ def _judged_rows(row: Row, rows: pd.DataFrame, score: pd.Series, reach: float) -
     """Row of AUROC with its difference, and that of accuracy where the reference decides."""
     read = rows["correct"], score, rows["reference"]
     clusters = {"clusters": rows["question"], "level": INTERVAL}
-    area = metrics.mean_auroc_difference(*read, cells=rows["part"], **clusters)
+    area = mean_auroc_difference(*read, cells=rows["part"], **clusters)
     judged = [_against(row, area, reach)]
     if rows["reference"].isin([0, 1]).all() and rows["reference"].any():
         share = float(rows["reference"].mean())
@@ -251,14 +257,14 @@ def _judged_rows(row: Row, rows: pd.DataFrame, score: pd.Series, reach: float) -
             free_name="a random share of the same size",
             hindsight=nan,
             hindsight_name="",
-            raglab=metrics.accuracy_at_coverage(rows["correct"], score, share),
+            raglab=accuracy_at_coverage(rows["correct"], score, share),
             note=f"coverage {share:.3f}",
         )
-        judged.append(_against(accuracy, metrics.accuracy_difference(*read, **clusters), reach))
+        judged.append(_against(accuracy, accuracy_difference(*read, **clusters), reach))
     return judged
 
 
-def _against(row: Row, difference: metrics.PairedDifference, reach: float) -> Row:
+def _against(row: Row, difference: PairedDifference, reach: float) -> Row:
     value, low, high, clusters = difference[:4]
     return row._replace(
         difference=value,

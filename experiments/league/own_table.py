@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.league.answers import LEAST, REACH, Part, answer_rows
+from experiments.league.clustered import mean_auroc_difference
 from experiments.league.rows import INTERVAL, Row
-from raglab import metrics
 
 KINDS = (True, False)
 FOLDS = 5  # of questions, where there are no groups to leave out
@@ -46,7 +46,7 @@ def own_rows(path: Path, seed: int = 0) -> list[Row]:
         raise ValueError(msg)
     answers["correct"] = answers["correct"].astype(bool)
     # Beside what ranks nothing, whose AUROC is .5, and within groups, as it is judged.
-    gap = metrics.mean_auroc_difference(
+    gap = mean_auroc_difference(
         answers["correct"],
         answers["reference"],
         np.zeros(len(answers)),

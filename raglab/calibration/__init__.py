@@ -14,7 +14,6 @@ from raglab.calibration.calibrators import (
     Calibrator,
     Judgement,
     Method,
-    Spiegelhalter,
     apply,
     brier_decomposition,
     calibrated,
@@ -22,7 +21,6 @@ from raglab.calibration.calibrators import (
     fit,
     folds_of,
     judged,
-    spiegelhalter,
     venn_abers_interval,
 )
 from raglab.calibration.errors import (
@@ -46,7 +44,6 @@ __all__ = [
     "Method",
     "Norm",
     "SmoothECE",
-    "Spiegelhalter",
     "Strategy",
     "apply",
     "brier_decomposition",
@@ -61,6 +58,5 @@ __all__ = [
     "reliability",
     "smooth_ece",
     "smooth_ece_with_bandwidth",
-    "spiegelhalter",
     "venn_abers_interval",
 ]

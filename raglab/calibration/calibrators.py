@@ -11,7 +11,6 @@ A calibrator is never judged by the cases it was fitted to alone: see `calibrate
 
 from __future__ import annotations
 
-from math import erfc, sqrt
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -19,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.calibration.errors import (
-    FloatArray,
-    IntArray,
     ScoreLevels,
     chances,
     ece,
@@ -29,6 +26,7 @@ from raglab.calibration.errors import (
     score_levels,
     smooth_ece,
 )
+from raglab.metrics.intervals import FloatArray, IntArray
 
 Method = Literal["isotonic", "platt", "beta", "temperature", "venn-abers"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -96,36 +94,35 @@ def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
     n, k = int(levels.n.sum()), int(levels.k.sum())
     # with one outcome the likelihood has no finite maximum
     if k in {0, n}:
-        msg = (
-            f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other, "
-            "or take fewer folds."
-        )
+        msg = f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other."
         raise ValueError(msg)
-    none = np.empty(0)
+    weights = at = low = high = np.empty(0)
     if method == "isotonic":
-        knots, p = _block_steps(levels)
-        return _frozen(Calibrator(method, none, knots, p, p))
-    if method == "venn-abers":
+        at, low = _block_steps(levels)
+        high = low
+    elif method == "venn-abers":
         # p0 is p1 of the mirrored problem: scores reversed, outcomes exchanged
         p1 = _isotonic_with_success(levels.n, levels.k)
         p0 = 1.0 - _isotonic_with_success(levels.n[::-1], (levels.n - levels.k)[::-1])[::-1]
         # only where a probability changes is a knot needed
         changes = (np.diff(p0) != 0) | (np.diff(p1) != 0)
-        ends = np.concatenate(([True], changes))
-        return _frozen(Calibrator(method, none, levels.at[changes], p0[ends], p1[ends]))
-    if method == "platt":
-        # Platt's smoothed targets keep the slope finite where scores separate the outcomes
-        target = levels.k * (k + 1) / (k + 2) + (levels.n - levels.k) / (n - k + 2)
-        weights = _logistic(_logistic_columns(method, levels.at), levels.n, target)
-    elif method == "beta":
-        weights = _rising(_logistic_columns(method, levels.at), levels)
+        ends = np.append(True, changes)
+        at, low, high = levels.at[changes], p0[ends], p1[ends]
     else:
-        # a temperature below 0 would turn the order round
-        weights = np.maximum(
-            _logistic(_logistic_columns(method, levels.at), levels.n, levels.k, intercept=False),
-            0.0,
-        )
-    return _frozen(Calibrator(method, weights, none, none, none))
+        columns = _logistic_columns(method, levels.at)
+        if method == "platt":
+            # Platt's smoothed targets keep the slope finite where scores separate the outcomes
+            target = levels.k * (k + 1) / (k + 2) + (levels.n - levels.k) / (n - k + 2)
+            weights = _logistic(columns, levels.n, target)
+        elif method == "beta":
+            weights = _rising(columns, levels)
+        else:
+            # a temperature below 0 would turn the order round
+            weights = _logistic(columns, levels.n, levels.k, intercept=False)
+            weights = np.maximum(weights, 0.0)
+    for part in (weights, at, low, high):
+        part.setflags(write=False)
+    return Calibrator(method, weights, at, low, high)
 
 
 def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
@@ -179,21 +176,12 @@ def venn_abers_interval(calibrator: Calibrator, score: ArrayLike) -> tuple[Float
       (0.5, 1.0)
     """
     if calibrator.method != "venn-abers":
-        msg = (
-            f"p0 and p1 need a venn-abers calibrator, got {calibrator.method}; fit with "
-            "method='venn-abers'."
-        )
+        msg = f"p0 and p1 need a calibrator of method='venn-abers', got {calibrator.method}."
         raise ValueError(msg)
     value = float_array(score, "score")
     p0 = np.asarray(calibrator.low)[np.searchsorted(calibrator.at, value, side="right")]
     p1 = np.asarray(calibrator.high)[np.searchsorted(calibrator.at, value, side="left")]
     return np.where(np.isnan(value), np.nan, p0), np.where(np.isnan(value), np.nan, p1)
-
-
-def _frozen(calibrator: Calibrator) -> Calibrator:
-    for part in calibrator[1:]:
-        part.setflags(write=False)
-    return calibrator
 
 
 def _block_steps(levels: ScoreLevels) -> tuple[FloatArray, FloatArray]:
@@ -249,22 +237,17 @@ def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
     """What a logistic map is linear in, each with the shape of the score."""
     if method == "platt":
         return [score]
-    ends = "[0, 1]" if method == "beta" else "(0, 1)"
-    lost = (score < 0.0) | (score > 1.0) if method == "beta" else (score <= 0.0) | (score >= 1.0)
+    is_beta = method == "beta"
+    lost = (score < 0.0) | (score > 1.0) | (not is_beta and ((score == 0.0) | (score == 1.0)))
     if lost.any():
-        extreme = (
-            f"{score[lost].max()} at most"
-            if (score[lost] > 0.5).any()
-            else f"{score[lost].min()} at least"
-        )
         msg = (
-            f"score must be in {ends} for {method}, got {extreme}; isotonic, platt and venn-abers "
-            "take any scale."
+            f"score must be in {'[0, 1]' if is_beta else '(0, 1)'} for {method}, got "
+            f"{score[lost].flat[0]}; isotonic, platt and venn-abers take any scale."
         )
         raise ValueError(msg)
-    inner = np.clip(score, EPSILON, 1.0 - EPSILON) if method == "beta" else score
+    inner = np.clip(score, EPSILON, 1.0 - EPSILON) if is_beta else score
     up, down = np.log(inner), -np.log1p(-inner)
-    return [up, down] if method == "beta" else [up + down]
+    return [up, down] if is_beta else [up + down]
 
 
 def _rising(columns: list[FloatArray], levels: ScoreLevels) -> FloatArray:
@@ -358,18 +341,6 @@ class Brier(NamedTuple):
     unc: float
 
 
-class Spiegelhalter(NamedTuple):
-    """Test of calibration: standard normal z, and its two-sided p-value.
-
-    Attributes:
-      z: standard normal if p is calibrated; above 0 where p is too sure.
-      p_value: two-sided.
-    """
-
-    z: float
-    p_value: float
-
-
 class Judgement(NamedTuple):
     """Calibration of n probabilities: ECE, smooth ECE, Brier score with its parts.
 
@@ -434,38 +405,6 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
     return Brier(mcb - dsc + unc, mcb, dsc, unc)
 
 
-def spiegelhalter(y: ArrayLike, p: ArrayLike) -> Spiegelhalter:
-    """Whether the Brier score is as large as calibrated probabilities would make it.
-
-    Z and two-sided p-value.
-
-    z > 0: outcomes scatter more than p predicts (too sure); z < 0: less (too unsure). Scores of 0,
-    1/2 and 1 add no variance: where there are only such, z is 0, or infinite if a sure score was
-    wrong.
-
-    Args:
-      y: outcomes, 0 or 1, [Q].
-      p: probabilities, [Q].
-
-    Raises:
-      ValueError: as in `brier_decomposition`.
-
-    Source: Spiegelhalter 1986.
-
-    Example:
-      >>> z, p_value = spiegelhalter([1, 0, 1, 0], [0.8, 0.2, 0.8, 0.2])
-      >>> round(z, 3), round(p_value, 3)
-      (-1.0, 0.317)
-    """
-    levels = score_levels(*chances(y, p))
-    lean = 1.0 - 2.0 * levels.at
-    excess = float(((levels.k - levels.n * levels.at) * lean).sum())
-    variance = float((levels.n * lean**2 * levels.at * (1.0 - levels.at)).sum())
-    untested = float("inf") if excess > 0.0 else 0.0
-    z = excess / sqrt(variance) if variance > 0.0 else untested
-    return Spiegelhalter(z, erfc(abs(z) / sqrt(2.0)))
-
-
 def folds_of(
     y: ArrayLike,
     score: ArrayLike,
@@ -502,18 +441,12 @@ def folds_of(
     else:
         part = np.unique(np.asarray(groups), return_inverse=True)[1]
         if part.shape != value.shape:
-            msg = (
-                f"groups must be [Q], a label a case, got shape {part.shape} for {value.size} "
-                "cases."
-            )
+            msg = f"groups must be a label a case, got {part.shape} for {value.size} cases."
             raise ValueError(msg)
     parts = int(part.max()) + 1
     if not 2 <= folds <= parts:
         kind = "cases" if groups is None else "groups"
-        remedy = (
-            f"lower folds to {parts} or less" if parts >= 2 else f"there must be at least 2 {kind}"
-        )
-        msg = f"folds must be between 2 and the {parts} {kind}, got {folds}; {remedy}."
+        msg = f"folds must be between 2 and the {parts} {kind}, got {folds}; take fewer folds."
         raise ValueError(msg)
     return rng.permutation(np.resize(np.arange(folds), parts))[part]
 

@@ -11,7 +11,7 @@ than the width.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,11 +24,8 @@ from raglab.arguments.plain_arrays import (
     shown_number,
     within_range,
 )
-from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.metrics.intervals import FloatArray, IntArray, check_level, percentile_interval
 from raglab.values import Curve
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class ScoreLevels(NamedTuple):
@@ -46,51 +43,28 @@ def pairs(
 
     Raises:
       ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome
-        beside 0 and 1.
+        beside 0 and 1; names the first position.
     """
     outcome, value = plain_array(y, "y"), float_array(score, name)
-    if outcome.ndim != 1 or outcome.shape != value.shape:
+    if outcome.ndim != 1 or outcome.shape != value.shape or not outcome.size:
         msg = (
-            f"y and {name} must be [Q], one of each a case, got shapes {outcome.shape} and "
-            f"{value.shape}."
+            f"y and {name} must be [Q], one of each a case and at least one, got shapes "
+            f"{outcome.shape} and {value.shape}."
         )
         raise ValueError(msg)
-    if not outcome.size:
-        msg = f"y and {name} must hold at least one case, got none; check the filter before."
-        raise ValueError(msg)
-    true = outcome if outcome.dtype == np.bool_ else outcome == 1
-    known = true is outcome or bool((true | (outcome == 0)).all())
-    if not (known and np.isfinite(value.min()) and np.isfinite(value.max())):
-        _refuse(outcome, value, name)
+    true = outcome == 1
+    for rule, part, bad in (
+        ("y must be 0 or 1 (or bool)", outcome, ~(true | (outcome == 0))),
+        (f"{name} must be finite", value, ~np.isfinite(value)),
+    ):
+        if bad.any():
+            position = int(bad.argmax())
+            msg = (
+                f"{rule}, not NaN, got {part[position]} at position {position} ({int(bad.sum())} "
+                f"of {value.size} cases); label or drop them first."
+            )
+            raise ValueError(msg)
     return true, value
-
-
-def _refuse(outcome: NDArray[Any], value: FloatArray, name: str) -> None:
-    """Raise for the worst of what is wrong with outcomes and scores."""
-    # NaN, of any dtype
-    missing = [int((part != part).sum()) for part in (outcome, value)]  # noqa: PLR0124
-    if any(missing):
-        first = int(((outcome != outcome) | (value != value)).argmax())  # noqa: PLR0124
-        value_text = (
-            f"{missing[0]} in y and {missing[1]} in {name}, of {value.size} cases, the first at "
-            f"position {first}"
-        )
-        msg = f"y and {name} must not be NaN, got {value_text}; label or drop them first."
-        raise ValueError(msg)
-    if np.isinf(value).any():
-        place = f"the first at position {int(np.isinf(value).argmax())}"
-        msg = (
-            f"{name} must be finite, got {np.isinf(value).sum()} infinite of {value.size}, "
-            f"{place}; leave them out."
-        )
-        raise ValueError(msg)
-    odd = (outcome != 0) & (outcome != 1)
-    position = int(odd.argmax())
-    value_text = (
-        f"{outcome[position]!s} in {int(odd.sum())} cases, the first at position {position}"
-    )
-    msg = f"y must be 0 or 1 (or bool), got {value_text}; compare with the outcome meant first."
-    raise ValueError(msg)
 
 
 def chances(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
@@ -111,8 +85,8 @@ def check_probability(p: ArrayLike) -> FloatArray:
     Example:
       >>> check_probability([40.0, 72.0])
       Traceback (most recent call last):
-      ValueError: p must be in [0, 1], got 72 at most; a cosine, an L2 distance or a confidence \
-in points is rank only: calibrate first (fit, apply).
+      ValueError: p must be in [0, 1], got 72 at most; what only ranks is calibrated first (fit, \
+apply).
     """
     value = float_array(p, "p")
     low, high = (value.min(), value.max()) if value.size else (0.0, 1.0)
@@ -122,12 +96,8 @@ in points is rank only: calibrate first (fit, apply).
     if low >= -ROUNDING and high <= 1.0 + ROUNDING:
         return within_range(value, 0.0, 1.0, "p")
     worst = float(high if high > 1.0 else low)
-    value_text = f"{shown_number(worst, 0.0, 1.0)} at {'most' if high > 1.0 else 'least'}"
-    rank = (
-        "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, "
-        "apply)."
-    )
-    msg = f"p must be in [0, 1], got {value_text}; {rank}"
+    shown = f"{shown_number(worst, 0.0, 1.0)} at {'most' if high > 1.0 else 'least'}"
+    msg = f"p must be in [0, 1], got {shown}; what only ranks is calibrated first (fit, apply)."
     raise ValueError(msg)
 
 
@@ -319,10 +289,17 @@ def ece_interval(
         msg = f"resamples must be at least 1, got {resamples}; 1,000 are usual."
         raise ValueError(msg)
     levels = score_levels(*chances(y, p))
-    start = _level_bins(levels, bins, strategy)
-    drawn = _bootstrap_errors(*_outcome_cells(levels, start), norm, debias, resamples, rng)
-    low, high = percentile_interval(drawn, level)
-    return float(low), float(high)
+    count, residual, outcome, start = _outcome_cells(levels, _level_bins(levels, bins, strategy))
+    total, errors, size = int(count.sum()), [], max(1, BLOCK // count.size)
+    for begin in range(0, resamples, size):
+        drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
+        gap, n, k = (
+            np.add.reduceat(part, start, axis=1)
+            for part in (drawn * residual, drawn, drawn * outcome)
+        )
+        errors.append(_calibration_error(gap, n, k, norm, debias=debias))
+    low, high = map(float, percentile_interval(np.concatenate(errors), level))
+    return low, high
 
 
 def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
@@ -403,45 +380,19 @@ def _outcome_cells(
 
     And the first cell of each bin, [B].
     """
+    parts = np.arange(levels.at.size)
     if levels.at.size > FINE:
         inside = np.zeros(levels.at.size, dtype=np.int64)
         inside[start] = 1
-        cut = np.diff(np.floor(levels.at * FINE), prepend=-1.0) + inside
-        parts = np.flatnonzero(cut)
-    else:
-        parts = np.arange(levels.at.size)
+        parts = np.flatnonzero(np.diff(np.floor(levels.at * FINE), prepend=-1.0) + inside)
     outcomes = np.stack([levels.n - levels.k, levels.k])
     count = np.add.reduceat(outcomes, parts, axis=1)
     score = np.add.reduceat(outcomes * levels.at, parts, axis=1) / np.maximum(count, 1)
     residual = score - np.array([[0.0], [1.0]])
-    held = count.T.ravel() > 0
-    first = np.add.reduceat(count.astype(bool).sum(axis=0), np.searchsorted(parts, start)).cumsum()
-    outcome = np.tile([0, 1], parts.size)
-    return count.T.ravel()[held], residual.T.ravel()[held], outcome[held], np.append(0, first[:-1])
-
-
-def _bootstrap_errors(
-    count: IntArray,
-    residual: FloatArray,
-    outcome: IntArray,
-    start: IntArray,
-    norm: Norm,
-    debias: bool,  # noqa: FBT001
-    resamples: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Calibration error of each resample, [resamples]."""
-    total = int(count.sum())
-    errors = []
-    size = max(1, BLOCK // count.size)
-    for begin in range(0, resamples, size):
-        drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
-        gap, n, k = (
-            np.add.reduceat(part, start, axis=1)
-            for part in (drawn * residual, drawn, drawn * outcome)
-        )
-        errors.append(_calibration_error(gap, n, k, norm, debias=debias))
-    return np.concatenate(errors)
+    filled = np.add.reduceat(count.astype(bool).sum(axis=0), np.searchsorted(parts, start))
+    cells = count.T.ravel(), residual.T.ravel(), np.tile([0, 1], parts.size)
+    cases, apart, outcome = (part[cells[0] > 0] for part in cells)
+    return cases, apart, outcome, np.append(0, filled.cumsum()[:-1])
 
 
 def _check_norm(norm: Norm, *, debias: bool) -> None:
@@ -520,11 +471,7 @@ def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
       >>> smooth_ece_with_bandwidth([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]).bandwidth
       0.001953125
     """
-    return smooth_levels(score_levels(*chances(y, p)))
-
-
-def smooth_levels(at: ScoreLevels) -> SmoothECE:
-    """Smooth ECE of counts at levels in [0, 1]."""
+    at = score_levels(*chances(y, p))
     residual = at.n * at.at - at.k
     moments = np.stack([residual, residual * at.at, at.n, at.n * at.at])
 

@@ -8,14 +8,6 @@ no target (rule S6.2).
 
 from __future__ import annotations
 
-from raglab.metrics.clustered import (
-    PairedDifference,
-    accuracy_at_coverage,
-    accuracy_difference,
-    auroc_difference,
-    auroc_interval,
-    mean_auroc_difference,
-)
 from raglab.metrics.costs import (
     DEFAULT_COSTS,
     DISTINCT_CELL,
@@ -86,6 +78,7 @@ from raglab.metrics.selective import (
     aurc,
     aurc_difference,
     auroc,
+    auroc_interval,
     coverage_at_risk,
     eaurc,
     risk_at_coverage,
@@ -118,20 +111,16 @@ __all__ = [
     "Difference",
     "Interval",
     "PairedCost",
-    "PairedDifference",
     "PairedRates",
     "PairedSizes",
     "Rate",
     "TrafficMix",
     "Weighed",
-    "accuracy_at_coverage",
-    "accuracy_difference",
     "answer_recall",
     "augrc",
     "aurc",
     "aurc_difference",
     "auroc",
-    "auroc_difference",
     "auroc_interval",
     "binomial_p",
     "cases_needed",
@@ -153,7 +142,6 @@ __all__ = [
     "hit_rate",
     "interval_guard",
     "label_counts",
-    "mean_auroc_difference",
     "ndcg",
     "outcome_intervals",
     "outcome_table",

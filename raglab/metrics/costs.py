@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from math import isfinite
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.metrics.intervals import Interval, check_level, clopper_pearson, t_quantile
+from raglab.metrics.intervals import FloatArray, Interval, check_level, clopper_pearson, t_quantile
 from raglab.values import Floats, Status
 
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
 ASKED = "asked"  # short for both outcomes of asking
+PLACES = {outcome: [place] for place, outcome in enumerate(OUTCOMES)} | {ASKED: [3, 4]}
 LABELS = tuple(status.name for status in Status)
 PLAIN_CELLS = len(Status) * len(Status) * 2  # decision, label, whether the contract is met
 # Answered where the label is ok, and nobody can tell whether the answer is right: with the first
@@ -26,50 +27,34 @@ WRONG_CELL, RIGHT_CELL = 0, 1  # of which an undecided one is one
 SAME = 1e-9  # spreads below this share of the highest cost are rounding
 
 Costs = Mapping[str, Mapping[str, float]]
+Cells = NDArray[np.integer[Any]]  # cell of each case, or its label
+CellCounts = NDArray[Any]  # cases by cell or by label, whole numbers or weights
 
 
-# an axis of the table
-def _outcome(status: Status, label: Status, right: bool) -> int:  # noqa: FBT001
-    """Outcome of a decision; right is what passes its contract (rule S6.3)."""
-    passes = status == label and right
-    if status == Status.refuse:
-        return OUTCOMES.index("refused")
-    kind = "answered" if status == Status.ok else "asked"
-    return OUTCOMES.index(f"{kind}_{'right' if passes else 'wrong'}")
-
-
-_CELLS = [*product(Status, Status, (False, True)), *[(Status.ok, Status.ok, False)] * 2]
-# Decision, label and outcome of each cell, [20]; what is undecided costs what a wrong one does.
-STATUS_OF_CELL = np.array([status for status, _, _ in _CELLS])
-LABEL_OF_CELL = np.array([label for _, label, _ in _CELLS])
-OUTCOME_OF_CELL = np.array([_outcome(*cell) for cell in _CELLS])
+# Decision and label of each cell, [20], and whether the expected sources are there; what is
+# undecided costs what a wrong one does.
+STATUS_OF_CELL, LABEL_OF_CELL, _FOUND_OF_CELL = np.array(
+    [*product(Status, Status, (False, True)), *[(Status.ok, Status.ok, False)] * 2]
+).T.copy()
+# Outcome of each cell, [20]; right is what passes its contract (rule S6.3).
+OUTCOME_OF_CELL = np.where(
+    Status.refuse == STATUS_OF_CELL,
+    OUTCOMES.index("refused"),
+    np.where(Status.ok == STATUS_OF_CELL, 0, OUTCOMES.index("asked_right"))
+    + ~((STATUS_OF_CELL == LABEL_OF_CELL) & (_FOUND_OF_CELL == 1)),
+)
+DEFAULT_COSTS = np.ones((len(LABELS), len(OUTCOMES)))
+DEFAULT_COSTS[[Status.ok, Status.refuse, Status.ambiguous], [0, 2, 3]] = 0.0
+DEFAULT_COSTS.flags.writeable = False
 # Whether the expected sources are there says something of a right answer or question only: one cell
 # for the rest.
-DISTINCT_CELL = np.array(
-    [
-        cell & ~1 if OUTCOMES[OUTCOME_OF_CELL[cell | 1]][-5:] != "right" else cell
-        for cell in range(PLAIN_CELLS)
-    ]
-    + [*UNDECIDED_CELLS]
+_EVERY = np.arange(N_CELLS)
+DISTINCT_CELL = np.where(
+    np.isin(OUTCOME_OF_CELL[_EVERY | 1], (0, 3)) | (_EVERY >= PLAIN_CELLS), _EVERY, _EVERY & ~1
 )
 
 
-def _default() -> NDArray[np.float64]:
-    matrix = np.ones((len(LABELS), len(OUTCOMES)))
-    for label, outcome in (
-        ("ok", "answered_right"),
-        ("refuse", "refused"),
-        ("ambiguous", "asked_right"),
-    ):
-        matrix[LABELS.index(label), OUTCOMES.index(outcome)] = 0.0
-    return matrix
-
-
-DEFAULT_COSTS = _default()
-DEFAULT_COSTS.flags.writeable = False
-
-
-def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
+def cost_matrix(costs: Costs | None = None) -> FloatArray:
     """Cost of a case by label (rows, as `Status`) and outcome (columns, as `OUTCOMES`), [3, 5].
 
     Args:
@@ -87,64 +72,41 @@ def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
       [1.0, 10.0, 0.0, 1.0, 1.0]
     """
     matrix = DEFAULT_COSTS.copy()
-    if costs is None:
-        return matrix
-    if not isinstance(costs, Mapping):
+    rows = {} if costs is None else costs
+    if not isinstance(rows, Mapping):
         # one kind of error for what a goal may not be
         raise ValueError(_misplaced("costs", costs))  # noqa: TRY004
-    for label, of_label in costs.items():
-        if label in (*OUTCOMES, ASKED):
-            raise ValueError(_misplaced(f"costs[{label!r}]", of_label))
-        if label not in LABELS:
-            msg = (
-                f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}; correct the "
-                "name."
-            )
+    for label, row in rows.items():
+        if label not in (*LABELS, *PLACES):
+            msg = f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}."
             raise ValueError(msg)
-        if not isinstance(of_label, Mapping):
-            raise ValueError(_misplaced(f"costs[{label!r}]", of_label))  # noqa: TRY004 - likewise
+        if label in PLACES or not isinstance(row, Mapping):
+            raise ValueError(_misplaced(f"costs[{label!r}]", row))
         # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the
         # order.
-        for outcome, cost in sorted(of_label.items(), key=lambda pair: pair[0] != ASKED):
-            places = _places(str(outcome))
-            value = _cost(f"{label}.{outcome}", cost)
-            matrix[LABELS.index(label), places] = value
+        for outcome, cost in sorted(row.items(), key=lambda pair: pair[0] != ASKED):
+            if outcome not in PLACES:
+                every = ", ".join(OUTCOMES)
+                msg = f"an outcome of costs must be one of {every} or {ASKED}, got {outcome!r}."
+                raise ValueError(msg)
+            is_number = isinstance(cost, int | float | np.number) and not isinstance(cost, bool)
+            if not is_number or not 0.0 <= cost < inf:
+                msg = (
+                    f"a cost must be a finite number of at least 0, got {label}.{outcome}={cost!r}."
+                )
+                raise ValueError(msg)
+            matrix[LABELS.index(label), PLACES[outcome]] = cost
     return matrix
 
 
-def _places(outcome: str) -> list[int]:
-    if outcome == ASKED:
-        return [OUTCOMES.index("asked_right"), OUTCOMES.index("asked_wrong")]
-    if outcome not in OUTCOMES:
-        msg = (
-            f"an outcome of costs must be one of {', '.join(OUTCOMES)} or {ASKED}, got "
-            f"{outcome!r}; correct the name."
-        )
-        raise ValueError(msg)
-    return [OUTCOMES.index(outcome)]
-
-
-def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pass
-    number = isinstance(cost, int | float | np.number) and not isinstance(cost, bool)
-    if not number or not isfinite(cost) or cost < 0.0:
-        msg = (
-            f"a cost must be a finite number of at least 0, got {path}={cost!r}; 0 is what costs "
-            "nothing."
-        )
-        raise ValueError(msg)
-    return float(cost)
-
-
 def _misplaced(where: str, value: object) -> str:
-    rule = "costs must map label -> outcome -> cost"
-    every = f"{{label: {{'answered_wrong': 5}} for label in {LABELS}}}"
     return (
-        f"{rule}, got {value!r} at {where}; write costs={{'ok': {{'answered_wrong': 5}}}}, or of "
-        f"all labels {every}."
+        f"costs must map label -> outcome -> cost, got {value!r} at {where}; write "
+        f"costs={{label: {{'answered_wrong': 5}} for label in {LABELS}}}, or some of the labels."
     )
 
 
-def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+def stated_costs(matrix: FloatArray) -> dict[str, dict[str, float]]:
     """Entries of a cost matrix that differ from the default: label -> outcome -> cost.
 
     Args:
@@ -160,18 +122,17 @@ def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
     return stated
 
 
-def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def cell_costs(costs: Costs | FloatArray | None = None) -> FloatArray:
     """Cost of each cell, [20]: decision, label, expected sources found; then the undecided.
 
     Args:
       costs: see `cost_matrix`.
     """
     matrix = costs if isinstance(costs, np.ndarray) else cost_matrix(costs)
-    cost_of_cell: NDArray[np.float64] = matrix[LABEL_OF_CELL, OUTCOME_OF_CELL]
-    return cost_of_cell
+    return np.asarray(matrix[LABEL_OF_CELL, OUTCOME_OF_CELL])
 
 
-def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None) -> Floats:
+def expected_cost(cells: CellCounts, costs: Costs | FloatArray | None = None) -> Floats:
     """Mean cost of a case, [...]; NaN where there are no cases.
 
     Args:
@@ -202,7 +163,7 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
         return 1.0 - saved / table.sum(axis=-1)
 
 
-def cell_table(cells: NDArray[Any]) -> NDArray[Any]:
+def cell_table(cells: CellCounts) -> CellCounts:
     """Counts of cells as [..., 20].
 
     Args:
@@ -215,14 +176,13 @@ def cell_table(cells: NDArray[Any]) -> NDArray[Any]:
         table = np.concatenate([table, np.zeros_like(table[..., :2])], axis=-1)
     if table.shape[-1:] != (N_CELLS,):
         msg = (
-            f"cells must be [..., 3, 3, 2], [..., 18] or [..., {N_CELLS}], got shape "
-            f"{table.shape}; see raglab.replay.tally."
+            f"cells must be [..., 3, 3, 2], [..., 18] or [..., {N_CELLS}], got shape {table.shape}."
         )
         raise ValueError(msg)
     return table
 
 
-def settled_cells(cells: NDArray[Any], cell: int) -> NDArray[Any]:
+def settled_cells(cells: CellCounts, cell: int) -> CellCounts:
     """Counts in which the undecided answers are all right, or all wrong, [..., 20].
 
     Args:
@@ -239,14 +199,12 @@ def settled_cells(cells: NDArray[Any], cell: int) -> NDArray[Any]:
 
 def hull(*intervals: Interval) -> Interval:
     """The interval from the least to the largest end of several."""
-    return Interval(
-        np.fmin.reduce(np.array([interval.low for interval in intervals])),
-        np.fmax.reduce(np.array([interval.high for interval in intervals])),
-    )
+    lows, highs = map(np.array, zip(*intervals, strict=True))
+    return Interval(np.fmin.reduce(lows), np.fmax.reduce(highs))
 
 
 def cost_interval(
-    cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None, level: float = 0.95
+    cells: CellCounts, costs: Costs | FloatArray | None = None, level: float = 0.95
 ) -> Interval:
     """Confidence interval of the expected cost of a case, [...]; NaN where there are no cases.
 
@@ -274,15 +232,11 @@ def cost_interval(
       [0.003, 0.445]
     """
     table, price = cell_table(cells), cell_costs(costs)
-    return hull(
-        *(
-            _cost_interval(settled_cells(table, cell), price, level)
-            for cell in (RIGHT_CELL, WRONG_CELL)
-        )
-    )
+    sides = (settled_cells(table, cell) for cell in (RIGHT_CELL, WRONG_CELL))
+    return hull(*(_cost_interval(side, price, level) for side in sides))
 
 
-def _cost_interval(table: NDArray[Any], price: NDArray[np.float64], level: float) -> Interval:
+def _cost_interval(table: CellCounts, price: FloatArray, level: float) -> Interval:
     """Interval of the cost of cases none of which is undecided."""
     from scipy.special import stdtrit
 
@@ -304,13 +258,13 @@ def _cost_interval(table: NDArray[Any], price: NDArray[np.float64], level: float
     return Interval(low, high)
 
 
-def _t_end(values: NDArray[np.float64], sign: float, level: float) -> float:
+def _t_end(values: FloatArray, sign: float, level: float) -> float:
     """Lower (-1) or upper (1) end of Student's t interval of a mean."""
-    n = len(values)
-    return float(values.mean() + sign * t_quantile(n - 1, level) * values.std(ddof=1) / np.sqrt(n))
+    reach = sign * t_quantile(len(values) - 1, level) * values.std(ddof=1)
+    return float(values.mean() + reach / np.sqrt(len(values)))
 
 
-def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
+def interval_guard(costs: Costs | FloatArray | None = None) -> float:
     """Difference of the one case more of `paired_cost`.
 
     The largest of two costs where failures have several prices.
@@ -345,12 +299,12 @@ class PairedCost(NamedTuple):
 
 
 def paired_cost(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    costs: Costs | NDArray[np.float64] | None = None,
+    first: Cells,
+    second: Cells,
+    costs: Costs | FloatArray | None = None,
     level: float = 0.95,
     *,
-    weights: NDArray[np.float64] | None = None,
+    weights: FloatArray | None = None,
 ) -> PairedCost:
     """Difference of the expected cost on the same cases, by the difference of each (Student's t).
 
@@ -385,27 +339,19 @@ def paired_cost(
       [0.1, -0.126, 0.326, 0.343]
     """
     if first.shape != second.shape or first.ndim != 1 or not len(first):
-        msg = (
-            f"first and second must be the cells of the same cases, [Q] each, got {first.shape} "
-            f"and {second.shape}."
-        )
+        shapes = f"{first.shape} and {second.shape}"
+        msg = f"first and second must be the cells of the same cases, [Q] each, got {shapes}."
         raise ValueError(msg)
     price, guard = cell_costs(costs), interval_guard(costs)
     by = np.ones(len(first)) if weights is None else weights
     sides = [_paired_cost(*pair, price, guard, level, by) for pair in settled_pairs(first, second)]
     low, high = min(side.low for side in sides), max(side.high for side in sides)
     difference = float((by * (price[second] - price[first])).mean())
-    return PairedCost(
-        difference,
-        low,
-        high,
-        max(side.p for side in sides) if low <= 0.0 <= high else min(side.p for side in sides),
-    )
+    p = [side.p for side in sides]
+    return PairedCost(difference, low, high, max(p) if low <= 0.0 <= high else min(p))
 
 
-def settled_pairs(
-    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+def settled_pairs(first: Cells, second: Cells) -> list[tuple[CellCounts, CellCounts]]:
     """Cells of two policies where the undecided answers of one are right and the other's wrong.
 
     An undecided answer that both give is the same under both. One pair where none is undecided.
@@ -422,12 +368,12 @@ def settled_pairs(
 
 
 def _paired_cost(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    price: NDArray[np.float64],
+    first: Cells,
+    second: Cells,
+    price: FloatArray,
     guard: float,
     level: float,
-    weights: NDArray[np.float64],
+    weights: FloatArray,
 ) -> PairedCost:
     """`paired_cost` of cases none of which is undecided."""
     from scipy.special import stdtr
@@ -443,12 +389,8 @@ def _paired_cost(
         low, high = _t_end(below, -1.0, level), _t_end(above, 1.0, level)
         against = below if mean > 0.0 else -above
         t = float(against.mean() / (against.std(ddof=1) / np.sqrt(len(against))))
-        return PairedCost(
-            mean,
-            min(low, mean),
-            max(high, mean),
-            min(1.0, float(2.0 * stdtr(len(against) - 1, -t))),
-        )
+        p = min(1.0, float(2.0 * stdtr(len(against) - 1, -t)))
+        return PairedCost(mean, min(low, mean), max(high, mean), p)
     unseen = 1.0 - tail ** (1.0 / n)  # share up to which cases that differ otherwise may be there
     p = min(1.0, 2.0 * (most / (abs(mean) + most)) ** n) if most else 1.0
     return PairedCost(mean, mean - (most + mean) * unseen, mean + (most - mean) * unseen, p)

@@ -11,8 +11,9 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from raglab.metrics.costs import Cells
+from raglab.metrics.intervals import FloatArray
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
 LEVEL = 0.9  # of the intervals
 DIGITS = 12  # of a difference of costs
 RESAMPLES = 2_000  # of the cases, within labels
-
-
-class CostLines(NamedTuple):
-    """Expected cost of policies where no case of traffic is labelled ok, and where all are.
-
-    Attributes:
-      none_ok: cost of a case that is not ok, [P].
-      all_ok: cost of a case that is ok, [P].
-    """
-
-    none_ok: NDArray[np.float64]
-    all_ok: NDArray[np.float64]
 
 
 class Crossing(NamedTuple):
@@ -63,10 +52,18 @@ class Crossing(NamedTuple):
           subject: name of the policy.
         """
         lead = f"The labelled cases are {100.0 * self.sample:.0f} % ok"
-        rivals = " or ".join(filter(None, dict.fromkeys((self.below, self.above))))
+        ends = [
+            (name, f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})")
+            for name, side, end, (low, high) in (
+                (self.above, "above", self.high, self.high_interval),
+                (self.below, "below", self.low, self.low_interval),
+            )
+            if name
+        ]
         if self.low >= self.high:
+            rivals = " or ".join(dict.fromkeys(name for name in (self.below, self.above) if name))
             return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
-        if not rivals:
+        if not ends:
             # what the cases do not rule out, by the near ends of the intervals
             near = {"above": self.high_interval[0], "below": self.low_interval[1]}
             may = [f"{side} {_share(end)} %" for side, end in near.items() if not isinf(end)]
@@ -74,17 +71,11 @@ class Crossing(NamedTuple):
             return (
                 f"{lead}. At no share of ok in traffic is a policy without tuning cheaper{doubt}."
             )
-        ends = [
-            (f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})", name)
-            for side, end, (low, high), name in (
-                ("Above", self.high, self.high_interval, self.above),
-                ("Below", self.low, self.low_interval, self.below),
-            )
-            if name
-        ]
-        (share, name), *rest = ends
-        more = "".join(f", {end.lower()} {rival}" for end, rival in rest)
-        return f"{lead}. {share} ok in traffic {name} is cheaper{more}: state `mix`."
+        (name, share), *more = ends
+        further = "".join(f", {end} {rival}" for rival, end in more)
+        return (
+            f"{lead}. {share.capitalize()} ok in traffic {name} is cheaper{further}: state `mix`."
+        )
 
 
 def _share(end: float) -> str:
@@ -92,24 +83,18 @@ def _share(end: float) -> str:
 
 
 def cost_lines(
-    loss: NDArray[np.float64], label: NDArray[np.integer], rng: np.random.Generator | None = None
-) -> CostLines | None:
-    """Lines of policies; of as many resamples within labels, [P, resamples], where `rng` is given.
+    loss: FloatArray, label: Cells, rng: np.random.Generator | None = None
+) -> list[FloatArray]:
+    """Expected cost of policies where no case of traffic is ok, and where all are, [P] each.
 
     Args:
       loss: cost of each case under each policy, [P, Q].
-      label: of each case, [Q].
-      rng: generator of the resamples.
-
-    Returns:
-      None where no case is ok, or all are.
+      label: of each case, [Q]; some are ok, and some not.
+      rng: generator of resamples within labels, whose costs are [P, resamples] each.
     """
-    is_ok = label == Status.ok
-    if is_ok.all() or not is_ok.any():
-        return None
-    sides: list[NDArray[np.float64]] = []
-    for side in (~is_ok, is_ok):
-        total: NDArray[np.float64] = np.zeros(())
+    sides: list[FloatArray] = []
+    for side in (label != Status.ok, label == Status.ok):
+        total: FloatArray = np.zeros(())
         for code in np.unique(label[side]).tolist():
             columns, counts = np.unique(loss[:, label == code], axis=1, return_counts=True)
             drawn = counts[:, None]
@@ -119,12 +104,10 @@ def cost_lines(
             total = total + columns @ drawn
         mean = total / side.sum()
         sides.append(mean if rng is not None else mean[:, 0])
-    return CostLines(*sides)
+    return sides
 
 
-def cost_table(
-    losses: Mapping[str, NDArray[np.float64]], label: NDArray[np.integer]
-) -> pd.DataFrame:
+def cost_table(losses: Mapping[str, FloatArray], label: Cells) -> pd.DataFrame:
     """Cost of a case that is ok, and of the others in their ratio, a row a policy.
 
     Args:
@@ -150,17 +133,15 @@ def cost_table(
     return pd.DataFrame(rows, index=pd.Index(list(losses), name="policy"))
 
 
-def crossing_ends(
-    own: CostLines, rivals: CostLines
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower and upper share of ok that each other policy leaves, [P, ...] each.
+def crossing_ends(none_ok: FloatArray, all_ok: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper share of ok that each rival leaves a policy, [P - 1, ...] each.
 
     Args:
-      own: line of the policy, [...].
-      rivals: lines of the other policies, [P, ...].
+      none_ok: costs of the policy and its rivals where no case of traffic is ok, [P, ...].
+      all_ok: likewise where all are.
     """
     # costs nearer than that are equal, and equal at an end alone is no crossing
-    first, last = (np.round(rival - line, DIGITS) for rival, line in zip(rivals, own, strict=True))
+    first, last = (np.round(costs[1:] - costs[0], DIGITS) for costs in (none_ok, all_ok))
     with np.errstate(invalid="ignore", divide="ignore"):
         at = first / (first - last)
     never = (first <= 0.0) & (last <= 0.0)
@@ -170,10 +151,10 @@ def crossing_ends(
 
 
 def crossing(
-    loss: NDArray[np.float64],
-    rivals: NDArray[np.float64],
+    loss: FloatArray,
+    rivals: FloatArray,
     names: Sequence[str],
-    label: NDArray[np.integer],
+    label: Cells,
     seed: int = 0,
 ) -> Crossing | None:
     """Crossing of a policy with several others, on cases that none of them learned from.
@@ -196,21 +177,17 @@ def crossing(
       >>> round(found.high, 3), found.above, found.low
       (0.9, 'always-answer', -inf)
     """
-    every = np.concatenate([loss[None], rivals])
-    lines = cost_lines(every, label)
-    drawn = cost_lines(every, label, np.random.default_rng([seed, len(label)]))
-    if lines is None or drawn is None:
+    is_ok = label == Status.ok
+    if is_ok.all() or not is_ok.any():
         return None
-
-    def split(of: CostLines) -> tuple[CostLines, CostLines]:
-        return CostLines(*(end[0] for end in of)), CostLines(*(end[1:] for end in of))
-
-    low, high = crossing_ends(*split(lines))
-    lows, highs = (end for end in crossing_ends(*split(drawn)))
+    every = np.concatenate([loss[None], rivals])
+    low, high = crossing_ends(*cost_lines(every, label))
+    rng = np.random.default_rng([seed, len(label)])
+    lows, highs = crossing_ends(*cost_lines(every, label, rng))
     most, least = int(np.argmax(low)), int(np.argmin(high))
     tail = (1.0 - LEVEL) / 2.0
     intervals = [
-        np.quantile(ends, [tail, 1.0 - tail], method="nearest").tolist()
+        tuple(np.quantile(ends, [tail, 1.0 - tail], method="nearest").tolist())
         for ends in (lows.max(axis=0), highs.min(axis=0))
     ]
     return Crossing(
@@ -218,7 +195,7 @@ def crossing(
         high=float(high[least]),
         below="" if isinf(low[most]) else names[most],
         above="" if isinf(high[least]) else names[least],
-        low_interval=tuple(intervals[0]),
-        high_interval=tuple(intervals[1]),
-        sample=float((label == Status.ok).mean()),
+        low_interval=intervals[0],
+        high_interval=intervals[1],
+        sample=float(is_ok.mean()),
     )

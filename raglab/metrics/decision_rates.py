@@ -22,22 +22,21 @@ from raglab.metrics.costs import (
     PLAIN_CELLS,
     RIGHT_CELL,
     WRONG_CELL,
+    CellCounts,
+    Cells,
     cell_table,
     hull,
     settled_cells,
     settled_pairs,
 )
-from raglab.metrics.intervals import (
-    Interval,
-    clopper_pearson,
-)
+from raglab.metrics.intervals import FloatArray, IntArray, Interval, clopper_pearson
 from raglab.metrics.selective import confidence_levels
 from raglab.values import Status
 
 SHAPE = (len(Status), len(Status))
 
 
-def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
+def outcome_table(label: ArrayLike, status: ArrayLike) -> IntArray:
     """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`.
 
     No cases are all zeros.
@@ -64,33 +63,22 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
     """
     rows, columns = _codes("label", label), _codes("status", status)
     if rows.shape != columns.shape:
-        msg = (
-            f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}; "
-            "give one each a case."
-        )
+        msg = f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}."
         raise ValueError(msg)
     return np.bincount(rows * len(Status) + columns, minlength=len(Status) ** 2).reshape(SHAPE)
 
 
-def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
+def _codes(name: str, codes: ArrayLike) -> IntArray:
     array = plain_array(codes, name)
-    if not array.size and array.ndim == 1:
-        return array.astype(np.int64)
-    if (
-        array.ndim != 1
-        or array.dtype.kind not in "iu"
-        or array.min() < 0
-        or array.max() >= len(Status)
-    ):
+    is_code = array.dtype.kind in "iu" and bool(((array >= 0) & (array < len(Status))).all())
+    if array.ndim != 1 or not (is_code or not array.size):
         shown = list(dict.fromkeys(array.ravel().tolist()))[:5]
-        msg = (
-            f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives a code."
-        )
+        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives one."
         raise ValueError(msg)
     return array.astype(np.int64)
 
 
-def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interval:
+def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
     """Exact interval of each cell's share of its row, [..., 3, 3]; NaN in a row without cases.
 
     Args:
@@ -106,19 +94,11 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    table = _outcome_array("counts", counts)
-    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
-
-
-def _outcome_array(name: str, counts: ArrayLike) -> NDArray[Any]:
     table = np.asarray(counts)
     if table.shape[-2:] != SHAPE:
-        msg = (
-            f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see "
-            "outcome_table."
-        )
+        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {table.shape}."
         raise ValueError(msg)
-    return table
+    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
 class CostCurve(NamedTuple):
@@ -133,12 +113,12 @@ class CostCurve(NamedTuple):
       refuse_all: cost of refusing everything.
     """
 
-    ratio: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    at: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    answer_all: NDArray[np.float64]
-    refuse_all: NDArray[np.float64]
+    ratio: FloatArray
+    cost: FloatArray
+    at: FloatArray
+    coverage: FloatArray
+    answer_all: FloatArray
+    refuse_all: FloatArray
 
 
 def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> CostCurve:
@@ -166,19 +146,14 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     """
     ratio = float_array(ratios, "ratios")
     if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
-        msg = (
-            f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as "
-            "1 wrong answer."
-        )
+        msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; at 0.2 five refusals cost one."
         raise ValueError(msg)
     at, size, wrong = confidence_levels(correct, confidence)
     total = int(size.sum())
     answered = np.append(0, size[:-1].cumsum())
     errors = np.append(0, wrong[:-1].cumsum())
     missed = total - int(wrong.sum()) - (answered - errors)
-    best = np.array(
-        [int(np.argmin(errors + cost_ratio * missed)) for cost_ratio in ratio], dtype=np.int64
-    )
+    best = np.array([np.argmin(errors + each * missed) for each in ratio], dtype=np.int64)
     return CostCurve(
         ratio,
         (errors[best] + ratio * missed[best]) / total,
@@ -207,7 +182,7 @@ class Rate:
 
     count: str
     counts: Callable[[Any, Any, Any], Any]
-    of: Callable[[Mapping[str, NDArray[np.int64]], NDArray[np.int64]], Any]
+    of: Callable[[Mapping[str, IntArray], IntArray], Any]
     better: Literal["low", "high"]
     share_of: str
     label: str
@@ -300,7 +275,7 @@ TARGETS: Mapping[str, float] = {
 CELLS = len(Status) * 2
 
 
-def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
+def contributions(status: NDArray[np.int8]) -> IntArray:
     """What one decision adds to each of `COUNTS`, by outcome, label and expected sources found.
 
     Args:
@@ -316,17 +291,13 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
       >>> dict(zip(COUNTS, table[0, Status.refuse, 1].tolist()))["wrong"]
       1
     """
-    codes = (
-        status[:, None, None],
-        np.arange(3)[None, :, None],
-        np.array([False, True])[None, None, :],
-    )
-    rows = [rate.counts(*codes) for rate in RATE_TABLE.values()]
+    codes = status[:, None, None], np.arange(3)[:, None], np.array([False, True])
     shape = len(status), 3, 2
-    return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
+    rows = [np.broadcast_to(rate.counts(*codes), shape) for rate in RATE_TABLE.values()]
+    return np.stack(rows, axis=-1).astype(np.int64)
 
 
-def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
+def rate_counts(cells: CellCounts) -> CellCounts:
     """Counts of each of `RATES`, [..., rates].
 
     Args:
@@ -335,25 +306,23 @@ def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
     statuses = np.array(list(Status), dtype=np.int8)
     plain = contributions(statuses).reshape(-1, len(RATE_TABLE))
     adds = np.concatenate([plain, plain[[WRONG_CELL] * (N_CELLS - PLAIN_CELLS)]])
-    counts: NDArray[Any] = cells @ adds[: cells.shape[-1]]
-    return counts
+    return np.asarray(cells @ adds[: cells.shape[-1]])
 
 
 _LABELS_OF_CELLS = np.eye(len(Status), dtype=np.int64)[LABEL_OF_CELL]
 
 
-def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
+def label_counts(cells: CellCounts) -> CellCounts:
     """Cases by label, [..., 3], of cells [..., 20].
 
     Args:
       cells: cases by cell, [..., 20].
     """
     # ten times as fast as a sum over two axes
-    counts: NDArray[Any] = cells @ _LABELS_OF_CELLS[: cells.shape[-1]]
-    return counts
+    return np.asarray(cells @ _LABELS_OF_CELLS[: cells.shape[-1]])
 
 
-def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+def denominators(counts: CellCounts, labels: CellCounts) -> CellCounts:
     """Of how many each of `RATES` is a share, [..., rates].
 
     Args:
@@ -367,7 +336,7 @@ def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     return n
 
 
-def rates(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+def rates(counts: CellCounts, labels: CellCounts) -> FloatArray:
     """`RATES` of tallied decisions, [..., rates]; NaN where there is nothing to be a share of.
 
     Args:
@@ -395,7 +364,7 @@ def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
     return float((known[:, :k] > 0).any(axis=1).mean()) if len(known) else float("nan")
 
 
-def _relevance(values: ArrayLike, name: str) -> NDArray[Any]:
+def _relevance(values: ArrayLike, name: str) -> CellCounts:
     """Relevance of hits, [Q, K], once none is missing."""
     table = plain_array(values, name)
     if table.dtype.kind == "f":
@@ -403,7 +372,7 @@ def _relevance(values: ArrayLike, name: str) -> NDArray[Any]:
     return table
 
 
-def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10) -> float:
+def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> float:
     """nDCG@k with binary gains, mean over queries that have a relevant document.
 
     Args:
@@ -419,10 +388,7 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     """
     relevant, n_relevant = _relevance(relevant, "relevant"), np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
-        msg = (
-            "relevant must not hold more hits than n_relevant documents; count a document once, "
-            "at its first hit."
-        )
+        msg = "relevant must not hold more hits than n_relevant; count a document once."
         raise ValueError(msg)
     width = min(k, relevant.shape[1])
     discount = 1.0 / np.log2(np.arange(2, k + 2))
@@ -432,9 +398,7 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
 
 
-def graded_ndcg(
-    grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int = 10
-) -> NDArray[np.float64]:
+def graded_ndcg(grades: FloatArray, ideal: FloatArray, k: int = 10) -> FloatArray:
     """nDCG@k of every query with linear gains, as trec_eval counts, [Q].
 
     NaN where no document is relevant.
@@ -456,10 +420,7 @@ def graded_ndcg(
     discount = 1.0 / np.log2(np.arange(2, max(top.shape[1], best.shape[1]) + 2))
     reached, reachable = ((gains * discount[: gains.shape[1]]).sum(axis=1) for gains in (top, best))
     if (reached > reachable * (1.0 + 1e-9)).any():
-        msg = (
-            "hits must not have more grades than the documents there are; count a document once, "
-            "at its first hit."
-        )
+        msg = "hits must not have more grades than the documents there are; count a document once."
         raise ValueError(msg)
     with np.errstate(invalid="ignore"):
         return np.where(reachable > 0.0, reached / reachable, np.nan)
@@ -480,22 +441,22 @@ class PairedRates(NamedTuple):
       rate: of each policy, k / n, or in a traffic mix, [2, rates].
     """
 
-    k: NDArray[np.int64]
-    n: NDArray[np.int64]
-    difference: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    only_first: NDArray[np.int64]
-    only_second: NDArray[np.int64]
-    rate: NDArray[np.float64]
+    k: IntArray
+    n: IntArray
+    difference: FloatArray
+    low: FloatArray
+    high: FloatArray
+    only_first: IntArray
+    only_second: IntArray
+    rate: FloatArray
 
 
 def paired_rates(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
+    first: Cells,
+    second: Cells,
     level: float = 0.95,
     *,
-    weights: NDArray[np.float64] | None = None,
+    weights: FloatArray | None = None,
 ) -> PairedRates:
     """Differences of all rates on the same cases, second less first, NaN where one is of no case.
 
@@ -529,10 +490,10 @@ def paired_rates(
 
 
 def _paired_rates(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
+    first: Cells,
+    second: Cells,
     level: float,
-    weights: NDArray[np.float64] | None,
+    weights: FloatArray | None,
 ) -> PairedRates:
     """`paired_rates` of cases none of which is undecided."""
     every = np.eye(N_CELLS, dtype=np.int64)
@@ -552,18 +513,13 @@ def _paired_rates(
     low, high = (np.asarray(end) for end in clopper_pearson(sums, sizes, level))
     difference = rate[1] - rate[0]
 
-    def reach(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    def reach(left: FloatArray, right: FloatArray) -> FloatArray:
         return np.sqrt(np.maximum(left**2 + right**2 - 2.0 * together * left * right, 0.0))
 
-    below, above = (
-        reach(rate[1] - low[1], high[0] - rate[0]),
-        reach(high[1] - rate[1], rate[0] - low[0]),
-    )
-    pairs = k[:, None] - k[None], of[:, None] - of[None]
-    only_first, only_second = (
-        np.einsum("ab,abr->r", counts, sign * pairs[0] > 0) for sign in (1, -1)
-    )
-    same = np.einsum("ab,abr->r", joint, (pairs[0] != 0) | (pairs[1] != 0)) == 0
+    below = reach(rate[1] - low[1], high[0] - rate[0])
+    above = reach(high[1] - rate[1], rate[0] - low[0])
+    apart = k[:, None] - k
+    same = np.einsum("ab,abr->r", joint, (apart != 0) | (of[:, None] != of)) == 0
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
     below, above = (
         np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above)
@@ -574,19 +530,19 @@ def _paired_rates(
         difference=difference,
         low=np.maximum(difference - below, -1.0),
         high=np.minimum(difference + above, 1.0),
-        only_first=only_first,
-        only_second=only_second,
+        only_first=np.einsum("ab,abr->r", counts, apart > 0),
+        only_second=np.einsum("ab,abr->r", counts, apart < 0),
         rate=rate,
     )
 
 
 def _paired_counts(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    weights: NDArray[np.float64] | None,
-    k: NDArray[np.int64],
-    of: NDArray[np.int64],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    first: Cells,
+    second: Cells,
+    weights: FloatArray | None,
+    k: IntArray,
+    of: IntArray,
+) -> tuple[CellCounts, CellCounts, CellCounts, CellCounts]:
     """Cases by pair of cells, and by squared weight, [20, 20]; count and size of each rate.
 
     Counts and sizes, [2, rates] each, are those of as many independent cases as a rate is worth.
@@ -615,9 +571,9 @@ class Weighed(NamedTuple):
       squares: sums of the squares of the weights, [..., 20].
     """
 
-    counts: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    counts: IntArray
+    weights: FloatArray
+    squares: FloatArray
 
     def settled(self, cell: int) -> Weighed:
         """The same where the undecided answers are all right, or all wrong, see `settled_cells`.
@@ -628,7 +584,7 @@ class Weighed(NamedTuple):
         return Weighed(*(settled_cells(cells, cell) for cells in self))
 
 
-def effective_counts(weighed: Weighed) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def effective_counts(weighed: Weighed) -> tuple[FloatArray, FloatArray]:
     """Count and cases of each rate, [..., rates] each, of as many independent cases as it is worth.
 
     Of weights that are all 1 these are the counts themselves.
@@ -646,7 +602,7 @@ def effective_counts(weighed: Weighed) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def rate_columns(
-    cells: NDArray[np.int64], level: float | None = 0.95, weighed: Sequence[Weighed] = ()
+    cells: IntArray, level: float | None = 0.95, weighed: Sequence[Weighed] = ()
 ) -> dict[str, Any]:
     """Columns of a table of rates.
 
@@ -681,11 +637,8 @@ def rate_columns(
         ]
     columns: dict[str, Any] = {"undecided": cells[..., PLAIN_CELLS:].sum(axis=-1)}
     for place, name in enumerate(RATES):
-        columns |= {
-            name: value[..., place],
-            f"{name}_k": counts[..., place],
-            f"{name}_n": n[..., place],
-        }
+        for ending, table in (("", value), ("_k", counts), ("_n", n)):
+            columns[name + ending] = table[..., place]
         if level is not None:
             ends = [clopper_pearson(k[..., place], of[..., place], level) for k, of in sides]
             columns[f"{name}_low"], columns[f"{name}_high"] = hull(*ends)

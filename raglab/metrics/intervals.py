@@ -5,8 +5,10 @@ Those of rates hold for finite samples; no normal approximation is made.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from math import nan
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,8 @@ from raglab.arguments.plain_arrays import check_present, float_array
 from raglab.loops.parallel import by_threads
 from raglab.values import Floats, Ints
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 PAIRS = 2**14  # of counts whose interval one thread makes at a time
 AT_MOST = 2**26  # of two counts up to it, one number holds both exactly
 
@@ -69,7 +73,7 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is
     # computed once.
     if (distinct := _distinct_pairs(hit, size)) is not None:
-        pairs, place = distinct
+        *pairs, place = distinct
         once = clopper_pearson(*pairs, level)
         return Interval(np.take(once.low, place), np.take(once.high, place))
     if hit.ndim == 1 and hit.size > PAIRS:
@@ -79,7 +83,7 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     return _exact_interval(hit, size, level)
 
 
-def _exact_interval(hit: NDArray[np.float64], size: NDArray[np.float64], level: float) -> Interval:
+def _exact_interval(hit: FloatArray, size: FloatArray, level: float) -> Interval:
     """Interval of `clopper_pearson` of counts that were checked."""
     from scipy.special import betaincinv
 
@@ -93,9 +97,9 @@ def _exact_interval(hit: NDArray[np.float64], size: NDArray[np.float64], level: 
 
 
 def _distinct_pairs(
-    hit: NDArray[np.float64], size: NDArray[np.float64]
-) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.intp]] | None:
-    """Pairs of counts that differ, and which of them each one is, [...].
+    hit: FloatArray, size: FloatArray
+) -> tuple[IntArray, IntArray, NDArray[np.intp]] | None:
+    """Counts and sizes of pairs that differ, and which of them each pair is, [...].
 
     None where none repeats.
     """
@@ -105,17 +109,15 @@ def _distinct_pairs(
         return None
     # of one size, a mark at each count costs less than sorting them
     if size.min() == most and most < 4 * hit.size:
-        there = np.zeros(int(most) + 1, dtype=bool)
-        there[hit.astype(np.intp)] = True
-        counts = np.flatnonzero(there)
-        pairs, place = (
-            (counts, np.full(len(counts), int(most))),
-            (there.cumsum() - 1)[hit.astype(np.intp)],
-        )
+        at = hit.astype(np.intp)
+        marks = np.zeros(int(most) + 1, dtype=bool)
+        marks[at] = True
+        counts, place = np.flatnonzero(marks), (marks.cumsum() - 1)[at]
+        sizes = np.full(len(counts), int(most))
     else:
         keys, place = np.unique(key, return_inverse=True)
-        pairs = np.divmod(keys.astype(np.int64), AT_MOST + 1)
-    return (pairs, place) if len(pairs[0]) < hit.size else None
+        counts, sizes = np.divmod(keys.astype(np.int64), AT_MOST + 1)
+    return (counts, sizes, place) if len(counts) < hit.size else None
 
 
 class Stratum(NamedTuple):
@@ -157,23 +159,20 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
             "request once."
         )
         raise ValueError(msg)
-    tail = (1.0 - check_level(level)) / 2.0
-    least = _fewest_hits(hits, drawn, size, tail)
+    # rounding must not shorten the interval
+    tail = (1.0 - check_level(level)) / 2.0 * (1.0 - 1e-9)
+
+    def fewest(hits: int) -> int:
+        """Least count of a population that draws so many hits with a chance above the tail."""
+        most = size - (drawn - hits)  # the truth is in here for certain, and the chance grows
+
+        def is_likely(count: int) -> bool:
+            return _chance_of_hits(hits, drawn, size, count) > tail
+
+        return bisect_left(range(size), True, hits, most, key=is_likely)
+
     # The most hits are the fewest of all others.
-    return least, size - _fewest_hits(drawn - hits - unknown, drawn, size, tail)
-
-
-def _fewest_hits(hits: int, drawn: int, size: int, tail: float) -> int:
-    """Least population count that draws at least so many hits with probability above the tail."""
-    low, high = hits, size - (drawn - hits)  # the truth is in here for certain
-    while low < high:  # the probability grows with the count
-        middle = (low + high) // 2
-        # rounding must not shorten the interval
-        if _chance_of_hits(hits, drawn, size, middle) > tail * (1.0 - 1e-9):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return fewest(hits), size - fewest(drawn - hits - unknown)
 
 
 def _chance_of_hits(hits: int, drawn: int, size: int, count: int) -> float:
@@ -184,16 +183,31 @@ def _chance_of_hits(hits: int, drawn: int, size: int, count: int) -> float:
     if not len(possible_hits):
         return 0.0
 
-    def ways(of: Ints, chosen: Ints) -> NDArray[np.float64]:
-        total = np.asarray(of, dtype=np.float64)
-        return np.asarray(
-            gammaln(total + 1) - gammaln(np.asarray(chosen) + 1.0) - gammaln(total - chosen + 1)
-        )
+    def ways(total: int, chosen: Ints) -> Any:  # noqa: ANN401 - a number or an array
+        return gammaln(total + 1.0) - gammaln(chosen + 1.0) - gammaln(total - chosen + 1.0)
 
     logs = (
         ways(count, possible_hits) + ways(size - count, drawn - possible_hits) - ways(size, drawn)
     )
     return float(min(1.0, np.exp(logs).sum()))
+
+
+def _hit_totals(groups: Sequence[Sequence[Stratum]], level: float) -> list[tuple[int, int, float]]:
+    """Least and greatest count of hits of each group of strata, all at once, and the estimate.
+
+    Strata without a label are left out of the estimate.
+    """
+    open_strata = sum(0 < stratum.drawn < stratum.size for strata in groups for stratum in strata)
+    each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
+    totals = []
+    for strata in groups:
+        bounds = [finite_interval(stratum, each) for stratum in strata]
+        known = (stratum for stratum in strata if stratum.drawn > stratum.unknown)
+        hits = sum(
+            stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known
+        )
+        totals.append((sum(low for low, _ in bounds), sum(high for _, high in bounds), hits))
+    return totals
 
 
 def stratified_share(
@@ -218,25 +232,14 @@ def stratified_share(
       >>> round(share, 4), round(float(low), 3), round(float(high), 3)
       (0.0244, 0.012, 0.045)
     """
-    open_strata = sum(0 < stratum.drawn < stratum.size for stratum in (*top, *rest))
-    each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
-    estimates, lows, highs = [], [], []
-    for strata in (top, rest):
-        bounds = [finite_interval(stratum, each) for stratum in strata]
-        lows.append(sum(low for low, _ in bounds))
-        highs.append(sum(high for _, high in bounds))
-        known = (stratum for stratum in strata if stratum.drawn > stratum.unknown)
-        estimates.append(
-            sum(
-                stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known
-            )
-        )
-    share = estimates[0] / sum(estimates) if sum(estimates) else float("nan")
-    if not sum(highs):
-        return share, Interval(float("nan"), float("nan"))
-    low = lows[0] / (lows[0] + highs[1]) if lows[0] else 0.0
-    high = highs[0] / (highs[0] + lows[1]) if highs[0] else 0.0
-    return share, Interval(low, high)
+    (top_low, top_high, top_hits), (low, high, hits) = _hit_totals((top, rest), level)
+    share = top_hits / (top_hits + hits) if top_hits + hits else nan
+    if not top_high + high:
+        return share, Interval(nan, nan)
+    return share, Interval(
+        top_low / (top_low + high) if top_low else 0.0,
+        top_high / (top_high + low) if top_high else 0.0,
+    )
 
 
 def stratified_rate(strata: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval]:
@@ -253,17 +256,12 @@ def stratified_rate(strata: Sequence[Stratum], level: float = 0.95) -> tuple[flo
       >>> round(rate, 4), round(float(low), 3), round(float(high), 3)
       (0.9318, 0.832, 0.948)
     """
-    open_strata = sum(0 < stratum.drawn < stratum.size for stratum in strata)
-    each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
-    bounds = [finite_interval(stratum, each) for stratum in strata]
+    ((low, high, hits),) = _hit_totals((strata,), level)
     size = sum(stratum.size for stratum in strata)
     if not size:
-        return float("nan"), Interval(float("nan"), float("nan"))
-    known = [stratum for stratum in strata if stratum.drawn > stratum.unknown]
-    covered = sum(stratum.size for stratum in known)
-    hits = sum(stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known)
-    low, high = (sum(ends) / size for ends in zip(*bounds, strict=True))
-    return hits / covered if covered else float("nan"), Interval(low, high)
+        return nan, Interval(nan, nan)
+    covered = sum(stratum.size for stratum in strata if stratum.drawn > stratum.unknown)
+    return hits / covered if covered else nan, Interval(low / size, high / size)
 
 
 def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
@@ -301,9 +299,7 @@ def t_quantile(df: Floats, level: float) -> float:
     return float(stdtrit(df, 0.5 + level / 2.0))
 
 
-def mean_interval(
-    values: NDArray[np.float64], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def mean_interval(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Ends of the t interval of the mean over the first axis, [...].
 
     NaN where one row says nothing of others.
@@ -326,9 +322,7 @@ def mean_interval(
     return mean - reach, mean + reach
 
 
-def percentile_interval(
-    draws: NDArray[np.float64], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def percentile_interval(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Percentile interval over the first axis, [...].
 
     Resamples without a number are left out, NaN where all are.
@@ -373,23 +367,20 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
     from scipy.special import betainc
 
     rate = float_array(alpha, "alpha")
-    if not bool(np.all((rate > 0.0) & (rate < 1.0))):
-        msg = (
-            f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, "
-            "0.1 for 10 %."
-        )
+    if not ((rate > 0.0) & (rate < 1.0)).all():
+        msg = f"alpha must be in (0, 1), got {alpha}; 0.1 allows errors in 10 %."
         raise ValueError(msg)
     hit, size, rate = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"), rate)
     _check_counts(hit, size)
     return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
 
 
-def _check_counts(hit: NDArray[np.float64], size: NDArray[np.float64]) -> None:
+def _check_counts(hit: FloatArray, size: FloatArray) -> None:
     """Refuse counts that are missing or more than their cases."""
     for name, counts in (("k", hit), ("n", size)):
         check_present(counts, name, "count the cases, 0 where there is none")
     if np.any((hit < 0) | (hit > size)):
-        msg = "k must be between 0 and n; check that both count the same cases."
+        msg = "k must be between 0 and n; count both on the same cases."
         raise ValueError(msg)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS
 from raglab.metrics.decision_rates import label_counts
-from raglab.metrics.intervals import binomial_p
+from raglab.metrics.intervals import FloatArray, binomial_p
 from raglab.metrics.mixes import label_weights
 
 _NEAR = 0.999  # of the largest stake, so that no product is 0
@@ -60,10 +60,10 @@ class MixTest(NamedTuple):
     Source: rule S6.15; Waudby-Smith and Ramdas 2024 (betting).
     """
 
-    cells: NDArray[np.float64]
-    loss: NDArray[np.float64]
-    counted: NDArray[np.float64]
-    corners: NDArray[np.float64]
+    cells: FloatArray
+    loss: FloatArray
+    counted: FloatArray
+    corners: FloatArray
     level: float
 
     @property
@@ -72,9 +72,7 @@ class MixTest(NamedTuple):
         several: NDArray[np.bool_] = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
         return several
 
-    def p(
-        self, place: int, alpha: float | NDArray[np.float64], *, lower: bool = False
-    ) -> NDArray[np.float64]:
+    def p(self, place: int, alpha: float | FloatArray, *, lower: bool = False) -> FloatArray:
         """p-value that a rate is above alpha in some mix inside, [N].
 
         Args:
@@ -91,10 +89,10 @@ class MixTest(NamedTuple):
     def _p(
         self,
         place: int,
-        alpha: NDArray[np.float64],
-        corner: NDArray[np.float64],
+        alpha: FloatArray,
+        corner: FloatArray,
         lower: bool,  # noqa: FBT001 - of one caller
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """`p` at one mix."""
         cells, loss, counted = self.cells[:, place], self.loss[place], self.counted[place]
         live = (corner > 0.0) & (label_counts(counted) > 0.0)
@@ -119,9 +117,7 @@ class MixTest(NamedTuple):
         wealth = (cells * np.log1p(-stake[..., None] * stakes)).sum(axis=-1)
         return np.asarray(np.exp(np.minimum(-wealth, 0.0)))
 
-    def bound(
-        self, place: int, delta: float, alpha: float, *, lower: bool = False
-    ) -> NDArray[np.float64]:
+    def bound(self, place: int, delta: float, alpha: float, *, lower: bool = False) -> FloatArray:
         """Upper bound of the rate over all mixes inside at confidence 1 − delta, or lower, [N].
 
         Args:
@@ -138,7 +134,7 @@ class MixTest(NamedTuple):
             middle = (low + high) / 2.0
         return low if lower else high
 
-    def weighed(self, place: int, row: int) -> NDArray[np.float64]:
+    def weighed(self, place: int, row: int) -> FloatArray:
         """Units of a policy by cell, weighed to the mean of the corners, [20]."""
         cells = self.cells[row, place]
         weight = label_weights(label_counts(cells), self.corners.mean(axis=0))
@@ -166,10 +162,10 @@ class MixTest(NamedTuple):
         rates = np.divide(cells, there, out=np.zeros(len(there)), where=there > 0.0)
         share, at = self.corners.mean(axis=0), slice(place, place + 1)
 
-        def labels(total: int) -> NDArray[np.float64]:
+        def labels(total: int) -> FloatArray:
             return np.asarray(np.ceil(np.round(share * total, 9)))
 
-        def fewest(profile: NDArray[np.float64]) -> tuple[int, ...]:
+        def fewest(profile: FloatArray) -> tuple[int, ...]:
             def enough(total: int) -> bool:
                 units = (profile * labels(total)[LABEL_OF_CELL])[None, None]
                 test = MixTest(units, self.loss[at], self.counted[at], self.corners, self.level)

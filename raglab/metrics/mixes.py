@@ -13,11 +13,20 @@ from math import isnan
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.metrics.costs import LABEL_OF_CELL, LABELS, Costs, cost_interval, expected_cost, hull
+from raglab.metrics.costs import (
+    LABEL_OF_CELL,
+    LABELS,
+    CellCounts,
+    Cells,
+    Costs,
+    cost_interval,
+    expected_cost,
+    hull,
+)
 from raglab.metrics.decision_rates import Weighed, label_counts
 from raglab.metrics.intervals import (
+    FloatArray,
     Stratum,
     check_delta,
     clopper_pearson,
@@ -97,27 +106,25 @@ class TrafficMix:
             label: f"{low:.4g}" + (f" to {high:.4g}" if high > low else "")
             for label, (low, high) in self.shares.items()
         }
-        if not self.strata:
-            is_point, rest = len(self.corners) == 1, ", the rest as labelled"
-            if is_point:
-                corner = zip(LABELS, self.corners[0], strict=True)
-                parts |= {label: f"{share:.4g}" for label, share in corner if share}
-            return ", ".join(f"{label} {ends}" for label, ends in parts.items()) + rest * (
-                not is_point and len(parts) < len(LABELS)
+        if self.strata:
+            shown = (
+                f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items()
             )
-        shown = (f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items())
-        drawn, unknown = (
-            sum(getattr(stratum, name) for stratum, *_ in self.strata)
-            for name in ("drawn", "unknown")
-        )
-        return (
-            f"{', '.join(shown)} by {drawn - unknown:,} labels of {drawn:,} requests, "
-            f"delta {self.delta:g}"
-        )
+            drawn = sum(stratum.drawn for stratum, *_ in self.strata)
+            known = sum(stratum.drawn - stratum.unknown for stratum, *_ in self.strata)
+            counts = f"{known:,} labels of {drawn:,} requests"
+            return f"{', '.join(shown)} by {counts}, delta {self.delta:g}"
+        is_point = len(self.corners) == 1
+        if is_point:
+            corner = zip(LABELS, self.corners[0], strict=True)
+            parts |= {label: f"{share:.4g}" for label, share in corner if share}
+        stated = ", ".join(f"{label} {ends}" for label, ends in parts.items())
+        is_whole = is_point or len(parts) == len(LABELS)
+        return stated if is_whole else f"{stated}, the rest as labelled"
 
     __repr__ = __str__
 
-    def at_labels(self, labels: NDArray[Any], where: str = "") -> TrafficMix:
+    def at_labels(self, labels: CellCounts, where: str = "") -> TrafficMix:
         """The mix made whole by labelled cases: what is not stated, and the corners.
 
         Args:
@@ -131,7 +138,7 @@ class TrafficMix:
         check_shares(corners, labels, where)
         return replace(self, corners=tuple(map(tuple, corners.tolist())))
 
-    def vertices(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+    def vertices(self, labels: CellCounts) -> FloatArray:
         """Corners of all mixes inside, [V, 3]; a rate or cost is largest at one of them.
 
         Args:
@@ -142,12 +149,14 @@ class TrafficMix:
         """
         if self.corners:
             return np.array(self.corners)
-        counts = np.asarray(labels, dtype=np.float64)
-        stated = ~np.isnan(np.array(self.low))
-        ratio = np.where(stated, 0.0, counts)
-        # what is not stated is one part, in the ratio of the cases
-        parts = [*np.eye(len(LABELS))[stated]] + ([] if stated.all() else [_ratio(ratio)])
-        ends = [self.shares[label] for label in self.shares] + [(0.0, 1.0)] * (not stated.all())
+        ends, stated = list(self.shares.values()), ~np.isnan(self.low)
+        parts = np.eye(len(LABELS))[stated]
+        if not stated.all():
+            # what is not stated is one part, in the ratio of the cases; of none, in equal shares,
+            # which `at_labels` refuses or never uses
+            counts = np.where(stated, 0.0, labels)
+            ratio = counts / counts.sum() if counts.any() else np.full(len(LABELS), 1 / len(LABELS))
+            ends, parts = [*ends, (0.0, 1.0)], np.vstack([parts, ratio])
         corners = set()
         for free, (least, most) in enumerate(ends):
             fixed = [set(pair) for place, pair in enumerate(ends) if place != free]
@@ -155,7 +164,7 @@ class TrafficMix:
                 rest = round(1.0 - sum(chosen), _WRITTEN)
                 if least - _SUM <= rest <= most + _SUM:
                     values = [*chosen[:free], min(max(rest, 0.0), 1.0), *chosen[free:]]
-                    corner = np.array(values) @ np.array(parts)
+                    corner = np.array(values) @ parts
                     corners.add(tuple(np.round(corner / corner.sum(), _WRITTEN).tolist()))
         table = np.array(sorted(corners, reverse=True)).reshape(-1, len(LABELS))
         if not len(table):
@@ -163,7 +172,7 @@ class TrafficMix:
             raise ValueError(msg)
         return table
 
-    def center(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+    def center(self, labels: CellCounts) -> FloatArray:
         """Mix at which costs and rates are taken, [3]: the estimate, else the mean of the corners.
 
         Args:
@@ -175,7 +184,7 @@ class TrafficMix:
         return np.round(shares / shares.sum(), _WRITTEN)
 
 
-def check_shares(corners: NDArray[np.float64], labels: NDArray[Any], where: str = "") -> None:
+def check_shares(corners: FloatArray, labels: CellCounts, where: str = "") -> None:
     """Stop where a label with a share above 0 has no case.
 
     Args:
@@ -186,16 +195,9 @@ def check_shares(corners: NDArray[np.float64], labels: NDArray[Any], where: str 
     for place, label in enumerate(LABELS):
         if corners[:, place].any() and not labels[place]:
             had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
-            msg = (
-                f"each label with a share of the mix must have a case{where}, got {had}; label "
-                f"some {label}, or set its share to 0."
-            )
+            rule = f"each label with a share of the mix must have a case{where}"
+            msg = f"{rule}, got {had}; label some {label}, or set its share to 0."
             raise ValueError(msg)
-
-
-def _ratio(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of counts; of none of them equal ones, which `at_labels` refuses or never uses."""
-    return counts / counts.sum() if counts.sum() else (counts + 1.0) / len(counts)
 
 
 Mix = Shares | TrafficMix | Literal["sample"]
@@ -218,7 +220,7 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
       >>> mix.vertices([50, 30, 20]).round(3).tolist()
       [[0.9, 0.06, 0.04], [0.8, 0.12, 0.08]]
     """
-    if mix is None or isinstance(mix, TrafficMix) or (isinstance(mix, str) and mix == SAMPLE):
+    if mix is None or isinstance(mix, TrafficMix) or mix == SAMPLE:
         return mix if isinstance(mix, TrafficMix) else None
     rule = f"mix must be {SAMPLE!r} or map {', '.join(LABELS)} to shares or (least, largest)"
     if not isinstance(mix, Mapping) or not mix or not set(mix) <= {*LABELS}:
@@ -227,11 +229,10 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
     ends = {}
     for label, share in mix.items():
         pair = np.asarray(share, dtype=object).ravel().tolist()
-        if len(pair) not in (1, 2) or not all(
+        are_numbers = all(
             isinstance(end, int | float | np.number) and not isinstance(end, bool) for end in pair
-        ):
-            pair = [np.nan]
-        if not 0.0 <= pair[0] <= pair[-1] <= 1.0:
+        )
+        if len(pair) not in (1, 2) or not are_numbers or not 0.0 <= pair[0] <= pair[-1] <= 1.0:
             msg = f"{rule}, got {label}={share!r}; a share lies in [0, 1], 0.9 for 90 %."
             raise ValueError(msg)
         ends[label] = (float(pair[0]), float(pair[-1]))
@@ -269,13 +270,10 @@ def estimated_mix(
         bounds = [[finite_interval(stratum, each) for stratum in of_label] for of_label in by_label]
         ends = [[sum(end) / size for end in zip(*pairs, strict=True)] for pairs in bounds]
     else:
-        ends = [
-            [
-                float(clopper_pearson(only.hits, only.drawn, each).low),
-                float(clopper_pearson(only.hits + only.unknown, only.drawn, each).high),
-            ]
-            for (only,) in by_label
-        ]
+        counts = [(only.hits, only.hits + only.unknown, only.drawn) for (only,) in by_label]
+        least, most, drawn = np.array(counts).T
+        low, high = clopper_pearson(least, drawn, each).low, clopper_pearson(most, drawn, each).high
+        ends = list(zip(low, high, strict=True))
     occurs = np.isin(LABELS, labels)
     low, high = (
         tuple(np.round(np.where(occurs, [pair[end] for pair in ends], 0.0), _WRITTEN).tolist())
@@ -284,7 +282,7 @@ def estimated_mix(
     return TrafficMix(low, high, delta, strata, is_finite, labels=labels)
 
 
-def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def label_weights(labels: CellCounts, shares: FloatArray) -> FloatArray:
     """Weight of a case of each label under a mix, [..., 3]: share × cases / cases of the label.
 
     A label without a case has the weight 0, and the others have its share too.
@@ -301,7 +299,7 @@ def label_weights(labels: NDArray[Any], shares: NDArray[np.float64]) -> NDArray[
     return np.where(size > 0.0, weight, 0.0)
 
 
-def mix_column(label: NDArray[np.integer[Any]], mix: Mix) -> dict[str, NDArray[np.float64]]:
+def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
     """Column `weight` of cases in a stated mix, mean 1; none where it is the sample's.
 
     Args:
@@ -316,7 +314,7 @@ def mix_column(label: NDArray[np.integer[Any]], mix: Mix) -> dict[str, NDArray[n
     return {"weight": np.append(label_weights(counts, shares), np.nan)[label]}
 
 
-def weighed_by_mix(cells: NDArray[Any], shares: NDArray[np.float64]) -> Weighed:
+def weighed_by_mix(cells: CellCounts, shares: FloatArray) -> Weighed:
     """Cells under a mix.
 
     Args:
@@ -327,7 +325,7 @@ def weighed_by_mix(cells: NDArray[Any], shares: NDArray[np.float64]) -> Weighed:
     return Weighed(cells, cells * weight, cells * weight**2)
 
 
-def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) -> Weighed:
+def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
     """Counts of the cells of cases that have weights of their own.
 
     Args:
@@ -343,7 +341,7 @@ def weighed_cases(cells: NDArray[np.integer[Any]], weight: NDArray[np.float64]) 
     return Weighed(counts, weights, squares)
 
 
-def mix_weighings(cells: NDArray[Any], mix: TrafficMix | None) -> list[Weighed]:
+def mix_weighings(cells: CellCounts, mix: TrafficMix | None) -> list[Weighed]:
     """Cells in a mix, then at each of its corners if several; none where it is the sample's.
 
     Args:
@@ -359,8 +357,8 @@ def mix_weighings(cells: NDArray[Any], mix: TrafficMix | None) -> list[Weighed]:
 
 
 def cost_columns(
-    cells: NDArray[Any],
-    costs: Costs | NDArray[np.float64] | None = None,
+    cells: CellCounts,
+    costs: Costs | FloatArray | None = None,
     level: float | None = 0.95,
     weighed: Sequence[Weighed] = (),
 ) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.loops.parallel import run_each
-from raglab.off_policy.logs import EvaluationRows, Floats, Log
+from raglab.metrics.intervals import FloatArray
+from raglab.off_policy.logs import EvaluationRows, Log
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED = ("replay", "snips")  # divided by the sum of their weights
@@ -34,7 +34,7 @@ class EstimatorSettings(NamedTuple):
 
     clip: float
     switch: float
-    uniform: Floats | None = None
+    uniform: FloatArray | None = None
 
 
 class Fit(NamedTuple):
@@ -46,11 +46,13 @@ class Fit(NamedTuple):
     """
 
     value: float
-    influence: Floats
-    used: Floats | None
+    influence: FloatArray
+    used: FloatArray | None
 
 
-def estimator_weight(rows: EvaluationRows, name: str, settings: EstimatorSettings) -> Floats | None:
+def estimator_weight(
+    rows: EvaluationRows, name: str, settings: EstimatorSettings
+) -> FloatArray | None:
     """Weight that an estimator gives to the reward of each round, [T].
 
     None where it reads the model alone.
@@ -72,7 +74,7 @@ def estimator_weight(rows: EvaluationRows, name: str, settings: EstimatorSetting
     return weight
 
 
-def midpoint(reward: Floats) -> float:
+def midpoint(reward: FloatArray) -> float:
     """Middle of the range of the rewards.
 
     The reward itself, to the bit, where they are all the same.
@@ -107,7 +109,7 @@ def fit_estimator(rows: EvaluationRows, name: str, settings: EstimatorSettings) 
     return Fit(value, score, used)
 
 
-def _ratio(rows: EvaluationRows, used: Floats) -> Fit:
+def _ratio(rows: EvaluationRows, used: FloatArray) -> Fit:
     """Mean reward under the weights; its influence is u (r − value) / mean(u)."""
     total = float(used.sum())
     if total <= 0.0:
@@ -122,7 +124,7 @@ def _ratio(rows: EvaluationRows, used: Floats) -> Fit:
     return Fit(middle + shift, off, used)
 
 
-def _fitted_means(rows: EvaluationRows, used: Floats | None) -> Floats:
+def _fitted_means(rows: EvaluationRows, used: FloatArray | None) -> FloatArray:
     """What a round adds through the arms' means that were fitted to it, [T].
 
     The value changes by mass(a) − mean(u, arm a) with the mean reward of arm a, and that changes by
@@ -136,7 +138,7 @@ def _fitted_means(rows: EvaluationRows, used: Floats | None) -> Floats:
         slope -= np.bincount(log.arm, weights=used, minlength=len(slope)) / n
     is_pulled = rows.pulls > 0
     slope[is_pulled] /= share[is_pulled]
-    added: Floats = (log.reward - rows.predicted) * slope[log.arm]
+    added: FloatArray = (log.reward - rows.predicted) * slope[log.arm]
     if rows.unsupported > 0.0:
         added += rows.unsupported * (log.reward - log.reward.mean())
     return added
@@ -145,7 +147,7 @@ def _fitted_means(rows: EvaluationRows, used: Floats | None) -> Floats:
 COUNTS_AT_ONCE = 2**22  # of the bootstrap
 
 
-def session_sums(values: Floats, log: Log) -> Floats:
+def session_sums(values: FloatArray, log: Log) -> FloatArray:
     """Sums by session, [G]; the values themselves where there are none."""
     if log.session is None:
         return values
@@ -154,7 +156,7 @@ def session_sums(values: Floats, log: Log) -> Floats:
     )
 
 
-def standard_error(influence: Floats, log: Log) -> float:
+def standard_error(influence: FloatArray, log: Log) -> float:
     """Standard error of a value with this influence; rounds of one session count together.
 
     NaN of one session.
@@ -167,7 +169,9 @@ def standard_error(influence: Floats, log: Log) -> float:
     )
 
 
-def delta_interval(value: float, influence: Floats, log: Log, level: float) -> tuple[float, float]:
+def delta_interval(
+    value: float, influence: FloatArray, log: Log, level: float
+) -> tuple[float, float]:
     """Normal interval by the delta method."""
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * standard_error(influence, log)
     return value - reach, value + reach
@@ -180,7 +184,7 @@ def bootstrap_values(
     *,
     n_boot: int,
     seed: np.random.SeedSequence,
-) -> Floats:
+) -> FloatArray:
     """Values of each estimator in resamples of the log, [E, B].
 
     Numerator and denominator are resampled together.
@@ -192,18 +196,21 @@ def bootstrap_values(
 
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
-    used = [estimator_weight(rows, name, settings) for name in names]
+    used = [(name, estimator_weight(rows, name, settings)) for name in names]
     block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
-    columns_of_block = partial(_block_columns, rows, names, used, midpoint(rows.log.reward))
-    session_totals = (
-        None if session is None else _session_sums(rows, session, columns_of_block, block_size)
-    )
+    columns_of_block = partial(_block_columns, rows, used, midpoint(rows.log.reward))
+    session_totals = None
+    if session is not None:
+        # what is resampled of each session is the sum of its rounds, [G, C]
+        session_totals = np.zeros((rows.log.sessions, columns_of_block(slice(0)).shape[1]))
+        for start in range(0, len(rows.weight), block_size):
+            block = slice(start, start + block_size)
+            np.add.at(session_totals, session[block], columns_of_block(block))
     # rounds or sessions
     n_units = len(rows.weight) if session_totals is None else len(session_totals)
-    starts = range(0, n_units, block_size)
     block_totals = run_each(
         _resampled_sums,
-        starts,
+        range(0, n_units, block_size),
         columns_of_block,
         session_totals,
         block_size,
@@ -212,26 +219,23 @@ def bootstrap_values(
         what="resample",
         unit="block of rounds",
     )
-    total: Floats | float = 0.0
-    for block_total in block_totals:
-        total = total + block_total
+    total = np.asarray(sum(block_totals))
     # The columns of the estimators are next to each other, in their order.
-    values, first = [], 0
-    for name in names:
-        last = first + _width(rows, name)
-        values.append(_resample_values(np.asarray(total)[:, first:last], rows, name))
-        first = last
-    return np.stack(values)
+    ends = np.cumsum([3 * len(rows.mass) + 2 if _refits(rows, name) else 2 for name in names])
+    parts = np.split(total, ends[:-1], axis=1)
+    return np.stack(
+        [_resample_values(part, rows, name) for name, part in zip(names, parts, strict=True)]
+    )
 
 
 def _resampled_sums(
     start: int,
-    columns_of_block: Callable[[slice], Floats],
-    session_totals: Floats | None,
+    columns_of_block: Callable[[slice], FloatArray],
+    session_totals: FloatArray | None,
     block_size: int,
     n_boot: int,
     seed: np.random.SeedSequence,
-) -> Floats:
+) -> FloatArray:
     """What the resamples hold of a block of rounds, or of sessions, from `start` on, [B, C].
 
     The counts are those of one stream over all blocks, which is moved on to this one: two counts a
@@ -250,7 +254,7 @@ def _resampled_sums(
 
 
 @cache
-def _poisson() -> Floats:
+def _poisson() -> FloatArray:
     """Poisson(1) counts by a uniform 16-bit number, [65536]."""
     edges = np.round(np.cumsum([exp(-1.0) / factorial(k) for k in range(9)]) * 2**16).astype(
         np.int64
@@ -259,36 +263,11 @@ def _poisson() -> Floats:
 
 
 def _block_columns(
-    rows: EvaluationRows,
-    names: Sequence[str],
-    used: Sequence[Floats | None],
-    middle: float,
-    part: slice,
-) -> Floats:
+    rows: EvaluationRows, used: Sequence[tuple[str, FloatArray | None]], middle: float, part: slice
+) -> FloatArray:
     """What is resampled of each round of a block, [size, C]."""
-    return np.concatenate(
-        [
-            _summed_columns(rows, name, weight, part, middle)
-            for name, weight in zip(names, used, strict=True)
-        ],
-        1,
-    )
-
-
-def _session_sums(
-    rows: EvaluationRows, session: NDArray[np.int64], columns: Callable[[slice], Floats], size: int
-) -> Floats:
-    """What is resampled of each session, the sums of its rounds, [G, C]."""
-    sums = np.zeros((rows.log.sessions, columns(slice(0)).shape[1]))
-    for start in range(0, len(rows.weight), size):
-        block = slice(start, start + size)
-        np.add.at(sums, session[block], columns(block))
-    return sums
-
-
-def _width(rows: EvaluationRows, name: str) -> int:
-    """How many columns an estimator sums."""
-    return 3 * len(rows.mass) + 2 if _refits(rows, name) else 2
+    columns = (_summed_columns(rows, name, weight, part, middle) for name, weight in used)
+    return np.concatenate([*columns], axis=1)
 
 
 def _refits(rows: EvaluationRows, name: str) -> bool:
@@ -296,8 +275,8 @@ def _refits(rows: EvaluationRows, name: str) -> bool:
 
 
 def _summed_columns(
-    rows: EvaluationRows, name: str, weight: Floats | None, part: slice, middle: float
-) -> Floats:
+    rows: EvaluationRows, name: str, weight: FloatArray | None, part: slice, middle: float
+) -> FloatArray:
     """What is summed of each round, [chunk, C]."""
     reward = rows.log.reward[part]
     used = np.zeros(len(reward)) if weight is None else weight[part]
@@ -315,7 +294,7 @@ def _summed_columns(
     )
 
 
-def _resample_values(sums: Floats, rows: EvaluationRows, name: str) -> Floats:
+def _resample_values(sums: FloatArray, rows: EvaluationRows, name: str) -> FloatArray:
     """Value of each resample from its sums, [B]; NaN where the denominator is 0."""
     middle = midpoint(rows.log.reward)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -327,7 +306,7 @@ def _resample_values(sums: Floats, rows: EvaluationRows, name: str) -> Floats:
         return np.asarray(middle + value + (means * owed).sum(axis=1) / sums[:, 0])
 
 
-def bernstein(used: Floats, reward: Floats, clip: float, delta: float) -> float:
+def bernstein(used: FloatArray, reward: FloatArray, clip: float, delta: float) -> float:
     """Lower bound, at confidence 1 − delta, of the mean of used × reward in [0, clip].
 
     Source: Maurer and Pontil 2009, theorem 4.

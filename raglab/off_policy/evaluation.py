@@ -12,16 +12,15 @@ from all earlier rounds of the log are those of a round.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import Bandit
-from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.metrics.intervals import FloatArray, check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
     WEIGHTED,
@@ -34,6 +33,7 @@ from raglab.off_policy.estimators import (
 )
 from raglab.off_policy.logs import (
     EvaluationRows,
+    Log,
     outcome_columns,
     read_log,
     target_arms,
@@ -60,19 +60,6 @@ if TYPE_CHECKING:
 CERTAIN = 1.0 - 1e-9
 
 
-def read_targets(
-    log: pd.DataFrame,
-    targets: tuple[Target, ...],
-    arms: Sequence[Any] | None,
-    mask: ArrayLike | None,
-    features: Sequence[str],
-) -> tuple[ArrayLike | pd.DataFrame, ...]:
-    """Targets as arrays or frames; functions are called and learners played here, once."""
-    if not hasattr(log, "columns"):
-        refuse("a log must be a DataFrame", type(log).__name__, "wrap it in pandas.DataFrame")
-    return tuple(target_probabilities(target, log, arms, mask, features) for target in targets)
-
-
 def weigh_targets(
     log: pd.DataFrame,
     targets: tuple[ArrayLike | pd.DataFrame, ...],
@@ -82,15 +69,12 @@ def weigh_targets(
     reward: str = "reward",
 ) -> tuple[EvaluationRows, ...]:
     """Log read once, and weighed for each target."""
-    named = [target_arms(target, arms) for target in targets]
+    named = {target_arms(target, arms) for target in targets}
     arrays = [target_array(target, len(log)) for target in targets]
-    if len({array.shape for array in arrays}) > 1 or len(set(named)) > 1:
-        msg = (
-            "the two targets must have the same arms in the same order; give both as arrays or "
-            "both as frames."
-        )
+    if len({array.shape for array in arrays}) > 1 or len(named) > 1:
+        msg = "the two targets must have the same arms in one order, both as arrays or as frames."
         raise ValueError(msg)
-    logged = read_log(log, arrays[0].shape[1], arms=named[0], session=session, reward=reward)
+    logged = read_log(log, arrays[0].shape[1], arms=named.pop(), session=session, reward=reward)
     return tuple(weigh(logged, array, mask) for array in arrays)
 
 
@@ -98,9 +82,7 @@ def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
     """Column that is estimated where there is one; what was chosen for the user is said."""
     if reward is not None and not isinstance(reward, str):
         refuse("reward must be one column here", repr(reward), "call it once for each")
-    (name,), note = outcome_columns(log, reward)
-    if note:
-        warn_user(note)
+    (name,) = outcome_columns(log, reward)
     return name
 
 
@@ -111,51 +93,78 @@ def estimator_settings(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         refuse("seed must be a whole number >= 0", repr(seed), "the same seed gives the same bits")
     root = sqrt(len(rows.weight))
-    for name, value in (("clip", clip), ("switch", switch)):
-        if value is not None:
-            check_weight(name, value)
-    uniform = (
-        np.random.default_rng(streams(seed)[0]).random(len(rows.weight))
-        if "replay" in names
-        else None
-    )
+    check_weight(clip=clip, switch=switch)
+    uniform = None
+    if "replay" in names:
+        uniform = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[0]).random(
+            len(rows.weight)
+        )
     return EstimatorSettings(
         root if clip is None else clip, root if switch is None else switch, uniform
     )
 
 
-def streams(seed: int) -> list[np.random.SeedSequence]:
-    """Chance of replay, and of the bootstrap."""
-    return np.random.SeedSequence(seed).spawn(2)
-
-
 def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
     """Refuse arguments out of range."""
-    unknown = (
-        names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
-    )
-    if unknown:
-        refuse(
-            f"estimators must be a sequence of {list(ESTIMATORS)}",
-            repr(unknown),
-            "even one stands in a tuple",
-        )
+    if isinstance(names, str) or not {*names} <= {*ESTIMATORS}:
+        rule = f"estimators must be a sequence of {list(ESTIMATORS)}"
+        refuse(rule, repr(names), "even one stands in a tuple")
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
-        msg = f"interval must be delta or bootstrap, got {interval!r}."
-        raise ValueError(msg)
+        refuse("interval must be delta or bootstrap", repr(interval), "delta is usual")
     if n_boot < 1:
         refuse("n_boot must be at least 1", n_boot, "1000 is usual")
 
 
-def check_weight(name: str, value: float) -> None:
-    """Refuse a largest weight that is none."""
-    if not value > 0.0:
-        refuse(
-            f"{name} must be a weight above 0",
-            f"{value:g}",
-            "leave it out for the square root of the rounds",
-        )
+def check_weight(**weights: float | None) -> None:
+    """Refuse a largest weight that is none.
+
+    Args:
+      **weights: by name of the argument; None is not stated.
+    """
+    for name, value in weights.items():
+        if value is not None and not value > 0.0:
+            remedy = "leave it out for the square root of the rounds"
+            refuse(f"{name} must be a weight above 0", f"{value:g}", remedy)
+
+
+def assess(
+    rows: EvaluationRows,
+    names: Sequence[str],
+    settings: EstimatorSettings,
+    resamples: tuple[str, int, int],
+    level: float,
+    rules: Rules,
+) -> list[tuple[Fit, EstimateDiagnostics, FloatArray | None]]:
+    """Fit of each estimator, its diagnostics, and its values in the resamples, [B].
+
+    Args:
+      resamples: kind of interval, number of resamples, seed; None are drawn for another kind than
+        bootstrap.
+    """
+    refuse_deterministic(rows, names)
+    overlapping = target_overlap(rows, level, rules)
+    interval, n_boot, seed = resamples
+    draws: Sequence[FloatArray | None] = [None] * len(names)
+    if interval == "bootstrap":
+        stream = np.random.SeedSequence(seed).spawn(2)[1]
+        draws = [*bootstrap_values(rows, names, settings, n_boot=n_boot, seed=stream)]
+    fits = [fit_estimator(rows, name, settings) for name in names]
+    trusts = [
+        diagnose_estimate(rows, fitted, name, settings, overlapping, rules)
+        for name, fitted in zip(names, fits, strict=True)
+    ]
+    return list(zip(fits, trusts, draws, strict=True))
+
+
+def interval_ends(
+    value: float, influence: FloatArray, log: Log, draws: FloatArray | None, level: float
+) -> tuple[float, float]:
+    """Ends of the interval of a value: percentiles of its draws, else by the delta method."""
+    if draws is None:
+        return delta_interval(value, influence, log, level)
+    low, high = map(float, percentile_interval(draws, level))
+    return low, high
 
 
 def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
@@ -166,8 +175,8 @@ def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
     row = int(rows.weight.argmin())
     refuse(
         f"{', '.join(weighted)} must not be used on a log of a deterministic policy",
-        f"propensity 1 in every round and a target that puts {1.0 - rows.weight[row]:.3g} on "
-        f"other arms in row {row}",
+        f"propensity 1 in every round and {1.0 - rows.weight[row]:.3g} of the target on other arms "
+        f"in row {row}",
         "log with a floor, or extrapolate by estimators=('dm',) with q_<arm> from outside",
     )
 
@@ -305,62 +314,40 @@ def estimate(
     import pandas as pd
 
     check_arguments(estimators, level, interval, n_boot)
-    shares = read_targets(log, (target,), arms, mask, features)
-    outcomes, note = outcome_columns(log, reward)
-    if note:
-        warn_user(note)
+    shares = target_probabilities(target, log, arms, mask, features)
+    outcomes = outcome_columns(log, reward)
     parts: list[pd.DataFrame] = []
     notes: dict[str, str] = {}
     # One outcome after the other: the weights are the same, what is weighed is not.
     for outcome in outcomes:
-        (rows,) = weigh_targets(log, shares, arms, session, mask, outcome)
+        (rows,) = weigh_targets(log, (shares,), arms, session, mask, outcome)
         settings = estimator_settings(rows, estimators, clip, switch, seed)
-        drawn = partial(_bootstrap_draws, interval=interval, n_boot=n_boot, seed=seed)
-        table, why = _estimates(rows, estimators, settings, drawn, level, rules or Rules())
-        if len(outcomes) > 1:
-            table.insert(0, "outcome", outcome)
-        parts.append(table)
-        notes |= {
-            name if len(outcomes) == 1 else f"{outcome}: {name}": text for name, text in why.items()
-        }
+        resamples = interval, n_boot, seed
+        table, why = [], {}
+        for name, (fitted, trust, drawn) in zip(
+            estimators,
+            assess(rows, estimators, settings, resamples, level, rules or Rules()),
+            strict=True,
+        ):
+            ends = interval_ends(fitted.value, fitted.influence, rows.log, drawn, level)
+            table.append((name, fitted.value, *ends, *trust[:3]))
+            why[name] = trust.note
+        unusable = {name: why[name] for name, *_, status in table if status == UNUSABLE}
+        # dr is dm corrected by the weights: where it can be trusted, the reader has a number to use
+        # in place of dm.
+        if "dr" in why and "dr" not in unusable:
+            unusable.pop("dm", None)
+        _warn(unusable)
+        parts.append(pd.DataFrame(table, columns=list(COLUMNS)))
+        lead = "" if len(outcomes) == 1 else f"{outcome}: "
+        if lead:
+            parts[-1].insert(0, "outcome", outcome)
+        notes |= {lead + name: text for name, text in why.items()}
     frame = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
     frame.attrs = {"notes": notes, "rounds": len(log)}
     if outcomes != ("reward",):
         frame.attrs["outcomes"] = list(outcomes)
     return frame
-
-
-def _estimates(
-    rows: EvaluationRows,
-    estimators: Sequence[str],
-    settings: EstimatorSettings,
-    draws: Callable[..., NDArray[np.float64] | None],
-    level: float,
-    rules: Rules,
-) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Estimates of one outcome, a row an estimator, and why a status is not ok."""
-    import pandas as pd
-
-    refuse_deterministic(rows, estimators)
-    overlapping = target_overlap(rows, level, rules)
-    drawn = draws(rows, estimators, settings)
-    table, notes = [], {}
-    for number, name in enumerate(estimators):
-        fitted = fit_estimator(rows, name, settings)
-        trust = diagnose_estimate(rows, fitted, name, settings, overlapping, rules)
-        if drawn is None:
-            low, high = delta_interval(fitted.value, fitted.influence, rows.log, level)
-        else:
-            low, high = map(float, percentile_interval(drawn[number], level))
-        table.append((name, fitted.value, low, high, trust.ess, trust.max_weight, trust.status))
-        notes[name] = trust.note
-    warnings_by_estimator = {name: notes[name] for name, *_, status in table if status == UNUSABLE}
-    # dr is dm corrected by the weights: where it can be trusted, the reader has a number to use in
-    # place of dm.
-    if "dr" in notes and "dr" not in warnings_by_estimator:
-        warnings_by_estimator.pop("dm", None)
-    _warn(warnings_by_estimator)
-    return pd.DataFrame(table, columns=list(COLUMNS)), notes
 
 
 def difference(
@@ -422,46 +409,39 @@ def difference(
       (0.25, True, 'ok')
     """
     check_arguments((estimator,), level, interval, n_boot)
-    rules = rules or Rules()
-    shares = read_targets(log, (first, second), arms, mask, features)
+    shares = tuple(
+        target_probabilities(target, log, arms, mask, features) for target in (first, second)
+    )
     pair = weigh_targets(log, shares, arms, session, mask, single_outcome(log, reward))
     settings = estimator_settings(pair[0], (estimator,), clip, switch, seed)
-    fits: list[Fit] = []
-    diagnostics: list[EstimateDiagnostics] = []
-    for rows in pair:
-        refuse_deterministic(rows, (estimator,))
-        fits.append(fit_estimator(rows, estimator, settings))
-        diagnostics.append(
-            diagnose_estimate(
-                rows, fits[-1], estimator, settings, target_overlap(rows, level, rules), rules
-            )
-        )
+    resamples = interval, n_boot, seed
+    fits, diagnostics, draws = zip(
+        *(
+            found
+            for rows in pair
+            for found in assess(rows, (estimator,), settings, resamples, level, rules or Rules())
+        ),
+        strict=True,
+    )
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike
     # cancels.
-    value = fits[0].value - fits[1].value
-    first_draws, second_draws = (
-        _bootstrap_draws(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair
-    )
-    if first_draws is None or second_draws is None:
-        low, high = delta_interval(value, fits[0].influence - fits[1].influence, pair[0].log, level)
-    else:
-        low, high = map(float, percentile_interval(first_draws[0] - second_draws[0], level))
+    value, influence = fits[0].value - fits[1].value, fits[0].influence - fits[1].influence
+    drawn = None if draws[0] is None else draws[0] - draws[1]
+    low, high = interval_ends(value, influence, pair[0].log, drawn, level)
     # A difference is no better founded than the worse of its two sides.
     worst = max(diagnostics, key=lambda diagnosis: STATUSES.index(diagnosis.status))
     if worst.status == UNUSABLE:
         _warn({estimator: worst.note})
-    # Diagnostics of both sides, since the smaller sample of the two limits the difference.
-    least = min(diagnosis.ess for diagnosis in diagnostics)
-    largest = max(diagnosis.max_weight for diagnosis in diagnostics)
+    # The smaller sample of the two limits the difference.
     return Gain(
-        estimator=estimator,
-        value=value,
-        low=low,
-        high=high,
+        estimator,
+        value,
+        low,
+        high,
         first=fits[0].value,
         second=fits[1].value,
-        ess=least,
-        max_weight=largest,
+        ess=min(diagnosis.ess for diagnosis in diagnostics),
+        max_weight=max(diagnosis.max_weight for diagnosis in diagnostics),
         status=worst.status,
         note=worst.note,
     )
@@ -504,10 +484,9 @@ def overlap(
       >>> seen.ess, seen.max_weight, seen.mean_weight, seen.status
       (200.0, 2.0, 1.0, 'ok')
     """
-    check_arguments((), level, "delta", 1)
-    (rows,) = weigh_targets(
-        log, read_targets(log, (target,), arms, mask, features), arms, session, mask
-    )
+    check_level(level)
+    shares = target_probabilities(target, log, arms, mask, features)
+    (rows,) = weigh_targets(log, (shares,), arms, session, mask)
     return target_overlap(rows, level, rules or Rules())
 
 
@@ -555,51 +534,26 @@ def lower_bound(
     """
     if not 0.0 < delta < 1.0:
         refuse("delta must be in (0, 1)", f"{delta:g}", "0.05 bounds at 95 % confidence")
-    shares = read_targets(log, (target,), arms, mask, features)
+    shares = target_probabilities(target, log, arms, mask, features)
     name = single_outcome(log, reward)
-    (rows,) = weigh_targets(log, shares, arms, None, mask, name)
+    (rows,) = weigh_targets(log, (shares,), arms, None, mask, name)
     refuse_deterministic(rows, ("clipped_ips",))
     outcome = rows.log.reward
-    if not (outcome.min() >= 0.0 and outcome.max() <= 1.0):
-        refuse(
-            f"{name} must be in [0, 1] for a bound",
-            f"{outcome.min():g} to {outcome.max():g}",
-            "rescale it first",
-        )
-    if clip is not None:
-        check_weight("clip", clip)
-    grid = (
-        [clip]
-        if clip is not None
-        else [2.0**power for power in range(ceil(log2(max(2.0, sqrt(len(outcome))))))]
-    )
+    low, high = outcome.min(), outcome.max()
+    if not (low >= 0.0 and high <= 1.0):
+        refuse(f"{name} must be in [0, 1] for a bound", f"{low:g} to {high:g}", "rescale it first")
+    check_weight(clip=clip)
+    powers = range(ceil(log2(max(2.0, sqrt(len(outcome))))))
+    grid = [2.0**power for power in powers] if clip is None else [clip]
     return max(
         bernstein(np.minimum(rows.weight, most), outcome, most, delta / len(grid)) for most in grid
     )
-
-
-def _bootstrap_draws(
-    rows: EvaluationRows,
-    names: Sequence[str],
-    settings: EstimatorSettings,
-    interval: str,
-    n_boot: int,
-    seed: int,
-) -> NDArray[np.float64] | None:
-    """Values in the resamples, [E, B]; None where the interval is not by bootstrap."""
-    if interval == "delta":
-        return None
-    return bootstrap_values(rows, names, settings, n_boot=n_boot, seed=streams(seed)[1])
 
 
 def _warn(notes: dict[str, str]) -> None:
     """Say aloud that numbers must not be used; one warning for those that share a reason."""
     for note in dict.fromkeys(notes.values()):
         names = ", ".join(name for name in notes if notes[name] == note)
-        alone = (
-            "dm alone says nothing"
-            if names == "dm"
-            else f"this log says nothing about the target ({names})"
-        )
-        text = f"{alone}: {note}. Do not use the number."
-        warn_user(text, OverlapWarning)
+        about = "dm alone" if names == "dm" else "this log"
+        subject = "" if names == "dm" else f" about the target ({names})"
+        warn_user(f"{about} says nothing{subject}: {note}. Do not use the number.", OverlapWarning)

@@ -9,19 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array, plain_array, within_range
+from raglab.arguments.user_warnings import warn_user
 from raglab.loops.compiled import kernel_of
+from raglab.metrics.intervals import FloatArray, IntArray
 from raglab.values import refuse
-from raglab.words.html_display import Fold, display, short
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 COLUMNS = ("action", "reward", "propensity")
 PAYS = 200_000  # rounds from which on compiled loops are loaded
 CHUNK = 2**14  # rows worked on at once: small enough for the cache
 SUM_TOLERANCE = 1e-6  # of a target's row: what single precision leaves
 SURELY = 0.999  # share of it within which a sum is, in whatever order it was taken
+HEADS = 12  # columns that a message shows
+LARGEST = 1e100  # reward: squares and sums of it stay finite
 
 
 class Log(NamedTuple):
@@ -31,48 +33,13 @@ class Log(NamedTuple):
     or none. names: of the arms. session: [T], 0..G-1, or None. sessions: G, or T without sessions.
     """
 
-    arm: NDArray[np.int64]
-    reward: Floats
-    propensity: Floats
-    model: tuple[Floats, ...]
+    arm: IntArray
+    reward: FloatArray
+    propensity: FloatArray
+    model: tuple[FloatArray, ...]
     names: tuple[str, ...]
-    session: NDArray[np.int64] | None
+    session: IntArray | None
     sessions: int
-
-    def __repr__(self) -> str:
-        sessions = "" if self.session is None else f" in {self.sessions:,} sessions"
-        rewards = (
-            f"mean reward {self.reward.mean():.4g}, least propensity {self.propensity.min():.3g}"
-        )
-        arms = f"{len(self.names)} arms: {short(', '.join(self.names))}"
-        return f"Log({len(self.arm):,} rounds{sessions}, {arms}; {rewards})"
-
-    def _repr_html_(self) -> str:
-        """Display for a notebook: rounds, mean reward and least propensity of every arm."""
-        n = np.bincount(self.arm, minlength=len(self.names))
-        summed = np.bincount(self.arm, weights=self.reward, minlength=len(self.names))
-        least = np.full(len(self.names), np.inf)
-        np.minimum.at(least, self.arm, self.propensity)
-        rows = (
-            (name, f"{k:,}", f"{total / k:.4g}" if k else "none", f"{low:.3g}" if k else "none")
-            for name, k, total, low in zip(
-                self.names, n.tolist(), summed.tolist(), least.tolist(), strict=True
-            )
-        )
-        facts = [
-            ("rounds", f"{len(self.arm):,}"),
-            ("sessions", "not stated" if self.session is None else f"{self.sessions:,}"),
-            ("mean reward", f"{self.reward.mean():.4g}"),
-            ("reward model", "from outside" if self.model else "none"),
-        ]
-        arms = Fold(
-            "arms",
-            rows,
-            len(self.names),
-            ("arm", "rounds", "mean reward", "least propensity"),
-            open=True,
-        )
-        return display("Log of rounds", facts, [arms])
 
 
 class EvaluationRows(NamedTuple):
@@ -85,12 +52,12 @@ class EvaluationRows(NamedTuple):
     """
 
     log: Log
-    target: Floats
-    weight: Floats
-    predicted: Floats
-    expected: Floats
-    mass: Floats
-    pulls: NDArray[np.int64]
+    target: FloatArray
+    weight: FloatArray
+    predicted: FloatArray
+    expected: FloatArray
+    mass: FloatArray
+    pulls: IntArray
     fitted: bool
 
     @property
@@ -118,24 +85,18 @@ def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - ar
 
     Checked in `weigh`.
     """
-    probabilities = plain_array(
-        target.to_numpy() if hasattr(target, "to_numpy") else target, "target"
-    )
-    if probabilities.dtype.kind not in "fiub":
+    plain = plain_array(target.to_numpy() if hasattr(target, "to_numpy") else target, "target")
+    shape = plain.shape
+    if plain.ndim == 1:
+        plain = np.broadcast_to(plain, (rounds, len(plain)))
+    is_table = plain.ndim == 2 and len(plain) == rounds and plain.shape[1] > 0
+    if not is_table or plain.dtype.kind not in "fiub":
         refuse(
-            "target must be numbers",
-            probabilities.dtype,
+            f"target must be numbers [T, A] with T = {rounds}, or [A]",
+            f"{plain.dtype} of shape {shape}",
             "give the probability of every arm in every round",
         )
-    if probabilities.ndim == 1:
-        probabilities = np.broadcast_to(probabilities, (rounds, len(probabilities)))
-    if probabilities.ndim != 2 or len(probabilities) != rounds or probabilities.shape[1] == 0:
-        refuse(
-            f"target must be [T, A] with T = {rounds}, or [A]",
-            f"shape {np.shape(target)}",
-            "give the probability of every arm in every round",
-        )
-    return probabilities
+    return plain
 
 
 def read_log(
@@ -161,24 +122,8 @@ def read_log(
     # The form first: a check of values would fail on a missing column with words of its own.
     columns = [reward if name == "reward" else name for name in COLUMNS]
     if missing := [name for name in columns if name not in log.columns]:
-        plain = {
-            "_".join(str(name).casefold().replace("-", " ").split()): str(name)
-            for name in log.columns
-        }
-        near = {
-            plain[known]: name
-            for name in missing
-            for known in _NAMES_OF_OTHERS.get(name, ())
-            if known in plain
-        }
-        remedy = f"; log.rename(columns={near}) names what looks like them" if near else ""
-        heads = list(map(str, log.columns))
-        shown = (
-            f"{heads[:_HEADS_SHOWN]} and {len(heads) - _HEADS_SHOWN} more"
-            if len(heads) > _HEADS_SHOWN
-            else heads
-        )
-        refuse(f"a log must have the columns {columns}", shown, f"{missing} is missing{remedy}")
+        shown = list(map(str, log.columns[:HEADS]))
+        refuse(f"a log must have the columns {columns}", shown, f"{missing} is missing")
     if not log.columns.is_unique:
         twice = log.columns[log.columns.duplicated()][0]
         refuse(
@@ -189,25 +134,21 @@ def read_log(
     if arms is not None and (len(arms) != n_arms or len(set(arms)) != n_arms):
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
-    # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row
-    # looked for.
-    outcome = float_column(log[reward], reward)
-    if not np.isfinite(outcome.sum()):
-        _raise_first_violation(
-            ~np.isfinite(outcome),
-            outcome,
-            f"{reward} must be finite",
-            f"leave out rounds without a {reward}",
-        )
-    _check_size(outcome, reward)
+    outcome = float_array(log[reward], reward)
+    refuse_rows(
+        ~(np.abs(outcome) <= LARGEST),
+        outcome,
+        f"{reward} must be finite, at most {LARGEST:g} in size",
+        f"leave out rounds without a {reward}",
+    )
     # A weight divides by the propensity: one of 0 says that the round cannot have happened.
-    propensity = float_column(log["propensity"], "propensity")
-    if propensity.max() > 1.0:
-        propensity = within_range(propensity, 0.0, 1.0, "propensity")
-    if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
-        bad = ~((propensity > 0.0) & (propensity <= 1.0))
-        remedy = "log the probability with which the logged arm was chosen, before the choice"
-        _raise_first_violation(bad, propensity, "propensity must be in (0, 1]", remedy)
+    propensity = within_range(float_array(log["propensity"], "propensity"), 0.0, 1.0, "propensity")
+    refuse_rows(
+        ~((propensity > 0.0) & (propensity <= 1.0)),
+        propensity,
+        "propensity must be in (0, 1]",
+        "log the probability with which the logged arm was chosen, before the choice",
+    )
     names = tuple(map(str, range(n_arms) if arms is None else arms))
     ids, count = _sessions(log, session)
     return Log(
@@ -221,10 +162,8 @@ def read_log(
     )
 
 
-def outcome_columns(
-    log: pd.DataFrame, reward: str | Sequence[str] | None
-) -> tuple[tuple[str, ...], str]:
-    """Columns that are estimated, and what must be said of the choice.
+def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Columns that are estimated.
 
     The reward of a log with costs is what its learner saw: the net value moved and scaled into [0,
     1]. Where no column is stated, such a log is estimated in the user's unit, by its column
@@ -232,16 +171,19 @@ def outcome_columns(
 
     Raises:
       ValueError: no column, one twice, or a model of one outcome beside several of them.
+
+    Warns:
+      UserWarning: what was chosen for the user.
     """
     if reward is None:
         if not {"cost", "value"} <= set(log.columns) or not (log["cost"].to_numpy() != 0.0).any():
-            return ("reward",), ""
-        note = (
+            return ("reward",)
+        warn_user(
             "this log has costs: estimated is `value`, net of cost, in your unit; state "
             "reward='value', ('value', 'cost') for the spend besides, or 'reward' for what the "
             "learner saw."
         )
-        return ("value",), note
+        return ("value",)
     names = (reward,) if isinstance(reward, str) else tuple(reward)
     if not names or len(set(names)) < len(names):
         refuse("reward must name columns of the log, each once", list(names), "'reward' is usual")
@@ -251,51 +193,23 @@ def outcome_columns(
             f"{models[:5]} beside {list(names)}",
             "estimate one by one",
         )
-    return names, ""
+    return names
 
 
-def float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
-    """Column as float64, NaN where a value is missing, without a copy where it is that already.
-
-    Raises:
-      ValueError: a value is no number; names it and its row.
-    """
-    return float_array(column.to_numpy(), name)
-
-
-_HEADS_SHOWN = 12  # in a message
-# What other systems call the columns of a log, by plain name.
-_NAMES_OF_OTHERS = {
-    "action": ("arm", "item_id", "item", "treatment", "choice", "chosen_arm"),
-    "reward": ("click", "clicked", "outcome", "payoff", "utility", "conversion"),
-    "propensity": (
-        "propensity_score",
-        "pscore",
-        "prob",
-        "probability",
-        "logging_prob",
-        "action_prob",
-    ),
-}
-_LARGEST = 1e100  # of a reward: squares and sums of it stay finite
-
-
-def _check_size(values: Floats, name: str) -> None:
-    """Refuse values whose squares are no numbers; NaN is let pass."""
-    if max(float(np.fmax.reduce(values)), -float(np.fmin.reduce(values))) > _LARGEST:
-        bad = np.abs(values) > _LARGEST
-        _raise_first_violation(
-            bad, values, f"{name} must be at most {_LARGEST:g} in size", "correct or rescale it"
-        )
-
-
-# any column
-def _raise_first_violation(
+def refuse_rows(
     bad: NDArray[np.bool_],
-    values: Any,  # noqa: ANN401
+    values: Any,  # noqa: ANN401 - any column
     rule: str,
     remedy: str,
 ) -> None:
+    """Stop at rounds that break a rule, with the first of them.
+
+    Args:
+      bad: whether a round does, [T].
+      values: that break it, [T].
+      rule: in words.
+      remedy: in words.
+    """
     if bad.any():
         row = int(bad.argmax())
         refuse(rule, f"{values[row]} in row {row} ({int(bad.sum())} such rows)", remedy)
@@ -306,42 +220,37 @@ def action_positions(
     action: Any,  # noqa: ANN401
     n_arms: int,
     arms: Sequence[Any] | None,
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Position of each logged arm, [T].
 
     An action is a position, unless the arms have names and it is one of them.
     """
     values = (action.infer_objects() if action.dtype == object else action).to_numpy()
     absent = action.isna().to_numpy()
-    _raise_first_violation(
-        absent, values, "action must not be missing", "leave out rounds without an action"
-    )
+    refuse_rows(absent, values, "action must not be missing", "leave out rounds without an action")
     whole = np.issubdtype(values.dtype, np.integer)
     if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
         number = values.astype(np.int64, copy=False)
     elif arms is None and np.issubdtype(values.dtype, np.floating):
-        exact = values == np.floor(values)
-        number = np.where(exact & np.isfinite(values), values, -1.0).astype(np.int64)
+        number = np.where(np.isin(values, range(n_arms)), values, -1.0).astype(np.int64)
     elif arms is None:
-        refuse(
-            f"action must be 0..{n_arms - 1} where arms have no names",
-            f"{values[0]!r} in row 0",
-            "name them by arms= or by the columns of target",
-        )
+        rule = f"action must be 0..{n_arms - 1} where arms have no names"
+        remedy = "name them by arms= or by the columns of target"
+        refuse(rule, f"{values[0]!r} in row 0", remedy)
     else:
         import pandas as pd
 
         number = pd.Index(list(arms)).get_indexer(pd.Index(values)).astype(np.int64)
-    if number.min() < 0 or number.max() >= n_arms:
-        known = f"0..{n_arms - 1}" if arms is None else f"{list(arms)}"
-        remedy = "give target a column for every arm that was logged"
-        _raise_first_violation(
-            (number < 0) | (number >= n_arms), values, f"action must be one of {known}", remedy
-        )
+    refuse_rows(
+        (number < 0) | (number >= n_arms),
+        values,
+        f"action must be one of {f'0..{n_arms - 1}' if arms is None else list(arms)}",
+        "give target a column for every arm that was logged",
+    )
     return number
 
 
-def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
+def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[FloatArray, ...]:
     """Columns q_<arm> in the order of the arms, by name or by position.
 
     Empty where the log has none.
@@ -349,54 +258,34 @@ def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, 
     wanted = [f"q_{name}" for name in names]
     if not any(name in log.columns for name in wanted):
         wanted = [f"q_{place}" for place in range(len(names))]
-    if missing := [name for name in wanted if name not in log.columns]:
-        if len(missing) == len(wanted):
-            return ()
-        msg = (
-            f"a reward model must have a column for every arm, {wanted}; {missing} is missing; "
-            "add it or drop all."
-        )
-        raise ValueError(msg)
-    columns = tuple(float_column(log[name], name) for name in wanted)
+    missing = [name for name in wanted if name not in log.columns]
+    if len(missing) == len(wanted):
+        return ()
+    if missing:
+        rule = f"a reward model must have a column for every arm, {wanted}"
+        refuse(rule, f"{missing} is missing", "add it, or drop all")
+    columns = tuple(float_array(log[name], name) for name in wanted)
     for name, column in zip(wanted, columns, strict=True):
-        _check_size(column, name)
+        rule = f"{name} must be at most {LARGEST:g} in size"
+        refuse_rows(np.abs(column) > LARGEST, column, rule, "correct or rescale it")
     return columns
 
 
-def _sessions(
-    log: pd.DataFrame, session: str | ArrayLike | None
-) -> tuple[NDArray[np.int64] | None, int]:
+def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntArray | None, int]:
     if session is None:
         return None, len(log)
-    if isinstance(session, str):
-        if session not in log.columns:
-            refuse(
-                "session must be a column of the log",
-                repr(session),
-                f"there is {list(log.columns)}",
-            )
-        values: Any = log[session].to_numpy()
-    else:
-        values = np.asarray(session)
-    if np.shape(values) != (len(log),):
-        refuse(
-            f"session must be [T] with T = {len(log)}",
-            f"shape {np.shape(values)}",
-            "one session for each round",
-        )
+    if isinstance(session, str) and session not in log.columns:
+        columns = f"there is {list(log.columns)}"
+        refuse("session must be a column of the log", repr(session), columns)
+    values = np.asarray(log[session] if isinstance(session, str) else session)
+    if values.shape != (len(log),):
+        rule = f"session must be [T] with T = {len(log)}"
+        refuse(rule, f"shape {values.shape}", "one session for each round")
     import pandas as pd
 
-    try:
-        ids, labels = pd.factorize(values)
-    except TypeError:
-        msg = (
-            "session must be names or numbers, got lists or sets among them; convert the column "
-            "with .astype(str)."
-        )
-        raise ValueError(msg) from None
-    _raise_first_violation(
-        ids < 0, values, "session must not be missing", "give a lone round a session of its own"
-    )
+    ids, labels = pd.factorize(values)
+    remedy = "give a lone round a session of its own"
+    refuse_rows(ids < 0, values, "session must not be missing", remedy)
     return ids.astype(np.int64), len(labels)
 
 
@@ -420,68 +309,51 @@ def weigh(
         the model is NaN where it is needed; an arm was logged that was not available.
     """
     n, size = target.shape
-    # without a model from outside the mean by arm stands in, and an arm never logged has the log's
-    # mean
     pulls = np.bincount(log.arm, minlength=size)
+    # An arm never logged has the log's mean: the least that can be said of it.
+    means = np.full(size, log.reward.mean())
+    totals = np.bincount(log.arm, weights=log.reward, minlength=size)
+    np.divide(totals, pulls, out=means, where=pulls > 0)
     available = None if mask is None else _available(mask, (n, size))
-    model = _RewardModel(log, size, pulls)
     compiled = kernel_of(engine or ("auto" if n >= PAYS else "numpy"), _weighing_kernel)
-    weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
-    mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
+    weight, expected, predicted = np.empty((3, n))
+    mass = np.zeros(size)
     # In chunks, because a target of many arms over many rounds would be copied whole to be made
     # float64.
     for start in range(0, n, CHUNK):
         rows = slice(start, min(n, start + CHUNK))
         part = np.ascontiguousarray(target[rows], dtype=np.float64)
-        finite = False
+        arm, propensity = log.arm[rows], log.propensity[rows]
+        columns = [column[rows] for column in log.model]
+        model = np.column_stack(columns) if columns else means[None]
+        sure = finite = False
         if compiled is not None:
-            of_rows = (
-                log.arm[rows],
-                log.propensity[rows],
-                weight[rows],
-                expected[rows],
-                predicted[rows],
-            )
+            written = weight[rows], expected[rows], predicted[rows]
             sure, finite = compiled(
-                part, model.by_round(rows), *of_rows, mass, SURELY * SUM_TOLERANCE
+                part, model, arm, propensity, *written, mass, SURELY * SUM_TOLERANCE
             )
-            right = sure or _is_distribution(part)  # near the bound the order of a sum decides
-        else:
-            right = _is_distribution(part)
-        if not right:
-            _refuse_target(part, start)
+        if not sure:  # near the bound the order of a sum decides
+            _check_distribution(part, start)
         if available is not None and (gone := (part > 0.0) & ~available[rows]).any():
-            _refuse_mass(part, gone, log.names, start)
+            row, closed = map(int, np.argwhere(gone)[0])
+            refuse(
+                "target must have no mass on an arm that was not available",
+                f"{part[row, closed]:g} on arm {log.names[closed]} in row {start + row}",
+                "spread it over the others",
+            )
         if not finite:
-            place = offset[: len(part)] + log.arm[rows]  # of the logged arm in the flattened chunk
-            model.read(part, place, rows, expected, predicted)
-            if compiled is None:
-                np.divide(part.ravel().take(place), log.propensity[rows], out=weight[rows])
-                mass += np.einsum("ra->a", part)
+            expected[rows], predicted[rows] = _modelled(part, model, arm, start)
+        if compiled is None:
+            weight[rows] = part[np.arange(len(part)), arm] / propensity
+            mass += np.einsum("ra->a", part)
     # The target may leave an arm alone that was not available; the log may not have chosen it.
     if available is not None:
-        gone_rows = ~available[np.arange(n), log.arm]
-        _raise_first_violation(
-            gone_rows,
-            log.arm,
-            "action must be an arm that was available",
-            "mend the mask, or the log",
-        )
+        closed_rows = ~available[np.arange(n), log.arm]
+        rule = "action must be an arm that was available"
+        refuse_rows(closed_rows, log.arm, rule, "mend the mask, or the log")
     return EvaluationRows(
-        log=log,
-        target=target,
-        weight=weight,
-        predicted=predicted,
-        expected=expected,
-        mass=mass / n,
-        pulls=pulls,
-        fitted=model.fitted,
+        log, target, weight, predicted, expected, mass / n, pulls, fitted=not log.model
     )
-
-
-def _is_distribution(part: Floats) -> bool:
-    """Whether every row of a target is a distribution, [R, A]."""
-    return bool(part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE)
 
 
 def _weighing_kernel() -> Any:  # noqa: ANN401 - a function
@@ -490,58 +362,43 @@ def _weighing_kernel() -> Any:  # noqa: ANN401 - a function
     return weigh_rows
 
 
-class _RewardModel:
-    """Reward model of a log: its columns, or where it has none the mean reward by arm."""
+def _check_distribution(part: FloatArray, start: int) -> None:
+    """Stop at a row of a target, [R, A], that is no distribution."""
+    sums = np.einsum("ra->r", part)
+    bad = ~((part.min(axis=1) >= 0.0) & (np.abs(sums - 1.0) <= SUM_TOLERANCE))
+    if bad.any():
+        row = int(bad.argmax())
+        refuse(
+            "a row of target must be probabilities that sum to 1",
+            f"{part[row].round(6).tolist()[:8]} with sum {sums[row]:g} in row {start + row}",
+            "divide it by its sum",
+        )
 
-    def __init__(self, log: Log, size: int, pulls: NDArray[np.int64]) -> None:
-        self.log, self.fitted = log, not log.model
-        self.means = np.zeros(size)
-        if self.fitted:
-            # An arm never logged has the log's mean: the least that can be said of it.
-            self.means[:] = log.reward.mean()
-            totals = np.bincount(log.arm, weights=log.reward, minlength=size)
-            np.divide(totals, pulls, out=self.means, where=pulls > 0)
-        # the model's columns side by side, one buffer for all chunks
-        self.side = np.empty((CHUNK, size))
 
-    def by_round(self, rows: slice) -> Floats:
-        """Model of each arm, [1, A], or of a round chunk, [R, A], overwritten by the next call."""
-        if self.fitted:
-            return self.means[None]
-        model = self.side[: rows.stop - rows.start]
-        for number, column in enumerate(self.log.model):
-            model[:, number] = column[rows]
-        return model
+def _modelled(
+    part: FloatArray, model: FloatArray, arm: IntArray, start: int
+) -> tuple[FloatArray, FloatArray]:
+    """Expected reward of a target and predicted one of the logged arms, [R] each.
 
-    def read(
-        self,
-        part: Floats,
-        place: NDArray[np.int64],
-        rows: slice,
-        expected: Floats,
-        predicted: Floats,
-    ) -> None:
-        """Write the target's expected, the logged arm's predicted reward for a chunk of rounds.
-
-        Args:
-          part: target of the chunk, [R, A].
-          place: of the logged arm in it, flattened, [R].
-          rows: of the log.
-          expected, predicted: of all rounds, [T]; the chunk's are written.
-        """
-        if self.fitted:
-            np.einsum("ra,a->r", part, self.means, out=expected[rows])
-            np.take(self.means, self.log.arm[rows], out=predicted[rows])
-            return
-        model = self.by_round(rows)
-        predicted[rows] = model.ravel().take(place)
-        np.einsum("ra,ra->r", model, part, out=expected[rows])
-        # One sum finds any gap in the chunk; only then is it worth looking whether the gap carries
-        # mass.
-        if not np.isfinite(expected[rows].sum() + predicted[rows].sum()):
-            model[part == 0.0] = 0.0  # an arm without mass may have no prediction
-            np.einsum("ra,ra->r", model, part, out=expected[rows])
-            _refuse_model(expected[rows] + predicted[rows], rows.start)
+    Args:
+      part: target, [R, A].
+      model: reward of each arm, [R, A], or [1, A] where it is the same in all rounds.
+      arm: logged, [R].
+      start: number of the first round.
+    """
+    side = np.broadcast_to(model, part.shape)
+    expected, predicted = np.einsum("ra,ra->r", side, part), side[np.arange(len(arm)), arm]
+    # One sum finds any gap; only then is it worth looking whether the gap carries mass.
+    if not np.isfinite(expected.sum() + predicted.sum()):
+        expected = np.einsum("ra,ra->r", np.where(part == 0.0, 0.0, side), part)
+        bad = ~np.isfinite(expected + predicted)
+        if bad.any():
+            refuse(
+                "q_<arm> must be finite for the logged arm and wherever target has mass",
+                f"NaN or infinity in row {start + int(bad.argmax())}",
+                "fill it, or drop all q_ columns",
+            )
+    return expected, predicted
 
 
 def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
@@ -554,32 +411,3 @@ def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
             "True where available",
         )
     return np.broadcast_to(values, shape)
-
-
-def _refuse_mass(part: Floats, gone: NDArray[np.bool_], names: tuple[str, ...], start: int) -> None:
-    row, arm = map(int, np.argwhere(gone)[0])
-    refuse(
-        "target must have no mass on an arm that was not available",
-        f"{part[row, arm]:g} on arm {names[arm]} in row {start + row}",
-        "spread it over the others",
-    )
-
-
-def _refuse_model(values: Floats, start: int) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        refuse(
-            "q_<arm> must be finite for the logged arm and wherever target has mass",
-            f"NaN or infinity in row {start + int(bad.argmax())}",
-            "fill it, or drop all q_ columns",
-        )
-
-
-def _refuse_target(part: Floats, start: int) -> None:
-    bad = ~((part >= 0.0).all(axis=1) & (np.abs(part.sum(axis=1) - 1.0) <= SUM_TOLERANCE))
-    row = int(bad.argmax())
-    refuse(
-        "a row of target must be probabilities that sum to 1",
-        f"{part[row].round(6).tolist()[:8]} with sum {part[row].sum():g} in row {start + row}",
-        "divide it by its sum",
-    )

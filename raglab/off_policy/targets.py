@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.learner import (
     Bandit,
     State,
@@ -19,7 +20,8 @@ from raglab.bandit.learner import (
     restore_batch,
 )
 from raglab.bandit.propensity import propensities
-from raglab.off_policy.logs import Floats, action_positions, float_column
+from raglab.metrics.intervals import FloatArray
+from raglab.off_policy.logs import action_positions, refuse_rows
 from raglab.values import refuse
 
 if TYPE_CHECKING:
@@ -45,35 +47,21 @@ def target_probabilities(
     """
     if isinstance(target, Bandit):
         return learner_probabilities(target, log, arms, mask, features)
-    if isinstance(target, type):
-        msg = (
-            "target must be probabilities, a function of the log, or a Bandit, got the class "
-            f"{target.__name__}."
+    if isinstance(target, type | str):
+        refuse(
+            "target must be probabilities, a function of the log, or a Bandit",
+            f"the class {target.__name__}" if isinstance(target, type) else repr(target),
+            "write Bandit(...)",
         )
-        raise ValueError(msg)  # noqa: TRY004 - as every other refusal of a target
-    if callable(target):
-        return _function_probabilities(target, log)
-    if isinstance(target, str):
-        msg = (
-            f"target must be probabilities, a function of the log, or a Bandit, got {target!r}; "
-            "write Bandit(...)."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - as every other refusal of a target
-    return target
-
-
-# a function; array or frame
-def _function_probabilities(rule: Any, log: pd.DataFrame) -> Any:  # noqa: ANN401
-    """What a function gives for the whole log."""
-    hint = (
-        "target is called once with the whole log and must return [T, A] or [A]; a rule for one "
-        "row is written "
-        'lambda log: [rule(row) for row in log.to_dict("records")].'
-    )
+    if not callable(target):
+        return target
     try:
-        return rule(log.copy(deep=False))  # a column that it writes is not the log's
+        return target(log.copy(deep=False))  # a column that it writes is not the log's
     except Exception as error:
-        error.add_note(hint)
+        error.add_note(
+            "target is called once with the whole log and must return [T, A] or [A]; for a rule "
+            "of one row write lambda log: [rule(row) for row in log.to_dict('records')]."
+        )
         raise
 
 
@@ -115,34 +103,31 @@ def learner_probabilities(
         else [str(name)[2:] for name in log.columns if str(name).startswith(PREFIX)]
     )
     if not names:
-        refuse(
-            "a learner as target needs the arms",
-            "a log without columns p_<arm>",
-            "name them (arms=…)",
-        )
+        rule = "a learner as target needs the arms"
+        refuse(rule, "a log without columns p_<arm>", "name them (arms=…)")
     check_bandit(bandit, len(names))
     missing = [name for name in ("action", "reward") if name not in log.columns]
     if missing or not len(log):
         value = f"{missing} missing" if missing else "no rounds"
-        refuse(
-            "a learner as target learns from the columns action and reward of a log",
-            value,
-            "add them",
-        )
+        refuse("a learner as target learns from the columns action and reward", value, "add them")
     arm = action_positions(log["action"], len(names), names)
-    reward, context = float_column(log["reward"], "reward"), _context(bandit, log, features)
+    reward, context = float_array(log["reward"], "reward"), _context(bandit, log, features)
     known = ~np.isnan(reward)
     check_reward(reward[known])
     open_ = np.broadcast_to(True if mask is None else np.asarray(mask), (len(log), len(names)))
     # State by state: before round t the learner knows the rounds before it, and the rules of
     # forgetting apply.
+    first = np.zeros(1, np.int64)
     state = init(len(names), bandit=bandit, n_features=context.shape[1])
     out, waiting = np.empty((len(log), len(names))), []
     for t in range(len(log)):
         waiting.append(state)
         state = record_pull(state, arm[t], bandit)
         if known[t]:
-            state = _rewarded(state, arm[t : t + 1], reward[t : t + 1], context[t : t + 1], bandit)
+            at = slice(t, t + 1)
+            state = restore_batch(
+                record_rewards(state, first, arm[at], reward[at], first, context[at], bandit), ()
+            )
         # Many states at once: Thompson sampling integrates equal posteriors once, and others side
         # by side.
         if len(waiting) == ROUNDS_AT_ONCE or t == len(log) - 1:
@@ -150,50 +135,25 @@ def learner_probabilities(
             states = State._make(np.stack(parts) for parts in zip(*waiting, strict=True))
             out[rows] = propensities(states, bandit, mask=open_[rows], context=context[rows])
             waiting = []
-    return _named(out, log, names)
+    # Where actions are names, a frame names the arms; else they are positions, as in other targets.
+    if np.issubdtype(log["action"].to_numpy().dtype, np.number):
+        return out
+    import pandas as pd
+
+    return pd.DataFrame(out, columns=list(names))
 
 
-def _rewarded(
-    state: State, arm: NDArray[np.int64], reward: Floats, context: Floats, bandit: Bandit
-) -> State:
-    """State of one learner after one reward, of arguments that were checked."""
-    first = np.zeros(1, np.int64)
-    return restore_batch(record_rewards(state, first, arm, reward, first, context, bandit), ())
-
-
-def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floats:
+def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> FloatArray:
     """Context of a linear learner, [T, F]; without width for the others."""
     if not bandit.linear:
         return np.zeros((len(log), 0))
+    is_text = isinstance(features, str)
     missing = [name for name in features if name not in log.columns]
-    if missing or not features or isinstance(features, str):
-        value = (
-            repr(features)
-            if isinstance(features, str)
-            else f"{missing} missing"
-            if missing
-            else "none"
-        )
-        refuse(
-            f"features must name the columns of {bandit.algorithm}'s context",
-            value,
-            "add them to the log",
-        )
-    context = np.column_stack([float_column(log[name], f"the feature {name}") for name in features])
-    if not np.isfinite(context).all():
-        row = int(np.flatnonzero(~np.isfinite(context).all(axis=1))[0])
-        refuse("features must be finite", f"NaN or infinity in row {row}", "fill or drop it")
+    if missing or not features or is_text:
+        rule = f"features must name the columns of {bandit.algorithm}'s context"
+        value = repr(features) if is_text else f"{missing} missing" if missing else "none"
+        refuse(rule, value, "add them to the log")
+    context = np.column_stack([float_array(log[name], f"the feature {name}") for name in features])
+    bad, remedy = ~np.isfinite(context).all(axis=1), "fill or drop it"
+    refuse_rows(bad, context, "features must be finite", remedy)
     return context
-
-
-# array or frame
-def _named(values: Floats, log: pd.DataFrame, names: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Array where actions are positions, as other targets are.
-
-    A frame that names the arms where actions are names.
-    """
-    if np.issubdtype(log["action"].to_numpy().dtype, np.number):
-        return values
-    import pandas as pd
-
-    return pd.DataFrame(values, columns=list(names))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.estimators import (
     EstimatorSettings,
     Fit,
@@ -18,7 +19,7 @@ from raglab.off_policy.estimators import (
     session_sums,
     standard_error,
 )
-from raglab.off_policy.logs import EvaluationRows, Floats
+from raglab.off_policy.logs import EvaluationRows
 
 Finding = tuple[int, str]  # place in STATUSES, and why
 
@@ -98,24 +99,23 @@ class EstimateDiagnostics(NamedTuple):
     note: str
 
 
-def _above_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
-    """A finding where a value is above a limit, with the number of limits it is above."""
-    level = int(value > limits[0]) + int(value > limits[1])
-    return [(level, text)] if level else []
+def _above(value: float, limits: tuple[float, float]) -> int:
+    """Number of limits that a value is above."""
+    return sum(value > limit for limit in limits)
 
 
-def _below_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
-    return _above_limits(-value, (-limits[0], -limits[1]), text)
+def _below(value: float, limits: tuple[float, float]) -> int:
+    """Number of limits that a value is below."""
+    return sum(value < limit for limit in limits)
 
 
 def _worst_status(findings: list[Finding]) -> tuple[str, str]:
-    """The worst status, and all reasons."""
-    return STATUSES[max((level for level, _ in findings), default=0)], "; ".join(
-        text for _, text in findings
-    )
+    """The worst status, and all reasons; a level of 0 is none."""
+    level = max((level for level, _ in findings), default=0)
+    return STATUSES[level], "; ".join(text for level, text in findings if level)
 
 
-def effective_size(weight: Floats) -> float:
+def effective_size(weight: FloatArray) -> float:
     """Kish's effective sample size, (sum w)² / sum w²; 0 where all are 0."""
     square = float(np.einsum("i,i", weight, weight))
     return float(weight.sum()) ** 2 / square if square > 0.0 else 0.0
@@ -138,33 +138,23 @@ def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     gone = ", ".join(
         rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5]
     )
+    unsupported = rows.unsupported
     status, note = _worst_status(
         [
-            *_below_limits(ess, rules.ess, f"effective sample size {ess:.1f}"),
-            *_above_limits(share, rules.share, f"one round holds {share:.0%} of the weight"),
-            *_above_limits(
-                drift,
-                rules.drift,
+            (_below(ess, rules.ess), f"effective sample size {ess:.1f}"),
+            (_above(share, rules.share), f"one round holds {share:.0%} of the weight"),
+            (
+                _above(drift, rules.drift),
                 f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out",
             ),
-            *_above_limits(
-                rows.unsupported,
-                rules.unsupported,
-                f"{rows.unsupported:.1%} of the target is on arms never logged ({gone})",
+            (
+                _above(unsupported, rules.unsupported),
+                f"{unsupported:.1%} of the target is on arms never logged ({gone})",
             ),
         ]
     )
-    return Overlap(
-        n=n,
-        ess=ess,
-        max_weight=largest,
-        mean_weight=mean,
-        mean_weight_low=mean - reach,
-        mean_weight_high=mean + reach,
-        unsupported=rows.unsupported,
-        status=status,
-        note=note,
-    )
+    ends = mean - reach, mean + reach
+    return Overlap(n, ess, largest, mean, *ends, unsupported, status, note)
 
 
 def diagnose_estimate(
@@ -185,31 +175,22 @@ def diagnose_estimate(
       nothing: none, unless the overlap is ok and dr shows dm to be within its own standard error;
       weak then, never ok. The overlap's figures are given.
     """
-    findings = [] if overlap.status == OK else [(STATUSES.index(overlap.status), overlap.note)]
+    findings = [(STATUSES.index(overlap.status), overlap.note)]
     ess, largest = overlap.ess, overlap.max_weight
-    if fitted.used is not None:
+    limits = {"clipped_ips": settings.clip, "switch_dr": settings.switch}
+    if fitted.used is None:
+        findings += _direct_findings(rows, fitted, settings, overlap, rules)
+    else:
         ess, largest = effective_size(fitted.used), float(fitted.used.max())
         if name == "replay":
-            findings += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
-        elif name in {"clipped_ips", "switch_dr"}:
-            findings += _clipping_findings(
-                rows,
-                fitted.used,
-                settings.clip if name == "clipped_ips" else settings.switch,
-                rules,
-            )
-    else:
-        findings += _direct_findings(rows, fitted, settings, overlap, rules)
+            findings.append((_below(ess, rules.ess), f"{ess:.0f} rounds accepted"))
+        elif name in limits:
+            total = float(rows.weight.sum())
+            cut = 1.0 - float(fitted.used.sum()) / total if total > 0.0 else 0.0
+            text = f"{cut:.0%} of the weight is beyond {limits[name]:g}"
+            findings.append((_above(cut, rules.cut), text))
     status, note = _worst_status(findings + _variance_findings(rows, fitted, name, rules))
     return EstimateDiagnostics(ess, largest, status, note)
-
-
-def _clipping_findings(
-    rows: EvaluationRows, used: Floats, limit: float, rules: Rules
-) -> list[Finding]:
-    total = float(rows.weight.sum())
-    cut = 1.0 - float(used.sum()) / total if total > 0.0 else 0.0
-    return _above_limits(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
 
 
 def _direct_findings(
@@ -221,14 +202,12 @@ def _direct_findings(
     """
     if overlap.status == UNUSABLE:
         return []  # the overlap's own reason is enough
-    reason = (
-        "the interval takes the reward model from outside for true"
-        if not rows.fitted
-        else _confounding(rows)
-    )
-    weak: list[Finding] = [
-        (1, reason or "dm reads no weight, so that it is weak at best; dr says the same")
-    ]
+    reason = "dm reads no weight, so that it is weak at best; dr says the same"
+    if not rows.fitted:
+        reason = "the interval takes the reward model from outside for true"
+    elif _varies_within_arms(rows):
+        reason = "weights vary within an arm, and what moves them may move rewards"
+    weak: list[Finding] = [(1, reason)]
     if overlap.status != OK:
         return [*weak, (2, "the overlap is too thin for dr to check it")]
     robust = fit_estimator(rows, "dr", settings)
@@ -242,23 +221,19 @@ def _direct_findings(
     apart = 0.0 if far == 0.0 else far / own if own > 0.0 else inf
     if isnan(apart):
         return [*weak, (2, "one session cannot tell whether dr agrees")]
+    text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
     if error > 0.0 and abs(gap) > ERRORS * error:
-        text = (
-            f"the log contradicts the reward model by {gap:+.3g} ({abs(gap) / error:.1f} standard "
-            "errors): see dr"
-        )
-    else:
-        text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
-    return weak + _above_limits(apart, rules.model, text)
+        errors = f"{abs(gap) / error:.1f} standard errors"
+        text = f"the log contradicts the reward model by {gap:+.3g} ({errors}): see dr"
+    return [*weak, (_above(apart, rules.model), text)]
 
 
-def _confounding(rows: EvaluationRows) -> str:
+def _varies_within_arms(rows: EvaluationRows) -> bool:
     """Whether weights vary within an arm, so that what moves them may move rewards."""
     arm, weight = rows.log.arm, rows.weight
     mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
     off = weight - mean[arm]
-    alike = float(np.einsum("i,i", off, off)) <= ALIKE**2 * float(np.einsum("i,i", weight, weight))
-    return "" if alike else "weights vary within an arm, and what moves them may move rewards"
+    return float(np.einsum("i,i", off, off)) > ALIKE**2 * float(np.einsum("i,i", weight, weight))
 
 
 def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
@@ -270,7 +245,7 @@ def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rule
     if total > 0.0:
         lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
         what = "round" if rows.log.session is None else "session"
-        return _above_limits(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
+        return [(_above(lead, rules.lead), f"one {what} makes {lead:.0%} of the variance")]
     if name == "dm" and not rows.fitted:
         return []
     return [(1, "all rewards that count are the same: an interval without width is no certainty")]

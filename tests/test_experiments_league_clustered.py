@@ -1,4 +1,4 @@
-"""Paired differences and clusters (raglab.metrics.clustered)."""
+"""Paired differences and clusters (experiments.league.clustered)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from raglab.metrics import (
+from experiments.league.clustered import (
     PairedDifference,
     accuracy_at_coverage,
     accuracy_difference,
-    auroc,
-    auroc_difference,
-    auroc_interval,
-    mean_auroc_difference,
-)
-from raglab.metrics.clustered import (
     answered_cases,
     auroc_lean,
     disjoint_pairs,
     flat_reach,
     lean_spread,
+    mean_auroc_difference,
     paired_rows,
 )
+from raglab.metrics import auroc
 
 NAN = np.nan
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
@@ -51,6 +47,12 @@ def world(rng: np.random.Generator, n: int, size: int, *, rule: bool = False) ->
     )
     first, second = (np.clip(np.round(2.0 * values), -4, 4) for values in (first, second))
     return right, first, second > 0 if rule else second, cluster
+
+
+def auroc_difference(*columns: Any, clusters: Any = None, level: float = 0.95) -> PairedDifference:
+    """Difference over one cell that holds all cases."""
+    cells = np.zeros(len(columns[0]))
+    return mean_auroc_difference(*columns, cells=cells, clusters=clusters, level=level)
 
 
 def columns(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
@@ -129,16 +131,11 @@ def test_copies_of_a_case_are_no_evidence() -> None:
     unmarked = auroc_difference(*thrice[:3])
     assert unmarked.high - unmarked.low < 0.65 * (alone.high - alone.low)
     answers = [
-        accuracy_difference(*c[:3], 0.5, clusters=c[3])
+        accuracy_difference(*c[:2], c[2] > 0, clusters=c[3])
         for c in ([right, first, second, cluster], thrice)
     ]
     assert answers[0].value == pytest.approx(answers[1].value, abs=1e-12)
     assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
-    ends = [
-        auroc_interval(r, f, clusters=c)
-        for r, f, c in ((right, first, cluster), (*thrice[:2], thrice[3]))
-    ]
-    assert np.array(ends[0]) == pytest.approx(np.array(ends[1]), abs=1e-12)
 
 
 def test_it_agrees_with_a_cluster_bootstrap() -> None:
@@ -151,48 +148,36 @@ def test_it_agrees_with_a_cluster_bootstrap() -> None:
         rows = (rng.integers(0, 100, 100)[:, None] * 5 + np.arange(5)).ravel()
         r, a, b, c = right[rows], first[rows], second[rows], cells[rows]
         by_cell = [auroc(r[c == k], a[c == k]) - auroc(r[c == k], b[c == k]) for k in range(5)]
-        by_rank = auroc(r, a) - auroc(r, b)
-        draws.append(
-            (
-                by_rank,
-                np.mean(by_cell),
-                accuracy_at_coverage(r, a, 0.6) - accuracy_at_coverage(r, b, 0.6),
-            )
-        )
+        share = (b > -2).mean()
+        accuracies = accuracy_at_coverage(r, a, share), r[b > -2].mean()
+        draws.append((auroc(r, a) - auroc(r, b), np.mean(by_cell), accuracies[0] - accuracies[1]))
     spread = np.std(draws, axis=0)
     found = [
         auroc_difference(right, first, second, clusters=cluster),
         mean_auroc_difference(right, first, second, cells=cells, clusters=cluster),
-        accuracy_difference(right, first, second, 0.6, clusters=cluster),
+        accuracy_difference(right, first, second > -2, clusters=cluster),
     ]
     widths = np.array([one.high - one.low for one in found]) / (2 * 1.98)
     assert widths / spread == pytest.approx(np.ones(3), abs=0.15)
 
 
 @pytest.mark.parametrize("size", [1, 3, 10])
-@pytest.mark.parametrize("kind", ["auroc", "auroc difference", "accuracy", "rule"])
+@pytest.mark.parametrize("kind", ["auroc", "rule"])
 def test_coverage(kind: str, size: int) -> None:
     """Of 400 samples of 300 cases, 93 % or more hold the difference of 300,000 cases."""
-    calls = {
-        "auroc": lambda r, a, _, c: tuple(map(float, auroc_interval(r, a, clusters=c))),
-        "auroc difference": lambda r, a, b, c: auroc_difference(r, a, b, clusters=c)[1:3],
-        "accuracy": lambda r, a, b, c: accuracy_difference(r, a, b, 0.5, clusters=c)[1:3],
-        "rule": lambda r, a, b, c: accuracy_difference(r, a, b, clusters=c)[1:3],
-    }
-    right, first, second, _ = world(np.random.default_rng(9), 300_000, size, rule=kind == "rule")
-    truth = {
-        "auroc": lambda: auroc(right, first),
-        "auroc difference": lambda: auroc(right, first) - auroc(right, second),
-        "accuracy": lambda: (
-            accuracy_at_coverage(right, first, 0.5) - accuracy_at_coverage(right, second, 0.5)
-        ),
-        "rule": lambda: accuracy_at_coverage(right, first, second.mean()) - right[second].mean(),
-    }[kind]()
-    samples = (
-        world(np.random.default_rng([7, draw]), 300, size, rule=kind == "rule")
-        for draw in range(400)
+    is_rule = kind == "rule"
+    call = accuracy_difference if is_rule else auroc_difference
+    right, first, second, _ = world(np.random.default_rng(9), 300_000, size, rule=is_rule)
+    truth = (
+        accuracy_at_coverage(right, first, second.mean()) - right[second].mean()
+        if is_rule
+        else auroc(right, first) - auroc(right, second)
     )
-    held = [low <= truth <= high for low, high in (calls[kind](*sample) for sample in samples)]
+    samples = (
+        world(np.random.default_rng([7, draw]), 300, size, rule=is_rule) for draw in range(400)
+    )
+    gains = [call(*sample[:3], clusters=sample[3]) for sample in samples]
+    held = [gain.low <= truth <= gain.high for gain in gains]
     assert np.mean(held) >= 0.93 - 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
@@ -221,13 +206,6 @@ def test_a_mean_over_cells_by_hand() -> None:
         right[:120], first[:120], second[:120], cells=cells[:120], clusters=cluster[:120]
     )
     assert np.array(plain[:4]) == pytest.approx(np.array(gain[:4]), abs=1e-15)
-
-
-def test_one_cell_is_no_cell() -> None:
-    """The mean over one cell is the difference."""
-    right, first, second, cluster = world(np.random.default_rng(5), 100, 2)
-    one = mean_auroc_difference(right, first, second, cells=np.zeros(100), clusters=cluster)
-    assert one == auroc_difference(right, first, second, clusters=cluster)
 
 
 def test_questions_that_models_share_are_clusters() -> None:
@@ -317,7 +295,6 @@ def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
             auroc_difference(*part, clusters=cluster[at]),
             auroc_difference(*part),
             mean_auroc_difference(*part, cells=cell[at], clusters=cluster[at]),
-            accuracy_difference(*part, 0.4, clusters=cluster[at]),
         ]
 
     plain = found(np.arange(len(rows)), first, second)
@@ -329,11 +306,12 @@ def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
         assert list(turned[:3]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
         assert not one.low > one.value
         assert not one.high < one.value
-    ends = [
-        np.array(auroc_interval(right[at], first[at], clusters=cluster[at]))
-        for at in (order, np.arange(len(rows)))
+    rule = second > 0.25
+    gains = [
+        accuracy_difference(right[at], signal[at], rule[at], clusters=cluster[at])
+        for at, signal in ((order, first), (np.arange(len(rows)), first**3))
     ]
-    assert ends[0].tobytes() == ends[1].tobytes()
+    assert numbers(gains[0]) == numbers(gains[1])
 
 
 def test_few_clusters_give_no_interval() -> None:
@@ -341,13 +319,12 @@ def test_few_clusters_give_no_interval() -> None:
     right, first, second, cluster = world(np.random.default_rng(8), 270, 30)
     for gain in (
         auroc_difference(right, first, second, clusters=cluster),
-        accuracy_difference(right, first, second, 0.5, clusters=cluster),
+        accuracy_difference(right, first, second > 0, clusters=cluster),
         mean_auroc_difference(right, first, second, cells=np.arange(270) % 2, clusters=cluster),
     ):
         assert np.isfinite(gain.value)
         assert np.isnan([gain.low, gain.high]).all()
         assert gain.note == "No interval: 9 clusters are fewer than 10."
-    assert np.isnan(auroc_interval(right, first, clusters=cluster)).all()
 
 
 def test_where_nothing_varies() -> None:
@@ -361,7 +338,7 @@ def test_where_nothing_varies() -> None:
     assert "No case moves the difference" in same.note
     gain = auroc_difference(right, right, np.zeros(120))
     assert (gain.value, gain.low) == (0.5, pytest.approx(0.5 - np.sqrt(2 * np.log(40) / 60)))
-    equal = accuracy_difference(right, np.arange(120.0), np.arange(120.0), 0.5)
+    equal = accuracy_difference(right, np.arange(120.0), np.arange(120) > 59)
     assert equal.high == pytest.approx(1 - 0.05 ** (1 / 60))
     assert flat_reach(0.3, 0, 0.95) == 2.0
     rows = paired_rows([1, 0, 1, 0, 1], (np.zeros(5),), [0, 0, 1, 2, 2])
@@ -373,13 +350,11 @@ def test_one_kind_alone() -> None:
     right, first, second, cluster = world(np.random.default_rng(8), 60, 2)
     gain = auroc_difference(np.ones(60), first, second, clusters=cluster)
     assert np.isnan(gain[:3]).all()
-    assert gain.note == "There is no AUROC without right and wrong cases."
+    assert gain.note.endswith("There is no AUROC without right and wrong cases.")
     assert mean_auroc_difference(np.ones(60), first, second, cells=cluster % 2).cells_left_out == 2
-    assert accuracy_difference(np.ones(60), first, second, 0.5).value == 0.0
+    assert accuracy_difference(np.ones(60), first, second > 0).value == 0.0
     right[:] = np.arange(60) > 1
-    lone = auroc_difference(right, first, second, clusters=cluster)
-    assert np.isfinite(lone.value)
-    assert lone.note == "No interval: one cluster holds all cases of a kind."
+    assert auroc_difference(right, first, second, clusters=cluster).cells_left_out == 1
 
 
 @pytest.mark.parametrize(
@@ -391,17 +366,21 @@ def test_one_kind_alone() -> None:
             r"clusters must not be missing, got 30 of 60, the first at position 1",
         ),
         ({"level": 1.0}, r"level must be in \(0, 1\)"),
-        ({"coverage": 1.2}, r"coverage must be in \(0, 1\], got 1.2"),
-        ({"coverage": 0.0}, r"coverage must be in \(0, 1\], got 0.0"),
-        ({"coverage": None}, r"second must be 0 or 1 where no coverage is stated, got -?\d"),
     ],
 )
 def test_what_means_nothing(change: dict[str, Any], rule: str) -> None:
     """Rule, value, remedy."""
     right, first, second, _ = world(np.random.default_rng(8), 60, 2)
-    with pytest.raises(ValueError, match=rule):
-        accuracy_difference(right, first, second, **{"coverage": 0.5, **change})
-    if "coverage" not in change:
-        for call in (auroc_difference, auroc_interval):
-            with pytest.raises(ValueError, match=rule):
-                call(right, first, *([second] if call is auroc_difference else []), **change)
+    for call in (accuracy_difference, auroc_difference):
+        with pytest.raises(ValueError, match=rule):
+            call(right, first, second > 0, **change)
+
+
+def test_shares_out_of_range() -> None:
+    """A coverage beyond (0, 1], and a rule that is none."""
+    right, first, second, _ = world(np.random.default_rng(8), 60, 2)
+    for coverage in (1.2, 0.0):
+        with pytest.raises(ValueError, match=r"coverage must be in \(0, 1\]"):
+            accuracy_at_coverage(right, first, coverage)
+    with pytest.raises(ValueError, match="second must be 0 or 1"):
+        accuracy_difference(right, first, second)

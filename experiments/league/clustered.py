@@ -1,6 +1,4 @@
-"""Paired ranks and clusters (algebra): intervals of AUROC and of paired differences (S6.7).
-
-The differences are of AUROC and accuracy.
+"""Paired differences of two signals on the same cases: AUROC within cells, accuracy (S6.7).
 
 Cases that share a question, a document or a conversation are no independent evidence. Everything
 here takes `clusters`: one value a case; cases of one value count as one draw. The order of the rows
@@ -9,7 +7,6 @@ changes no bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import log, nan, sqrt
 from typing import NamedTuple
 
@@ -17,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array, is_missing, plain_array
-from raglab.metrics.intervals import Interval, check_level, t_quantile
-from raglab.metrics.selective import auroc, check_confidence, confidence_levels
+from raglab.metrics.intervals import check_level, t_quantile
+from raglab.metrics.selective import check_confidence
 
 # below which no interval is given: their spread says too little of the next ones
 LEAST_CLUSTERS = 10
@@ -221,107 +218,20 @@ def disjoint_pairs(rows: PairedRows, keep: NDArray[np.bool_]) -> int:
     return min(len(right), len(wrong), len(np.union1d(right, wrong)) // 2)
 
 
-def flat_interval(share: float, draws: int, tail: float) -> tuple[float, float]:
-    """Interval of a share of independent draws that shows no spread.
-
-    Exact at 0 and 1, else Hoeffding's.
-    """
-    if not draws:
-        return 0.0, 1.0
-    reach = sqrt(-log(tail) / (2 * draws)) if 0.0 < share < 1.0 else 1.0 - tail ** (1.0 / draws)
-    return max(0.0, share - reach), min(1.0, share + reach)
-
-
-def auroc_interval(
-    correct: ArrayLike,
-    confidence: ArrayLike,
-    level: float = 0.95,
-    *,
-    clusters: ArrayLike | None = None,
-) -> Interval:
-    """Confidence interval of `auroc`: DeLong's variance on the logit scale.
-
-    NaN if there is only one kind.
-
-    Where that variance is 0 or not defined, m disjoint pairs of a right and a wrong case are all
-    that is read, m the rarer kind: at an AUROC of 0 or 1 exactly (all m pairs agree), else by
-    Hoeffding's bound. The variance is a large-sample one: with ten of the rarer kind a 95 %
-    interval may hold in 90 % of samples.
-
-    With `clusters` the variance is that of sums by cluster and of one cluster more, see
-    `auroc_difference`, with Student's t; NaN below 10 clusters, or where a kind is in one cluster
-    alone.
-
-    Args:
-      correct: as for `aurc`, [Q].
-      confidence: as for `aurc`, [Q].
-      level: in (0, 1).
-      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
-        where not given.
-
-    Raises:
-      ValueError: level outside (0, 1), clusters that are not one value a case, or as for `aurc`.
-
-    Source: DeLong, DeLong and Clarke-Pearson 1988; Hoeffding 1963; Obuchowski 1997 for clusters.
-
-    Example:
-      >>> low, high = auroc_interval([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.4, 0.6, 0.3, 0.2])
-      >>> round(float(low), 3), round(float(high), 3)
-      (0.261, 0.995)
-    """
-    from scipy.special import expit, logit, ndtri
-
-    tail = (1.0 - check_level(level)) / 2.0
-    if clusters is not None:
-        return _clustered_interval(paired_rows(correct, (confidence,), clusters), level)
-    area = auroc(correct, confidence)
-    _, size, wrong = confidence_levels(correct, confidence)
-    right = size - wrong
-    n_right, n_wrong = int(right.sum()), int(wrong.sum())
-    fewer = min(n_right, n_wrong)
-    if not fewer:
-        return Interval(nan, nan)
-    variance = 0.0
-    if fewer > 1:
-        # of a right case: wrong ones under it
-        below = (n_wrong - wrong.cumsum() + wrong / 2) / n_wrong - area
-        above = (right.cumsum() - right / 2) / n_right - area  # of a wrong case: right ones over it
-        variance = float((right * below**2).sum()) / ((n_right - 1) * n_right)
-        variance += float((wrong * above**2).sum()) / ((n_wrong - 1) * n_wrong)
-    if variance > 0.0:
-        reach = -float(ndtri(tail)) * sqrt(variance) / (area * (1.0 - area))
-        return Interval(expit(logit(area) - reach), expit(logit(area) + reach))
-    return Interval(*flat_interval(area, fewer, tail))
-
-
-def _clustered_interval(rows: PairedRows, level: float) -> Interval:
-    """`auroc_interval` of cases in clusters."""
-    from scipy.special import expit, logit
-
-    every = np.ones(len(rows.right), dtype=np.bool_)
-    holders = (rows.holders(rows.right), rows.holders(~rows.right))
-    if rows.n_clusters < LEAST_CLUSTERS or min(holders) < 2:
-        return Interval(nan, nan)
-    area, lean = auroc_lean(rows, rows.rank[0], every)
-    parts = ((lean.right, holders[0]), (lean.wrong, holders[1]))
-    error, df = lean_spread(rows, parts, rows.n_clusters, further=0.0)
-    if error > 0.0 and 0.0 < area < 1.0:
-        reach = t_quantile(df, level) * error / (area * (1.0 - area))
-        return Interval(expit(logit(area) - reach), expit(logit(area) + reach))
-    return Interval(*flat_interval(area, disjoint_pairs(rows, every), (1.0 - level) / 2.0))
-
-
-def auroc_difference(
+def mean_auroc_difference(
     correct: ArrayLike,
     first: ArrayLike,
     second: ArrayLike,
     *,
+    cells: ArrayLike,
     clusters: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairedDifference:
-    """AUROC of the first confidence minus that of the second on the same cases.
+    """Mean over cells of the difference of AUROC within a cell; clusters may span cells.
 
-    Above 0 the first ranks better.
+    Every cell weighs the same, and cases of two cells are never ranked against each other. A cell
+    whose right or whose wrong cases are in fewer than two clusters is left out and counted: it has
+    no AUROC, or one without a spread. The cells are these and no sample of others.
 
     Null hypothesis of an interval without 0: both have the same AUROC on the population that the
     clusters were drawn from. Assumes that clusters are independent and that the sum over them is
@@ -336,48 +246,6 @@ def auroc_difference(
       correct: as for `aurc`, [Q].
       first: confidence, [Q]; a missing one ranks below all others.
       second: confidence, [Q].
-      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
-        where not given.
-      level: in (0, 1).
-
-    Returns: without an interval, and with a note, below 10 clusters or where a kind is in one
-      cluster alone; NaN where there is only one kind.
-
-    Raises:
-      ValueError: level outside (0, 1), clusters that are not one value a case, or as for `aurc`.
-
-    Source: DeLong, DeLong and Clarke-Pearson 1988; Obuchowski 1997.
-
-    Example:
-      >>> right = np.arange(200) % 4 > 0
-      >>> gain = auroc_difference(right, right, np.arange(200) % 3, clusters=np.arange(200) // 2)
-      >>> round(gain.value, 3), gain.low > 0, gain.clusters
-      (0.493, True, 100)
-    """
-    rows = paired_rows(correct, (first, second), clusters)
-    return _mean_difference(rows, check_level(level), 1)
-
-
-def mean_auroc_difference(
-    correct: ArrayLike,
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    cells: ArrayLike,
-    clusters: ArrayLike | None = None,
-    level: float = 0.95,
-) -> PairedDifference:
-    """Mean over cells of the difference of AUROC within a cell; clusters may span cells.
-
-    Every cell weighs the same, and cases of two cells are never ranked against each other. A cell
-    whose right or whose wrong cases are in fewer than two clusters is left out and counted: it has
-    no AUROC, or one without a spread. The cells are these and no sample of others. Otherwise as
-    `auroc_difference`.
-
-    Args:
-      correct: as for `aurc`, [Q].
-      first: confidence, [Q]; a missing one ranks below all others.
-      second: confidence, [Q].
       cells: a value a case, such as the model and the question set, [Q].
       clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
         where not given.
@@ -387,34 +255,27 @@ def mean_auroc_difference(
       ValueError: level outside (0, 1), cells or clusters that are not one value a case, or as for
         `aurc`.
 
+    Source: DeLong, DeLong and Clarke-Pearson 1988; Obuchowski 1997.
+
     Example:
-      >>> right, cell = np.arange(200) % 4 > 0, np.arange(200) % 2
+      >>> right = np.arange(200) % 4 > 0
       >>> mean_auroc_difference(
       ...     right, right, np.zeros(200), cells=np.arange(200) // 50, clusters=np.arange(200)
       ... ).value
       0.5
     """
+    check_level(level)
     rows = paired_rows(correct, (first, second), clusters, cells)
-    return _mean_difference(rows, check_level(level), 2)
-
-
-def _mean_difference(rows: PairedRows, level: float, least: int) -> PairedDifference:
-    """Mean over the cells of `rows` of the paired difference of AUROC.
-
-    Args:
-      least: clusters that must hold a right, and that must hold a wrong case, for a cell to be
-        read.
-    """
     n_cells = int(rows.cell.max()) + 1
     by_cell = [rows.cell == cell for cell in range(n_cells)]
     read_cells = [
         keep
         for keep in by_cell
-        if min(rows.holders(keep & rows.right), rows.holders(keep & ~rows.right)) >= least
+        if min(rows.holders(keep & rows.right), rows.holders(keep & ~rows.right)) >= 2
     ]
     n_left_out = n_cells - len(read_cells)
     notes = []
-    if n_left_out and least > 1:
+    if n_left_out:
         rule = "have right or wrong cases in fewer than two clusters and are left out"
         notes.append(f"{n_left_out} of {n_cells} cells {rule}.")
     if not read_cells:
@@ -432,9 +293,8 @@ def _mean_difference(rows: PairedRows, level: float, least: int) -> PairedDiffer
     if why := lack_of_clusters(rows.holders(read), min(holders)):
         notes.append(why)
     else:
-        error, df = lean_spread(
-            rows, tuple(zip(leans, holders, strict=True)), rows.holders(read), further=0.0
-        )
+        parts = tuple(zip(leans, holders, strict=True))
+        error, df = lean_spread(rows, parts, rows.holders(read), further=0.0)
         reach = t_quantile(df, level) * error
         if error < SMALLEST:
             reach = flat_reach(value, min(disjoint_pairs(rows, keep) for keep in read_cells), level)
@@ -506,21 +366,10 @@ def accuracy_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: fl
       0.75
     """
     rows = paired_rows(correct, (confidence,), None)
-    return answered_cases(rows, 0, _checked_coverage(coverage)).accuracy
-
-
-def _checked_coverage(coverage: float) -> float:
-    """A coverage as it came.
-
-    Raises:
-      ValueError: outside (0, 1].
-    """
     if not 0.0 < coverage <= 1.0:
-        msg = (
-            f"coverage must be in (0, 1], got {coverage}; it is a share of all cases, 0.8 for 80 %."
-        )
+        msg = f"coverage must be in (0, 1], got {coverage}; 0.8 answers 80 % of the cases."
         raise ValueError(msg)
-    return coverage
+    return answered_cases(rows, 0, coverage).accuracy
 
 
 def answered_cases(rows: PairedRows, signal: int, coverage: float) -> Answered:
@@ -561,14 +410,13 @@ def accuracy_difference(
     correct: ArrayLike,
     first: ArrayLike,
     second: ArrayLike,
-    coverage: float | None = None,
     *,
     clusters: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairedDifference:
-    """accuracy@coverage of the first confidence minus that of the second, on the same cases.
+    """accuracy@coverage of a confidence minus that of a rule at the rule's own coverage.
 
-    Above 0 the first wins.
+    Above 0 the confidence wins.
 
     Null hypothesis of an interval without 0: at this coverage both answer with the same accuracy on
     the population that the clusters were drawn from. Assumes that clusters are independent and that
@@ -576,23 +424,22 @@ def accuracy_difference(
     (delta method) summed by cluster, with Student's t: an answered case counts by how far it lies
     from the accuracy around the threshold, as many cases of it as chance moves the threshold over.
     One cluster more, which leans as much as the one that leans most and at least as an answered
-    case can, is added to the variance. A rule is compared at its own coverage, which another sample
-    changes; the interval includes that.
+    case can, is added to the variance. Another sample moves the coverage of the rule; the interval
+    includes that.
 
     Args:
       correct: as for `risk_coverage`, [Q].
       first: confidence, [Q].
-      second: confidence, [Q]; a rule, 0 or 1, where no coverage is stated.
-      coverage: share of all cases, in (0, 1]; that of the rule `second` where not given.
+      second: what the rule answers, 0 or 1, [Q].
       clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
         where not given.
       level: in (0, 1).
 
     Returns: without an interval, and with a note, below 10 clusters with an answered case; NaN
-      where a signal has too few values for the coverage.
+      where the confidence has too few values for the coverage, or the rule answers nothing.
 
     Raises:
-      ValueError: coverage or level out of range, a rule that is not 0 or 1, clusters that are not
+      ValueError: a level outside (0, 1), a rule that is not 0 or 1, clusters that are not
         one value a case, or as for `risk_coverage`.
 
     Source: Liang and Zeger 1986 (sums by cluster); Serfling 1980, chapter 3 (delta method).
@@ -606,20 +453,12 @@ def accuracy_difference(
       (0.248, True)
     """
     check_level(level)
-    rule = None
-    if coverage is None:
-        rule = float_array(second, "second")
-        if rule.size and not np.isin(rule, (0.0, 1.0)).all():
-            value = rule[~np.isin(rule, (0.0, 1.0))][0]
-            msg = (
-                f"second must be 0 or 1 where no coverage is stated, got {value:g}; state a "
-                "coverage."
-            )
-            raise ValueError(msg)
+    rule = float_array(second, "second")
+    if not np.isin(rule, (0.0, 1.0)).all():
+        msg = "second must be 0 or 1, got other values; a threshold makes a rule of a confidence."
+        raise ValueError(msg)
     rows = paired_rows(correct, (first, second), clusters, rule=rule)
-    share = (
-        float(rows.rule.mean()) if rule is not None else _checked_coverage(float(coverage or 0.0))
-    )
+    share = float(rows.rule.mean())
     if share == 0.0:
         return PairedDifference(nan, nan, nan, rows.n_clusters, note="The rule answers no case.")
     answered = [answered_cases(rows, signal, share) for signal in (0, 1)]
@@ -627,26 +466,16 @@ def accuracy_difference(
     if np.isnan(value):
         note = f"A signal has values for fewer cases than a coverage of {share:.4g} answers."
         return PairedDifference(nan, nan, nan, rows.n_clusters, note=note)
-    return _accuracy_interval(rows, answered, share, level)
-
-
-def _accuracy_interval(
-    rows: PairedRows, answered: Sequence[Answered], coverage: float, level: float
-) -> PairedDifference:
-    """`accuracy_difference` of what both signals answer."""
-    part = rows.rule if rows.rule.any() else np.full(len(rows.right), coverage)
     leans = []
-    for signal, (share, accuracy) in enumerate(answered):
-        near = threshold_accuracy(rows, signal, answered[signal], coverage)
-        leans.append(
-            (share * (rows.right - near) - part * (accuracy - near)) / (coverage * len(rows.right))
-        )
-    value = answered[0].accuracy - answered[1].accuracy
+    for signal, (parts, accuracy) in enumerate(answered):
+        near = threshold_accuracy(rows, signal, answered[signal], share)
+        lean = parts * (rows.right - near) - rows.rule * (accuracy - near)
+        leans.append(lean / (share * len(rows.right)))
     holders = rows.holders((answered[0].share > 0.0) | (answered[1].share > 0.0))
     if why := lack_of_clusters(holders, holders):
         return PairedDifference(value, nan, nan, holders, note=why)
     # one answered case more that is right by one signal alone
-    further = 1.0 / (coverage * len(rows.right))
+    further = 1.0 / (share * len(rows.right))
     error, df = lean_spread(rows, ((leans[0] - leans[1], holders),), holders, further=further)
     reach, note = t_quantile(df, level) * error * sqrt(holders / (holders - 1)), ""
     if error < SMALLEST:
