@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from raglab.arguments.plain_arrays import read_only
+from raglab.gating.headroom import switched
 from raglab.signals import LONGEST_TEXT
 from raglab.words.characters import visible
 
@@ -52,8 +53,7 @@ class OwnThresholds:
         """
         if not np.any(self.on):
             return np.inf
-        margin = own_margin(self, read)
-        return margin if np.all(self.on) else np.where(self.on, margin, np.inf)
+        return switched(own_margin(self, read), self.on)
 
 
 REMEDY = "correct the function, or take the gate out of the policy"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gates import Threshold
+from raglab.gating.headroom import headroom, meets_threshold
 from raglab.signals import COSINE, LEAD, SQUARED_L2
 from raglab.values import Bools, Floats, Status
 
@@ -196,16 +197,13 @@ def rule_margins(evidence: Contest, thresholds: RuleThresholds) -> RuleMargins:
 
     Source: rule S3.3.
     """
+    of_gap, of_signature, signature_lead, of_anchor, anchor_lead = (
+        headroom(getattr(evidence, threshold.meets), getattr(thresholds, threshold.key))
+        for rule in RULES
+        for threshold in rule.thresholds
+    )
     return RuleMargins(
-        group_gap=np.subtract(evidence.group_gap, thresholds.min_group_gap),
-        signature_similarity=np.minimum(
-            np.subtract(evidence.best_signature, thresholds.min_sig_sim),
-            np.subtract(evidence.gap_signature, thresholds.min_sig_sim_gap),
-        ),
-        anchor_similarity=np.minimum(
-            np.subtract(evidence.best_anchor, thresholds.min_anchor_sim),
-            np.subtract(evidence.gap_anchor, thresholds.min_anchor_sim_gap),
-        ),
+        of_gap, np.minimum(of_signature, signature_lead), np.minimum(of_anchor, anchor_lead)
     )
 
 
@@ -215,7 +213,8 @@ def decides(margin: Floats) -> Bools:
     Args:
       margin: headroom of the rule, [...].
     """
-    return np.greater_equal(margin, 0.0)
+    is_met: Bools = meets_threshold(margin)
+    return is_met
 
 
 class RuleSwitches(NamedTuple):
