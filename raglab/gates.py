@@ -32,7 +32,7 @@ from raglab.gating.signal_gates import (
     signal_path,
 )
 from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
-from raglab.values import Bools, Floats, Ints
+from raglab.values import BoolArray, Bools, FloatArray, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
 AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
@@ -379,11 +379,11 @@ def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargin
 
 def hits_agree(
     document: NDArray[np.integer],
-    page: NDArray[np.float64],
+    page: FloatArray,
     core: NDArray[np.integer],
-    tagged: NDArray[np.bool_],
+    tagged: BoolArray,
     near_pages: int,
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Whether the two nearest hits agree: one document and near pages, or one signature with a tag.
 
     Args:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
@@ -95,7 +94,19 @@ from raglab.replaying.step_functions import (
     step_cells,
     with_threshold,
 )
-from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields, refuse
+from raglab.values import (
+    BoolArray,
+    Case,
+    CodeArray,
+    IntArray,
+    SlotArray,
+    Status,
+    TraceData,
+    check_labelled,
+    label_codes,
+    map_fields,
+    refuse,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,7 +291,7 @@ def refine_on_tables(
     policy: PolicyData,
     thresholds: Thresholds,
     passes: list[Pass] | None = None,
-) -> tuple[Decisions, NDArray[np.bool_]]:
+) -> tuple[Decisions, BoolArray]:
     """Decision of a policy on measured tables, and cases retried after the last depth, [Q].
 
     Args:
@@ -392,7 +403,7 @@ def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evide
 def _tally_evidence(
     policies: Sequence[PolicyData],
     engine: str,
-    labels: NDArray[np.int64],
+    labels: IntArray,
     measured: Callable[[Sequence[PolicyData]], Evidence],
 ) -> Tally:
     """Counted decisions of policies over cases by label, [3].
@@ -460,7 +471,7 @@ def unsupported_by_kernel(evidence: Evidence, thresholds: Thresholds) -> str:
 
 def shard_codes(
     trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
+) -> SlotArray:
     """Code of `outcome_codes` of every policy and case, [P, Q], of a trace in memory.
 
     Pure, so that any worker may decide a shard.
@@ -485,9 +496,9 @@ def shard_codes(
 
 def trace_codes(
     trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
+) -> SlotArray:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
-    codes: NDArray[np.int16] = join_columns(
+    codes: SlotArray = join_columns(
         each_shard(shard_codes, trace, list(policies), arm, what="replay")
     )
     return codes
@@ -495,7 +506,7 @@ def trace_codes(
 
 def shard_cells(
     trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int8]:
+) -> CodeArray:
     """Cell of every policy and case of a trace in memory, [P, Q].
 
     Pure, so that any worker may decide a shard.
@@ -506,7 +517,7 @@ def shard_cells(
     return CELL_OF_CODE[shard_codes(trace, policies, arm)]
 
 
-def _labels(trace: TraceData) -> NDArray[np.int64]:
+def _labels(trace: TraceData) -> IntArray:
     return np.bincount(check_labelled(label_codes(trace.cases)), minlength=3)
 
 
@@ -597,7 +608,7 @@ def sweep(
 
 def trace_weighings(
     trace: TraceView,
-    cells: NDArray[np.int64],
+    cells: IntArray,
     mix: Mix,
     policies: Sequence[PolicyData],
     arm: str | None,
@@ -677,7 +688,7 @@ def rate_table(
 
 
 def _rate_columns(
-    cells: NDArray[np.int64],
+    cells: IntArray,
     level: float | None,
     costs: metrics.Costs | None,
     weighed: Sequence[metrics.Weighed] = (),

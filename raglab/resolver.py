@@ -38,7 +38,7 @@ from raglab.policy_parts.resolver_rules import (
     ties_on_entities,
 )
 from raglab.signals import COSINE, Unit
-from raglab.values import TAG_KEYS, Status, refuse
+from raglab.values import TAG_KEYS, BitArray, BoolArray, FloatArray, IntArray, Status, refuse
 
 __all__ = [
     "ONE_OPTION",
@@ -80,9 +80,7 @@ __all__ = [
 ]
 
 
-def first_members(
-    member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int
-) -> NDArray[np.int64]:
+def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) -> IntArray:
     """Places of the first k members in a given order, [B, k], -1 where there are fewer.
 
     Args:
@@ -102,7 +100,7 @@ def first_members(
     )
 
 
-def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+def union_over(mask: BitArray, chosen: NDArray[np.integer[Any]]) -> BitArray:
     """Union of the chosen hits' bits, [..., B].
 
     Args:
@@ -113,7 +111,7 @@ def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> ND
     return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=-1)
 
 
-def _planes(bits: NDArray[np.uint64], n_axes: int) -> NDArray[np.uint64]:
+def _planes(bits: BitArray, n_axes: int) -> BitArray:
     """Bits as planes, [W, ...]: those of one plane may come without its axis.
 
     n_axes: of a plane.
@@ -121,17 +119,17 @@ def _planes(bits: NDArray[np.uint64], n_axes: int) -> NDArray[np.uint64]:
     return bits[None] if bits.ndim == n_axes else bits
 
 
-def _bits_set(planes: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _bits_set(planes: BitArray) -> IntArray:
     """Bits set over all planes, [...] of [W, ...]."""
     return np.bitwise_count(planes).sum(axis=0, dtype=np.int64)
 
 
 def fill_entities(
-    chosen: NDArray[np.int64],
-    mask: NDArray[np.uint64],
-    wanted: NDArray[np.uint64],
+    chosen: IntArray,
+    mask: BitArray,
+    wanted: BitArray,
     page_key: NDArray[np.integer[Any]],
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Make room among chosen hits for query entities they lack, and look for those by l2.
 
     Args:
@@ -333,9 +331,9 @@ class Groups(NamedTuple):
       n: groups, [B].
     """
 
-    group: NDArray[np.int64]
-    anchor: NDArray[np.int64]
-    n: NDArray[np.int64]
+    group: IntArray
+    anchor: IntArray
+    n: IntArray
 
 
 def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
@@ -388,10 +386,10 @@ class EntityRule(NamedTuple):
       best: highest hit count, [B].
     """
 
-    winner: NDArray[np.int64]
-    candidates: NDArray[np.bool_]
-    order: NDArray[np.int64]
-    best: NDArray[np.int64]
+    winner: IntArray
+    candidates: BoolArray
+    order: IntArray
+    best: IntArray
 
 
 class EntityCounts(NamedTuple):
@@ -403,12 +401,12 @@ class EntityCounts(NamedTuple):
       members: hits of the group that carry an entity.
     """
 
-    hits: NDArray[np.int64]
-    anchors: NDArray[np.int64]
-    members: NDArray[np.int64]
+    hits: IntArray
+    anchors: IntArray
+    members: IntArray
 
 
-def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
+def entity_counts(mask: BitArray, groups: Groups) -> EntityCounts:
     """Count the query's entities in every group.
 
     Args:
@@ -434,7 +432,7 @@ def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
     )
 
 
-def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityRule:
+def rank_entities(counts: EntityCounts, best_l2: FloatArray) -> EntityRule:
     """Group that the query's entities point at.
 
     Args:
@@ -460,9 +458,7 @@ def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityR
     return EntityRule(winner, candidates, order, best)
 
 
-def resolve_entities(
-    mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]
-) -> EntityRule:
+def resolve_entities(mask: BitArray, groups: Groups, best_l2: FloatArray) -> EntityRule:
     """Group that the query's entities point at, by the entities that each hit carries.
 
     Args:
@@ -629,7 +625,7 @@ def _check_settings(thresholds: object, switches: object, max_options: object) -
         refuse("max_options must be a whole number >= 1", repr(max_options), "leave it out for all")
 
 
-def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _real_array(name: str, values: ArrayLike) -> FloatArray:
     """Real numbers as float64, [...]; a missing one is NaN."""
     remedy = "give a plain number each"
     try:
@@ -654,7 +650,7 @@ def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+def _flags(name: str, values: ArrayLike) -> BoolArray:
     """Booleans, [...]."""
     try:
         column = np.asarray(values)
@@ -668,7 +664,7 @@ def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
     return column.astype(np.bool_)
 
 
-def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.float64]:
+def _in_unit(name: str, column: FloatArray, unit: Unit) -> FloatArray:
     """Numbers within their unit; NaN passes."""
     wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
     if unit.whole:
@@ -687,7 +683,7 @@ def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.f
 
 def _group_column(
     name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Numbers of groups, [B, G]; NaN where they are not given."""
     if values is None:
         return np.full(shape, np.nan).reshape(-1, shape[-1])
@@ -704,7 +700,7 @@ def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> 
     return np.broadcast_to(column, queries)
 
 
-def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> NDArray[np.int64]:
+def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> IntArray:
     """A count a query, [...]."""
     column = _in_unit(name, _query_column(name, _real_array(name, values), queries), COUNTED)
     if np.isnan(column).any():
@@ -727,9 +723,7 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     return checked
 
 
-def _offered(
-    candidates: NDArray[np.bool_], order: NDArray[np.int64], sources: NDArray[np.float64], most: int
-) -> NDArray[np.int64]:
+def _offered(candidates: BoolArray, order: IntArray, sources: FloatArray, most: int) -> IntArray:
     """Groups to offer, [B, most], -1 at the end; of those with the same sources the first.
 
     Source: rule S3.5.
@@ -743,9 +737,7 @@ def _offered(
     return np.where(places >= 0, np.take_along_axis(first, np.maximum(places, 0), axis=1), -1)
 
 
-def _winners(
-    of: Contest, entities: NDArray[np.int64], offered: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _winners(of: Contest, entities: IntArray, offered: IntArray) -> IntArray:
     """Group that answers by each of `OUTCOMES`, -1 where it asks, [outcomes, B]."""
     winner = {
         "single_group": offered[:, 0],
@@ -762,26 +754,26 @@ def _winners(
 class _CandidateGroups(NamedTuple):
     """Groups of some queries, [B, G]; see `resolve`."""
 
-    best_l2: NDArray[np.float64]
-    sig_sim: NDArray[np.float64]
-    anchor_sim: NDArray[np.float64]
-    entity_hits: NDArray[np.int64]
-    anchor_hits: NDArray[np.int64]
-    member_hits: NDArray[np.int64]
-    sources: NDArray[np.float64]
+    best_l2: FloatArray
+    sig_sim: FloatArray
+    anchor_sim: FloatArray
+    entity_hits: IntArray
+    anchor_hits: IntArray
+    member_hits: IntArray
+    sources: FloatArray
 
 
-def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> IntArray:
     """Counts of groups, [B, G]; 0 where they are missing."""
     return np.nan_to_num(_group_column(name, values, shape, COUNTED)).astype(np.int64)
 
 
 def _measure_groups(
     groups: _CandidateGroups,
-    n_entities: NDArray[np.int64],
-    overview: NDArray[np.bool_],
+    n_entities: IntArray,
+    overview: BoolArray,
     max_options: int | None,
-) -> tuple[RuleEvidence, NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[RuleEvidence, IntArray, IntArray]:
     """What the rules read of groups, [...].
 
     Groups that win [2, outcomes, B] and are offered [2, B, M].

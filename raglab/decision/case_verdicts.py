@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
@@ -18,7 +17,17 @@ from raglab.decision.scoring import headline_sentence, trace_basis
 from raglab.decision.trace_view import failed_count
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
-from raglab.values import UNLABELLED, Case, Status, check_labelled, refuse
+from raglab.values import (
+    UNLABELLED,
+    BoolArray,
+    Case,
+    CodeArray,
+    PlaceArray,
+    Status,
+    TextArray,
+    check_labelled,
+    refuse,
+)
 from raglab.words.html_display import MOST_ROWS, Fold
 from raglab.words.results import Summary
 
@@ -39,7 +48,7 @@ RECORDED = [
 ]
 
 
-def _contract_table() -> NDArray[np.object_]:
+def _contract_table() -> TextArray:
     """In what a contract is met or not, by label (the last: none), status, and kind.
 
     Kinds: status wrong, sources wrong, met, answer wrong, none recorded, met by the answer too,
@@ -85,27 +94,27 @@ class CaseVerdicts(Protocol):
         """What was decided, as facts of a display."""
 
     @property
-    def status(self) -> NDArray[np.int8]:
+    def status(self) -> CodeArray:
         """Status codes, [Q]."""
 
     @property
-    def decided_by(self) -> NDArray[np.object_]:
+    def decided_by(self) -> TextArray:
         """Name of what decided each case, [Q], see `Decisions.decided_by`."""
 
     @property
-    def label_code(self) -> NDArray[np.int8]:
+    def label_code(self) -> CodeArray:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
 
     @property
-    def passes(self) -> NDArray[np.bool_]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
 
     @property
-    def status_only(self) -> NDArray[np.bool_]:
+    def status_only(self) -> BoolArray:
         """Whether each case is scored by status alone: labelled ok, with no sources stated, [Q]."""
 
     @property
-    def answer_checks(self) -> NDArray[np.int8]:
+    def answer_checks(self) -> CodeArray:
         """`AnswerCheck` of every case, [Q].
 
         What its recorded answer says, where it is judged by text.
@@ -114,7 +123,7 @@ class CaseVerdicts(Protocol):
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
 
-    def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
+    def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions."""
 
     def _summary(self) -> Summary:
@@ -157,7 +166,7 @@ class CaseVerdicts(Protocol):
         for place in np.argsort(-counts, kind="stable"):
             yield str(deciders[place]), f"{counts[place]:,}"
 
-    def _failed_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[str, ...]]:
+    def _failed_rows(self, rows: PlaceArray) -> Iterator[tuple[str, ...]]:
         """Some cases and why; only these are looked up, of millions there would be no page."""
         for row, case in zip(rows.tolist(), self.cases_at(rows), strict=True):
             yield case.id, case.query, str(self.decided_by[row]), self.why(row) or ""
@@ -224,7 +233,7 @@ class CaseVerdicts(Protocol):
         )
 
     @property
-    def right(self) -> NDArray[np.bool_]:
+    def right(self) -> BoolArray:
         """Whether each case passes its contract, [Q] (rule S6.3).
 
         Raises:
@@ -234,7 +243,7 @@ class CaseVerdicts(Protocol):
         return self.passes
 
     @property
-    def cells(self) -> NDArray[np.int8]:
+    def cells(self) -> CodeArray:
         """Cell of every case, [Q].
 
         Decision, label, and whether the contract is met where that says more than they do.
@@ -247,13 +256,13 @@ class CaseVerdicts(Protocol):
         cell = np.where(checks == AnswerCheck.unearned, UNEARNED_CELL, cell)
         open_cell = metrics.PLAIN_CELLS + checks - AnswerCheck.undecided
         cell = np.where(checks >= AnswerCheck.undecided, open_cell, cell)
-        cells: NDArray[np.int8] = DISTINCT_CELL[cell].astype(np.int8)
+        cells: CodeArray = DISTINCT_CELL[cell].astype(np.int8)
         return cells
 
     @cached_property
-    def correct(self) -> NDArray[np.object_]:
+    def correct(self) -> TextArray:
         """Whether each case fulfils its label, [Q] (rule S6.3); None where it has none."""
-        correct: NDArray[np.object_] = self.passes.astype(object)
+        correct: TextArray = self.passes.astype(object)
         correct[self.label_code == UNLABELLED] = None
         return read_only(correct)
 
@@ -266,7 +275,7 @@ class CaseVerdicts(Protocol):
         return contract
 
     @cached_property
-    def contract_codes(self) -> NDArray[np.intp]:
+    def contract_codes(self) -> PlaceArray:
         """Place in `CONTRACTS` of the reason of each verdict, [Q].
 
         No answer, else status, sources or text wrong.
@@ -278,7 +287,7 @@ class CaseVerdicts(Protocol):
         kind = np.where(self.status != label, 0, np.where(self.passes, met, fails))
         kind = np.where(np.isin(check, [AnswerCheck.unrecorded, AnswerCheck.unearned]), 4, kind)
         at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
-        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 7))
+        codes: PlaceArray = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 7))
         return read_only(codes)
 
     def changed(self, after: CaseVerdicts) -> pd.DataFrame:
@@ -316,7 +325,7 @@ class CaseVerdicts(Protocol):
             }
         )
 
-    def changed_rows(self, after: CaseVerdicts) -> NDArray[np.intp]:
+    def changed_rows(self, after: CaseVerdicts) -> PlaceArray:
         """Positions of cases whose status, or meeting of contract, differs, in the trace's order.
 
         Raises:

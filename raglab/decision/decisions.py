@@ -46,7 +46,17 @@ from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES
-from raglab.values import Case, Status, TraceData
+from raglab.values import (
+    BoolArray,
+    Case,
+    CodeArray,
+    FloatArray,
+    PlaceArray,
+    SlotArray,
+    Status,
+    TextArray,
+    TraceData,
+)
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.languages import Reason, say
@@ -384,17 +394,17 @@ class Decisions(CaseVerdicts, Result):
         return say(self.language, Reason(key, values))
 
     @cached_property
-    def status(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+    def status(self) -> CodeArray:
         """Status codes, [Q]."""
         return read_only(chain.STATUS_OF[self.outcome.stage])
 
     @property
-    def label_code(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+    def label_code(self) -> CodeArray:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
         return self.tables.evidence.label_code
 
     @property
-    def status_only(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def status_only(self) -> BoolArray:
         """Whether each case is scored by status alone, being labelled ok with no sources, [Q]."""
         return trace_status_only(self.trace)
 
@@ -402,12 +412,12 @@ class Decisions(CaseVerdicts, Result):
         """Ids of the cases, [Q]."""
         return [case.id for case in self.trace.cases]
 
-    def cases_at(self, rows: np.ndarray[Any, np.dtype[np.intp]]) -> list[Case]:
+    def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at some positions."""
         return [self.trace.cases[row] for row in rows]
 
     @cached_property
-    def passes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         label = self.label_code
         right = self._at_slot(self.tables.evidence.right)
@@ -415,7 +425,7 @@ class Decisions(CaseVerdicts, Result):
         return read_only((self.status == label) & (right | (label == Status.refuse)) & earned)
 
     @cached_property
-    def answer_checks(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+    def answer_checks(self) -> CodeArray:
         """`AnswerCheck` of every case, [Q].
 
         What its recorded answer says, where it is judged by text.
@@ -431,7 +441,7 @@ class Decisions(CaseVerdicts, Result):
             & (self.status == Status.ok)
         )
         undecided = np.where(self.status == Status.ok, self._at_slot(evidence.undecided), 0)
-        checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
+        checks: CodeArray = np.select(
             [unearned, ~evidence.by_text, ~answered, lacks, undecided > 0, wrong],
             [
                 AnswerCheck.unearned,
@@ -452,7 +462,7 @@ class Decisions(CaseVerdicts, Result):
         ]
         return values
 
-    def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100.
 
         NaN where no score was measured.
@@ -460,7 +470,7 @@ class Decisions(CaseVerdicts, Result):
         return self._confidence
 
     @cached_property
-    def _confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
         evidence = self.tables.evidence
         if "confidence" in evidence.off:
@@ -477,7 +487,7 @@ class Decisions(CaseVerdicts, Result):
         return chain.STAGES[int(self.outcome.stage[row])][0]
 
     @cached_property
-    def decided_by(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+    def decided_by(self) -> TextArray:
         """Name of what decided each case, [Q].
 
         - a gate's name where that gate refused or asked back: `similarity`, `signals.<name>`,
@@ -487,7 +497,7 @@ class Decisions(CaseVerdicts, Result):
         - `expected_cost` where refusing or asking back costs least (rule S2.17).
         - `answered` where the chain ran through, or answering costs least.
         """
-        names: np.ndarray[Any, np.dtype[np.object_]] = DECIDED_BY[self.outcome.stage]
+        names: TextArray = DECIDED_BY[self.outcome.stage]
         for asks in (False, True):
             wanted = self.outcome.stage == chain.STAGE[SIGNALS_ASK if asks else SIGNALS]
             if wanted.any():
@@ -496,8 +506,8 @@ class Decisions(CaseVerdicts, Result):
 
     def _name_user_gates(
         self,
-        names: np.ndarray[Any, np.dtype[np.object_]],
-        wanted: np.ndarray[Any, np.dtype[np.bool_]],
+        names: TextArray,
+        wanted: BoolArray,
         *,
         asks: bool,
     ) -> None:
@@ -587,7 +597,7 @@ class Decisions(CaseVerdicts, Result):
         return int(self._slot_without_signals[self.outcome.depth[row], row])
 
     @cached_property
-    def _slot_without_signals(self) -> np.ndarray[Any, np.dtype[np.int16]]:
+    def _slot_without_signals(self) -> SlotArray:
         """Slot of every depth and case if no signal were gated, [D, Q]."""
         evidence, thresholds = self.tables.evidence, self.thresholds._replace(signals={}, own={})
         depths = range(evidence.l2.shape[0])
@@ -819,7 +829,7 @@ class Decisions(CaseVerdicts, Result):
 
         # a text array of pandas
         def named(
-            names: np.ndarray[Any, np.dtype[np.object_]],
+            names: TextArray,
             codes: np.ndarray[Any, Any],
         ) -> Any:  # noqa: ANN401
             # ten times as fast as texts one by one

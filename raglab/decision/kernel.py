@@ -38,6 +38,7 @@ from raglab.loops.compiled import compile_kernel
 from raglab.loops.parallel import by_threads
 from raglab.metrics import CELLS
 from raglab.signals import retrieval_confidence
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, SlotArray
 
 # ruff: noqa: ANN401, FBT001 - records and arrays, which numba types for itself
 
@@ -187,31 +188,31 @@ class PolicyColumns(NamedTuple):
     changed, and what each decides.
     """
 
-    domain_on: NDArray[np.bool_]
-    l2_on: NDArray[np.bool_]
-    max_l2: NDArray[np.float64]
-    soft_max_l2: NDArray[np.float64]
-    min_keep: NDArray[np.int64]
-    gap_on: NDArray[np.bool_]
-    min_gap: NDArray[np.float64]
-    overview: NDArray[np.bool_]
-    overview_entities_lift: NDArray[np.bool_]
-    entities: NDArray[np.bool_]
-    require_full: NDArray[np.bool_]
-    min_group_gap: NDArray[np.float64]
-    min_sig_sim: NDArray[np.float64]
-    min_sig_sim_gap: NDArray[np.float64]
-    min_anchor_sim: NDArray[np.float64]
-    min_anchor_sim_gap: NDArray[np.float64]
-    blend: NDArray[np.float64]
-    tau_default: NDArray[np.float64]
-    tau_explicit: NDArray[np.float64]
-    coverage_stage: NDArray[np.int64]
-    confidence_stage: NDArray[np.int64]
-    scalar_stage: NDArray[np.int64]
-    scalar_bound: NDArray[np.float64]
-    signal_bound: NDArray[np.float64]
-    signal_stage: NDArray[np.int64]
+    domain_on: BoolArray
+    l2_on: BoolArray
+    max_l2: FloatArray
+    soft_max_l2: FloatArray
+    min_keep: IntArray
+    gap_on: BoolArray
+    min_gap: FloatArray
+    overview: BoolArray
+    overview_entities_lift: BoolArray
+    entities: BoolArray
+    require_full: BoolArray
+    min_group_gap: FloatArray
+    min_sig_sim: FloatArray
+    min_sig_sim_gap: FloatArray
+    min_anchor_sim: FloatArray
+    min_anchor_sim_gap: FloatArray
+    blend: FloatArray
+    tau_default: FloatArray
+    tau_explicit: FloatArray
+    coverage_stage: IntArray
+    confidence_stage: IntArray
+    scalar_stage: IntArray
+    scalar_bound: FloatArray
+    signal_bound: FloatArray
+    signal_stage: IntArray
 
 
 class HitColumns(NamedTuple):
@@ -220,12 +221,12 @@ class HitColumns(NamedTuple):
     Of signals [Q, B].
     """
 
-    l2: NDArray[np.float64]
-    rerank: NDArray[np.float64]
-    hybrid: NDArray[np.float64]
+    l2: FloatArray
+    rerank: FloatArray
+    hybrid: FloatArray
     missing: NDArray[np.uint8]
-    right: NDArray[np.bool_]
-    measured: NDArray[np.float64]
+    right: BoolArray
+    measured: FloatArray
 
 
 class Tile(NamedTuple):
@@ -240,16 +241,16 @@ class Tile(NamedTuple):
     and [K + 1].
     """
 
-    cut: NDArray[np.float64]
-    score: NDArray[np.float64]
-    early: NDArray[np.int64]
-    stage: NDArray[np.int64]
-    slot: NDArray[np.int64]
-    tied: NDArray[np.int64]
-    fired: NDArray[np.int64]
-    nearest: NDArray[np.float64]
-    edge: NDArray[np.float64]
-    chosen: NDArray[np.int64]
+    cut: FloatArray
+    score: FloatArray
+    early: IntArray
+    stage: IntArray
+    slot: IntArray
+    tied: IntArray
+    fired: IntArray
+    nearest: FloatArray
+    edge: FloatArray
+    chosen: IntArray
 
 
 @compile_kernel()
@@ -562,7 +563,7 @@ def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
         return np.ascontiguousarray(np.broadcast_to(values, (n, 1))[:, 0])
 
     # A gate that is off writes no stage, so the loops need no switch beside it.
-    def stage_of(name: str) -> NDArray[np.int64]:
+    def stage_of(name: str) -> IntArray:
         return np.where(column(thresholds.gates[name].on), STAGE[name], NONE)
 
     # With the sign of a ceiling turned, one loop serves floors and ceilings.
@@ -644,7 +645,7 @@ def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
     ]
 
 
-def _signals_of(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.float64]:
+def _signals_of(evidence: Evidence, thresholds: Thresholds) -> FloatArray:
     """Signal that each set bound is compared with, [Q, B].
 
     Upper bounds negated, +inf passes every bound.
@@ -661,7 +662,7 @@ def _signals_of(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.float6
     return out
 
 
-def _bounds(thresholds: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _bounds(thresholds: Thresholds, n: int) -> tuple[FloatArray, IntArray]:
     """Each stated bound of each policy, [B, P], and the outcome that it leads to.
 
     `NONE` where the policy has none.
@@ -739,7 +740,7 @@ def _cost_policies(thresholds: Thresholds, n: int) -> NDArray[np.void]:
     )
 
 
-def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], BoolArray]:
     """Case records as expected-cost decisions read them, and if options and answer are right."""
     n, every = len(evidence.label), np.arange(len(evidence.label))
     right, miss, refuse, ambiguous = evidence.probability[:, 0]
@@ -770,7 +771,7 @@ def is_compiled(thresholds: Thresholds) -> bool:
     return bool(function.signatures)
 
 
-def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
+def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> IntArray:
     """Cases by code (what decided, label, expected sources found), [P, codes], of many policies.
 
     Of depth 0 only.
@@ -782,7 +783,7 @@ def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDAr
     codes, thresholds = len(STAGES) * CELLS, thresholds.without(evidence.off)
     if thresholds.costs is not None:
         cases, right = _cost_inputs(evidence)
-        counted: NDArray[np.int64] = _cost_counts(
+        counted: IntArray = _cost_counts(
             _cost_policies(thresholds, n_policies), cases, right, NUMBERS, codes
         )
         return counted
@@ -796,7 +797,7 @@ def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDAr
 
 def stages(
     evidence: Evidence, thresholds: Thresholds, n_policies: int
-) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
+) -> tuple[CodeArray, SlotArray]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
     thresholds = thresholds.without(evidence.off)
     if thresholds.costs is not None:

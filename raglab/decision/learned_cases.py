@@ -15,13 +15,12 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.trace_view import TraceView, once, trace_parts
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Case, refuse
+from raglab.values import BitArray, BoolArray, Case, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 
@@ -71,7 +70,7 @@ def trace_queries(trace: TraceView) -> dict[str | None, list[str]]:
     return by_split
 
 
-def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
+def question_codes(queries: Iterable[str]) -> BitArray:
     """The first 48 bits of the SHA-256 of each question: of its plain form, and as written, [2, Q].
 
     Files of raglab 0.1.0 hold the latter.
@@ -81,7 +80,7 @@ def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
     return np.array(codes, dtype=np.uint64).reshape(-1, 2).T
 
 
-def is_repeated_set(codes: NDArray[np.uint64], text: str) -> bool:
+def is_repeated_set(codes: BitArray, text: str) -> bool:
     """Whether a set holds more than `REPEATED` of some questions, in either form.
 
     Args:
@@ -104,13 +103,13 @@ def code_text(queries: Iterable[str]) -> str:
     return _joined_codes(np.append(text_codes(PLAIN), question_codes(queries)[0]))
 
 
-def _joined_codes(codes: NDArray[np.uint64]) -> str:
+def _joined_codes(codes: BitArray) -> str:
     codes = np.unique(codes)[:MOST_CODES]
     raw = codes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - CODE_BYTES :]
     return b64encode(raw.tobytes()).decode("ascii")
 
 
-def text_codes(text: str) -> NDArray[np.uint64]:
+def text_codes(text: str) -> BitArray:
     """Codes of `code_text`, ascending, [N]."""
     raw = np.frombuffer(b64decode(text), dtype=np.uint8).reshape(-1, CODE_BYTES)
     return np.pad(raw, ((0, 0), (8 - CODE_BYTES, 0))).view(">u8").ravel().astype(np.uint64)
@@ -227,8 +226,8 @@ class KnownQuestions(NamedTuple):
     Codes of both forms [2, Q], and by the hash of a union of splits who of them is in it.
     """
 
-    codes: NDArray[np.uint64]
-    unions: Mapping[str, NDArray[np.bool_]]
+    codes: BitArray
+    unions: Mapping[str, BoolArray]
 
 
 def learned_cases(

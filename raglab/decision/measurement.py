@@ -62,6 +62,7 @@ from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import degenerate_scores
 from raglab.values import (
     Case,
+    FloatArray,
     PatternHits,
     Status,
     TraceData,
@@ -325,7 +326,7 @@ def _score_fields(batch: CaseBatch, first: FirstHits) -> dict[str, Any]:
 
 def _hit_signals(
     batch: CaseBatch, first: FirstHits, contests: Contests, chosen: ChosenHits, slots: SlotLabels
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, FloatArray]:
     """Signals of an arm's hits by name, [D, Q] each.
 
     Of their scores, and of what resolver and slots say of them.

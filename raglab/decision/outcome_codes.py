@@ -18,7 +18,7 @@ from raglab.decision.answer_text import Basis, MissingAnswers
 from raglab.decision.chain import GENERATES, STAGES, STATUS_OF, Outcome, values_at_slot
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
-from raglab.values import Status
+from raglab.values import IntArray, SlotArray, Status
 
 NO_BASIS = Basis(0, 0)
 N_CODES = len(STAGES) * CELLS  # of a block
@@ -55,15 +55,15 @@ class Tally(NamedTuple):
       basis: on which the cases are judged.
     """
 
-    cells: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    cells: IntArray
+    stages: IntArray
+    labels: IntArray
     engine: str
-    missing: NDArray[np.int64]
+    missing: IntArray
     basis: Basis = NO_BASIS
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """What each of `metrics.RATES` counts, [P, rates]."""
         return metrics.rate_counts(self.cells)
 
@@ -73,11 +73,11 @@ class Tally(NamedTuple):
         return [MissingAnswers(*pair) for pair in self.missing.tolist()]
 
 
-def outcome_codes(evidence: Evidence, outcome: Outcome) -> NDArray[np.int16]:
+def outcome_codes(evidence: Evidence, outcome: Outcome) -> SlotArray:
     """Code of every policy and case, [P, Q]."""
     right = _at_slots(evidence.right, outcome)
     label = evidence.label * np.int8(2)
-    codes: NDArray[np.int16] = outcome.stage.astype(np.int16) * np.int16(CELLS) + label + right
+    codes: SlotArray = outcome.stage.astype(np.int16) * np.int16(CELLS) + label + right
     if evidence.answered:
         generates, lacks = GENERATES.take(outcome.stage), _at_slots(evidence.unrecorded, outcome)
         answered = generates & evidence.by_text
@@ -108,12 +108,12 @@ def codes_wide(evidence: Evidence) -> int:
 class CodeCounts(NamedTuple):
     """Cases by cell, [P, 20], by what decided, [P, stages], and `Tally.missing`, [P, 2]."""
 
-    cells: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    missing: NDArray[np.int64]
+    cells: IntArray
+    stages: IntArray
+    missing: IntArray
 
 
-def count_codes(counted: NDArray[np.int64]) -> CodeCounts:
+def count_codes(counted: IntArray) -> CodeCounts:
     """Counts of cases by code, [P, codes] of one block or of all."""
     blocks = counted.reshape(len(counted), -1, N_CODES)
     codes, n_blocks = blocks.sum(axis=1), blocks.sum(axis=2)
@@ -125,12 +125,12 @@ def count_codes(counted: NDArray[np.int64]) -> CodeCounts:
     return CodeCounts(cells, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
 
 
-def codes_missing(codes: NDArray[np.int16]) -> list[MissingAnswers]:
+def codes_missing(codes: SlotArray) -> list[MissingAnswers]:
     """Recorded answers that each policy lacks, of the codes of cases, [P, Q]."""
     return tally_codes(codes).missing_answers
 
 
-def tally_codes(codes: NDArray[np.int16], basis: Basis = NO_BASIS) -> Tally:
+def tally_codes(codes: SlotArray, basis: Basis = NO_BASIS) -> Tally:
     """Counted decisions of the codes of cases, [P, Q].
 
     Args:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import Basis, judged_cases, may_be_judged
@@ -25,7 +24,7 @@ from raglab.decision.trace_view import (
     once,
     trace_parts,
 )
-from raglab.values import Case, TraceData
+from raglab.values import BoolArray, Case, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _LENGTH = 80  # characters of a source that a note shows
 
 
-def status_only(cases: Iterable[Case]) -> NDArray[np.bool_]:
+def status_only(cases: Iterable[Case]) -> BoolArray:
     """Whether each case is labelled ok and states no sources, so any answer is correct, [Q].
 
     A case states sources by `expect_sources`, `expect_sources_any` or `min_sources`.
@@ -47,7 +46,7 @@ def _states_no_sources(case: Case) -> bool:
     )
 
 
-def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
+def trace_status_only(trace: TraceView) -> BoolArray:
     """Which cases of a trace are scored by status alone, [Q].
 
     `status_only`, and no recorded answer is judged by text.
@@ -60,7 +59,7 @@ def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
     return np.concatenate(parts)
 
 
-def _part_status_only(part: TracePart) -> NDArray[np.bool_]:
+def _part_status_only(part: TracePart) -> BoolArray:
     cases = part.cases
     alone = status_only(cases)
     return alone & ~judged_cases(part.loaded()) if (alone & may_be_judged(cases)).any() else alone
@@ -96,7 +95,7 @@ def status_only_sentence(count: int, cases: int) -> str:
     )
 
 
-def status_only_note(alone: NDArray[np.bool_]) -> str:
+def status_only_note(alone: BoolArray) -> str:
     """The sentence about cases, [Q], with the reason.
 
     '' where every case labelled ok states sources.
@@ -121,7 +120,7 @@ def headline_sentence(alone: int, cases: int, failed: int = 0) -> str:
     return "; ".join(filter(None, sentences))
 
 
-def headline_note(trace: TraceView, alone: NDArray[np.bool_] | None = None) -> str:
+def headline_note(trace: TraceView, alone: BoolArray | None = None) -> str:
     """The same as a note on the cases of a trace, with the reason.
 
     Args:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
@@ -22,7 +21,7 @@ from raglab.decision.trace_view import TracePart, TraceView, case_row
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
-from raglab.values import Case
+from raglab.values import BoolArray, Case, CodeArray, FloatArray, PlaceArray, TextArray
 from raglab.words.results import Result
 
 if TYPE_CHECKING:
@@ -37,15 +36,15 @@ class CaseColumns(NamedTuple):
     whether it is scored by status alone. answer_checks: codes of `AnswerCheck`.
     """
 
-    ids: NDArray[np.object_]
-    status: NDArray[np.int8]
-    decided_by: NDArray[np.object_]
-    depth: NDArray[np.int8]
-    confidence: NDArray[np.float64]
-    label_code: NDArray[np.int8]
-    passes: NDArray[np.bool_]
-    status_only: NDArray[np.bool_]
-    answer_checks: NDArray[np.int8]
+    ids: TextArray
+    status: CodeArray
+    decided_by: TextArray
+    depth: CodeArray
+    confidence: FloatArray
+    label_code: CodeArray
+    passes: BoolArray
+    status_only: BoolArray
+    answer_checks: CodeArray
 
 
 def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
@@ -99,39 +98,39 @@ class ShardedDecisions(CaseVerdicts, Result):
         ]
 
     @property
-    def status(self) -> NDArray[np.int8]:
+    def status(self) -> CodeArray:
         """Status codes, [Q]."""
         return self.columns.status
 
     @property
-    def decided_by(self) -> NDArray[np.object_]:
+    def decided_by(self) -> TextArray:
         """Name of what decided each case, [Q], see `Decisions.decided_by`."""
         return self.columns.decided_by
 
     @property
-    def label_code(self) -> NDArray[np.int8]:
+    def label_code(self) -> CodeArray:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
         return self.columns.label_code
 
     @property
-    def passes(self) -> NDArray[np.bool_]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         return self.columns.passes
 
     @property
-    def status_only(self) -> NDArray[np.bool_]:
+    def status_only(self) -> BoolArray:
         """Whether each case is scored by status alone, [Q]."""
         return self.columns.status_only
 
     @property
-    def answer_checks(self) -> NDArray[np.int8]:
+    def answer_checks(self) -> CodeArray:
         """`AnswerCheck` of every case, [Q].
 
         What its recorded answer says, where it is judged by text.
         """
         return self.columns.answer_checks
 
-    def confidence(self) -> NDArray[np.float64]:
+    def confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100.
 
         NaN where no score was measured.
@@ -143,7 +142,7 @@ class ShardedDecisions(CaseVerdicts, Result):
         ids: list[str] = self.columns.ids.tolist()
         return ids
 
-    def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
+    def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions.
 
         Of each shard that holds some the cases are read, without its hits.
@@ -164,7 +163,7 @@ class ShardedDecisions(CaseVerdicts, Result):
             zip(at.tolist(), (text for texts in shard_texts for text in texts), strict=True)
         )
 
-    def _part_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[TracePart, list[int]]]:
+    def _part_rows(self, rows: PlaceArray) -> Iterator[tuple[TracePart, list[int]]]:
         """Parts that hold some of ascending positions, and the positions in each."""
         start = 0
         for size, part in zip(self.sizes, self.trace.parts, strict=True):

@@ -35,7 +35,7 @@ from raglab.signals import (
     declared_signal,
     retrieval_confidence,
 )
-from raglab.values import Case, Hits, TraceData, refuse
+from raglab.values import BoolArray, Case, FloatArray, Hits, IntArray, TraceData, refuse
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, Language, expression
 from raglab.words.tokeniser import word_count
@@ -46,19 +46,17 @@ BEST = 10  # best cosines whose spread is a signal
 ROOM = "clarification"  # of `raglab.extensions`, that measures the signals of `STORED`
 STORED = tuple(signal.name for signal in PARSED)  # signals that only a trace's columns tell
 ANSWERED = tuple(signal.name for signal in BUILT_IN if signal.stage == "answer")
-Columns = dict[str, NDArray[np.float64]]
+Columns = dict[str, FloatArray]
 
 
-def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
+def arm_order(rank: NDArray[np.int32], hit: IntArray) -> IntArray:
     """Places of the hits in the arm's final order, hits without a rank last."""
     return np.argsort(
         np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable"
     )
 
 
-def first_by_rank(
-    values: NDArray[np.float64], order: NDArray[np.int64], k: int
-) -> NDArray[np.float64]:
+def first_by_rank(values: FloatArray, order: IntArray, k: int) -> FloatArray:
     """Values of the first k hits in an order, [k, B]."""
     return np.ascontiguousarray(values[np.arange(len(values)), order[:, :k].T])
 
@@ -101,11 +99,11 @@ class FirstHits(NamedTuple):
     that says nothing, in [0, 1]. degenerate: whether it says nothing, bool [B].
     """
 
-    rerank: NDArray[np.float64]
-    hybrid: NDArray[np.float64]
-    cosine: NDArray[np.float64]
-    fallback: NDArray[np.float64]
-    degenerate: NDArray[np.bool_]
+    rerank: FloatArray
+    hybrid: FloatArray
+    cosine: FloatArray
+    fallback: FloatArray
+    degenerate: BoolArray
 
 
 def score_signals(hits: Hits, first: FirstHits) -> Columns:
@@ -134,7 +132,7 @@ def score_signals(hits: Hits, first: FirstHits) -> Columns:
     }
 
 
-def confidence_gap(hits: Hits) -> NDArray[np.float64]:
+def confidence_gap(hits: Hits) -> FloatArray:
     """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
     return (
         np.abs(hits.l2[:, 1] - hits.l2[:, 0])
@@ -143,7 +141,7 @@ def confidence_gap(hits: Hits) -> NDArray[np.float64]:
     )
 
 
-def score_statistics(cosine: NDArray[np.float64]) -> Columns:
+def score_statistics(cosine: FloatArray) -> Columns:
     """Scale and spread of the scores of all hits, and the one over the other, by name, [B] each.
 
     NaN without a hit.
@@ -172,8 +170,8 @@ def score_statistics(cosine: NDArray[np.float64]) -> Columns:
 
 
 def _mean_and_spread(
-    values: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    values: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of every row without its NaN, [B] each.
 
     NaN, without a warning, of an empty row.
@@ -207,7 +205,7 @@ def arm_agreement(trace: TraceData) -> Columns:
     both = np.array([pair[0] for pair in pairs])
     n = both.sum(axis=0)
 
-    def mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def mean(values: Sequence[FloatArray]) -> FloatArray:
         total = np.where(both, np.array(values), 0.0).sum(axis=0)
         return np.where(n > 0, total / np.maximum(n, 1), np.nan).reshape(depths, len(trace))
 
@@ -217,7 +215,7 @@ def arm_agreement(trace: TraceData) -> Columns:
     }
 
 
-def _first_chunks(trace: TraceData, at: int) -> NDArray[np.int64]:
+def _first_chunks(trace: TraceData, at: int) -> IntArray:
     """Chunks of the first hits of an arm in its final order, [D·Q, 5], -1 where there are fewer."""
     chunk, rank = (np.moveaxis(field[:, at], 1, 0) for field in (trace.hits.chunk, trace.hits.rank))
     hit = chunk.reshape(-1, chunk.shape[-1]).astype(np.int64)
@@ -225,9 +223,7 @@ def _first_chunks(trace: TraceData, at: int) -> NDArray[np.int64]:
     return np.take_along_axis(hit, order, axis=1)
 
 
-def _pair_agreement(
-    first: NDArray[np.int64], second: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+def _pair_agreement(first: IntArray, second: IntArray) -> tuple[BoolArray, FloatArray, FloatArray]:
     """Whether both arms have hits, whether the first is the same, and the overlap, [B] each."""
     longer = np.maximum((first >= 0).sum(axis=1), (second >= 0).sum(axis=1))
     shared = ((first[:, :, None] == second[:, None, :]) & (first >= 0)[:, :, None]).sum(axis=(1, 2))
@@ -260,9 +256,7 @@ def trace_signals(trace: TraceData) -> SignalSet:
     return SignalSet((*BUILT_IN, *(declared_signal(name, stated.get(name)) for name in own)))
 
 
-def answer_signals(
-    generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int
-) -> Columns:
+def answer_signals(generation: FloatArray, support: FloatArray, n_hits: int) -> Columns:
     """Signals of the recorded answer to all hits, by name, [D, Q] each; NaN where none is recorded.
 
     The answer hangs on which hits are chosen and those on thresholds, which a signal must not: so
@@ -277,9 +271,9 @@ def answer_signals(
 
 def signal_rows(
     columns: Mapping[str, NDArray[Any]],
-    retrieved: NDArray[np.bool_],
+    retrieved: BoolArray,
     known: SignalSet = BUILT_IN_SET,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Signals in the order of a set, [signals, D, Q]; NaN where nobody measured one.
 
     Args:
@@ -303,9 +297,7 @@ def signal_rows(
     return rows
 
 
-def with_columns(
-    rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def with_columns(rows: FloatArray, columns: Mapping[str, FloatArray]) -> FloatArray:
     """Signals with those of some built-in columns, if they have values, [signals, D, Q]; a copy."""
     changed = rows.copy()
     for name, column in columns.items():

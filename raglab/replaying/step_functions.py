@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.chain import (
@@ -31,13 +30,13 @@ from raglab.replaying.breakpoints import (
     swept_threshold,
 )
 from raglab.replaying.case_codes import case_rows, spans
-from raglab.values import Status
+from raglab.values import CodeArray, FloatArray, SlotArray, Status
 
 MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
 # decisions made at once where parts of the cases would cost more than they save
 ROWS_AT_ONCE = 1 << 19
 # breakpoints [B, Q] and codes [B + 1, Q] between them
-Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]
+Pieces = tuple[FloatArray, SlotArray]
 
 
 def piece_codes(
@@ -76,7 +75,7 @@ def piece_codes(
 
 def piece_status(
     evidence: Evidence, policy: PolicyData, paths: Sequence[str]
-) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int8]]]:
+) -> dict[str, tuple[FloatArray, CodeArray]]:
     """Breakpoints [B, Q] of each case and its status on the pieces between them, [B + 1, Q].
 
     No case needs a label.
@@ -126,10 +125,10 @@ def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyD
 
 def _end_codes(
     evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]
-) -> dict[str, NDArray[np.int16]]:
+) -> dict[str, SlotArray]:
     """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
     size = len(evidence.label)
-    codes: dict[str, NDArray[np.int16]] = {}
+    codes: dict[str, SlotArray] = {}
     for some in spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
         moved = [
             thresholds.with_value(threshold.path, np.array([[threshold.low], [threshold.high]]))
@@ -145,8 +144,8 @@ def _end_codes(
 
 
 def _between_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
-) -> NDArray[np.int16]:
+    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: FloatArray
+) -> SlotArray:
     """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
     # Most cases have far fewer pieces than the one that has most: the few that have many are
     # decided apart.
@@ -164,8 +163,8 @@ def _between_codes(
 
 
 def _piecewise_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
-) -> NDArray[np.int16]:
+    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: FloatArray
+) -> SlotArray:
     """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
     low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
     if swept.side == "ceiling":
@@ -180,9 +179,9 @@ def _piecewise_codes(
 
 
 def case_moves(
-    values: NDArray[np.float64],
-    codes: NDArray[np.int16],
-    weight: NDArray[np.float64] | None = None,
+    values: FloatArray,
+    codes: SlotArray,
+    weight: FloatArray | None = None,
 ) -> Moves:
     """Where cases go, from the code of each on each of its pieces.
 
@@ -195,9 +194,9 @@ def case_moves(
 
 
 def cell_moves(
-    values: NDArray[np.float64],
-    cell: NDArray[np.int8],
-    weight: NDArray[np.float64] | None = None,
+    values: FloatArray,
+    cell: CodeArray,
+    weight: FloatArray | None = None,
 ) -> Moves:
     """Where cases go, from the cell of each on each of its pieces, [B + 1, Q]; see `case_moves`."""
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
@@ -210,7 +209,7 @@ def step_cells(
     evidence: Evidence,
     policy: PolicyData,
     path: str,
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> StepCells:
     """Cells behind `steps` of one threshold, of cases that are measured already.
 
@@ -228,7 +227,7 @@ def path_moves(
     evidence: Evidence,
     policy: PolicyData,
     path: str,
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> tuple[Threshold, Moves]:
     """A threshold and the values at which cases change cell, of already measured cases.
 
@@ -259,7 +258,7 @@ def moves_of_paths(
     evidence: Evidence,
     policy: PolicyData,
     paths: Sequence[str],
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> dict[str, tuple[Threshold, Moves]]:
     """Some thresholds, and the values at which cases change their cell, by path."""
     thresholds = policy_thresholds([policy])
@@ -275,8 +274,8 @@ def moves_of_paths(
 
 def closest_flip(
     value: float,
-    points: NDArray[np.float64],
-    status: NDArray[np.int8],
+    points: FloatArray,
+    status: CodeArray,
     current: int,
     swept: Threshold,
 ) -> tuple[float, int] | None:
@@ -304,11 +303,11 @@ def closest_flip(
 
 def flip_distances(
     value: float,
-    points: NDArray[np.float64],
-    status: NDArray[np.int8],
-    current: NDArray[np.int8],
+    points: FloatArray,
+    status: CodeArray,
+    current: CodeArray,
     swept: Threshold,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Smallest change of a threshold that flips each case, [Q]; infinite where none does.
 
     `closest_flip` of many cases: breakpoints [B, Q], status between them [B + 1, Q], current status
@@ -334,5 +333,5 @@ def flip_distances(
         last = np.where(inner, np.nextafter(last, inward), last)
     flips = (status != current) & (first <= last)  # a piece behind the last point begins at NaN
     at = np.minimum(np.maximum(value, first), last)
-    distance: NDArray[np.float64] = np.where(flips, np.abs(at - value), np.inf).min(axis=0)
+    distance: FloatArray = np.where(flips, np.abs(at - value), np.inf).min(axis=0)
     return distance
