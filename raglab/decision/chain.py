@@ -65,6 +65,7 @@ STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)
 NONE = NO_NUMBER  # where no gate fires
 GAP = gates.gate_by_name("gap")
+GAP_STEP = Step(GAP, None, NONE)
 FIRST_OK = STAGE[GAP.name]
 # Whether retrieval answers, so that a generator is asked, by the number of the outcome.
 GENERATES = np.array(
@@ -266,10 +267,11 @@ def first_refusal(
         gate_thresholds: Any = (
             thresholds.user(names) if of_user else thresholds.gates.get(gate.name)
         )
-        if gate.firing != "refuse" or (gate.scalar and not np.asarray(gate_thresholds.on).any()):
-            continue
-        # as of nearly every policy
-        if of_user and not (gate_thresholds.signals or gate_thresholds.own):
+        if of_user:  # as of nearly every policy
+            idle = not (gate_thresholds.signals or gate_thresholds.own)
+        else:  # what has several outcomes refuses by some of them where it is off
+            idle = gate.switch and len(gate.decides) == 1 and not np.any(gate_thresholds.on)
+        if idle or gate.firing != "refuse":
             continue
         for place, margin in enumerate(gates.margins_of(gate, read, gate_thresholds)):
             _lower(first, rank + place, gates.meets_threshold(margin))

@@ -27,7 +27,6 @@ from raglab.decision.checks import (
     counted,
     decides_by_signal,
     format_check,
-    gap_check,
     resolver_checks,
     scalar_value,
     step_checks,
@@ -85,7 +84,7 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
     case_checks += step_checks(decisions, row, read, order.before)
     if decisions.decided_early(row):
         return case_checks
-    case_checks += gap_check(decisions, row, read)
+    case_checks += step_checks(decisions, row, read, [chain.GAP_STEP])
     # it hands over to the resolver
     if any(check.gate == chain.GAP.name and not check.passes for check in case_checks):
         case_checks += resolver_checks(decisions, row)
@@ -162,29 +161,28 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     # Without a hit there is nothing to answer from, so no cost is compared.
     hits = int(evidence.n_hits[0, row])
     text = decisions.say("retrieved", hits=counted("n_hits", hits))
-    yield format_check("l2", "S2.2", hits, 1, float(hits - 1), text)
+    yield format_check("l2", "S2.2", hits, 1, hits - 1.0, text)
     if not hits:
         return
     # What fires first ends the decision before costs are compared (rule S2.17).
     yield from hard
     if decisions.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
-    priced = zip(Status, chain.action_costs_of(evidence, thresholds), strict=True)
-    costs = {
-        status: float(np.broadcast_to(cost, (1, len(decisions)))[0, row]) for status, cost in priced
-    }
+    shape = (1, len(decisions))
+    costs = [
+        float(np.broadcast_to(cost, shape)[0, row])
+        for cost in chain.action_costs_of(evidence, thresholds)
+    ]
     # Asking back with one option asks nothing: its cost then does not compete.
     options = int(evidence.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
-    answer_cost, refuse_cost, ask_cost = costs.values()
-    status = Status(int(expected_cost.least_cost(answer_cost, refuse_cost, ask_cost, can_ask)))
-    if not can_ask:
-        del costs[Status.ambiguous]
-    alternative = min(refuse_cost, ask_cost) if can_ask else refuse_cost
+    status = Status(int(expected_cost.least_cost(costs[0], costs[1], costs[2], can_ask)))
+    answer_cost, *instead = costs if can_ask else costs[:2]
+    alternative = min(instead)
     margin = alternative - answer_cost
     rest_texts = (
         f"{decisions.say(action.name)} {decimals(cost, costs[status])}"
-        for action, cost in costs.items()
+        for action, cost in zip(Status, (answer_cost, *instead), strict=False)
         if action != status
     )
     text = decisions.say(
@@ -198,15 +196,8 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
     rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
-    yield Check(
-        EXPECTED_COST,
-        rule,
-        answer_cost,
-        alternative,
-        headroom,
-        answers,
-        f"{text}; {_largest_parts(decisions, row, status)}",
-    )
+    text = f"{text}; {_largest_parts(decisions, row, status)}"
+    yield Check(EXPECTED_COST, rule, answer_cost, alternative, headroom, answers, text)
     if evidence.answered and answers:
         recorded = decisions.answer(row)
         refusal = decisions.say("unrecorded") if recorded is None else recorded.refused
@@ -218,40 +209,27 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     """Largest contributions to the chosen class against the runner-up, by signal, in logits."""
     evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
-    added = expected_cost.class_logits(evidence.signals[:, 0, [row]], model, evidence.known.names)[
-        :, :, 0
-    ]
+    signals = evidence.signals[:, 0, [row]]
+    added = expected_cost.class_logits(signals, model, evidence.known.names)[:, :, 0]
     groups = model.group_values([decisions.trace.cases[row]])
-    logits = added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]
+    logits = (added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]).tolist()
     own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
-    rival = max(
-        (place for place in range(len(logits)) if place != own),
-        key=lambda place: (logits[place], -place),
-    )
-    names = expected_cost.CLASSES
-    parts = sorted(
-        (
-            (float(part[own] - part[rival]), model_part.signal)
-            for part, model_part in zip(added, model.parts, strict=True)
-        ),
-        key=lambda pair: (-abs(pair[0]), pair[1]),
-    )
+    rival = max({*range(len(logits))} - {own}, key=logits.__getitem__)
+    shares = (added[:, own] - added[:, rival]).tolist()
+    parts = zip((part.signal for part in model.parts), shares, strict=True)
+    largest = sorted(parts, key=lambda part: (-abs(part[1]), part[0]))[:PARTS]
     terms = [("bias", model.bias[own] - model.bias[rival])]
     if model.groups is not None and groups is not None:
         terms.append(_group_term(decisions, model.groups, groups[0], own, rival))
-    terms += [(name, share) for share, name in parts[:PARTS] if share]
-    listed = ", ".join(f"{name} {share:+.2f}" for name, share in terms)
-    rest = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
-    chance = ", ".join(
-        f"{name} {p:.2f}"
-        for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
-    )
+    terms += [part for part in largest if part[1]]
+    names, chances = expected_cost.CLASSES, evidence.probability[:, 0, row].tolist()
+    rest = logits[own] - logits[rival] - sum(share for _, share in terms)
     return decisions.say(
         "chances",
-        chance=chance,
+        chance=", ".join(f"{name} {p:.2f}" for name, p in zip(names, chances, strict=True)),
         action=names[own],
         rival=names[rival],
-        listed=listed,
+        listed=", ".join(f"{name} {share:+.2f}" for name, share in terms),
         rest=f"{rest:+.2f}",
     )
 
@@ -689,26 +667,20 @@ class Decisions(CaseVerdicts, Result):
         chunk = self.trace.hits.chunk[at]
         numbers = np.where(places >= 0, np.append(chosen.source_of, -1)[chunk], -1)
         numbers = numbers[:, : self.tables.evidence.final_k]  # only options stand on more
-        ordered = np.sort(numbers, axis=1)
-        plain = (ordered[:, :1] >= 0).all(axis=1) & (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
-        texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
         lists = _empty_lists(len(self))
-        for row, sources, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
-            lists[row] = (
-                sources if whole else [text for text in dict.fromkeys(sources) if text is not None]
-            )
+        texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
+        for row, sources in zip(rows.tolist(), texts, strict=True):
+            different = dict.fromkeys(sources)
+            different.pop(None, None)
+            lists[row] = [*different]
         return lists
 
     def _answer_texts(self) -> list[str | None]:
         """Recorded answer of every case; None where there is none, or none is given."""
         texts: list[str | None] = [None] * len(self)
-        for row in (
-            np.flatnonzero(self.status == Status.ok).tolist()
-            if self.trace.answers is not None
-            else ()
-        ):
+        for row in np.flatnonzero(self.status == Status.ok).tolist():
             answer = self.answer(row)
-            texts[row] = None if answer is None else answer.text
+            texts[row] = answer and answer.text
         return texts
 
     def _option_lists(self) -> list[list[list[str]]]:
@@ -780,7 +752,10 @@ class Decisions(CaseVerdicts, Result):
         if self.status[row] == Status.ok:
             read = _case_measurements(self, row)
             warning = [gate for gate in gates.GATES if gate.firing == "warn"]
-            rows = [threshold_check(self, gate, read) for gate in warning]
+            limits = self.thresholds.gates
+            rows = [
+                threshold_check(gate, read, limits[gate.name], self.language) for gate in warning
+            ]
             rows += [check for check in user_checks(self, read) if check.rule in WARN_RULES]
             out += [check.text for check in rows if not check.passes]
             out += self._off_warnings

@@ -38,14 +38,16 @@ from raglab.loops.compiled import compile_kernel
 from raglab.loops.parallel import by_threads
 from raglab.metrics import CELLS
 from raglab.signals import retrieval_confidence
-from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, SlotArray
+from raglab.values import BoolArray, FloatArray, IntArray
 
-# ruff: noqa: ANN401, FBT001 - records and arrays, which numba types for itself
+# ruff: noqa: ANN401 - records and arrays, which numba types for itself
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 SLOTS = SLOT_TABLE.astype(np.int64)
-# Each with code of its own here.
+# Each with code of its own here, the twin of its primitive.
 COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"})
+# Their primitives are `headroom` of one measurement, as of a row without a primitive of its own.
+PLAIN = frozenset({"similarity", "fused"})
 
 
 class Numbers(NamedTuple):
@@ -90,13 +92,12 @@ def complete() -> bool:
 
 def _scalars() -> tuple[gates.Gate, ...]:
     """Gates on the chosen hits that compare one case measurement, which depends on no policy."""
-    chosen = [
+    return tuple(
         gate
         for gate in gates.judging_gates("chosen")
-        if gate.firing == "refuse" and gate.name not in COMPILED
-    ]
-    return tuple(
-        gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED
+        if gate.firing == "refuse"
+        and (gate.name in PLAIN or (gate.margins is None and gate.name not in COMPILED))
+        and gate.measurements[0] not in BY_SLOT | COMPUTED
     )
 
 
@@ -155,15 +156,6 @@ def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:
 
 
 @compile_kernel()
-def _cost_stages(policies: Any, cases: Any, number: Any) -> Any:
-    stage = np.empty((len(policies), len(cases)), dtype=np.int8)
-    for p in range(len(policies)):
-        for q in range(len(cases)):
-            stage[p, q] = _decide_by_cost(cases[q], policies[p], number)
-    return stage
-
-
-@compile_kernel()
 def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int) -> Any:
     """How often each policy met each (stage, label, expected sources found), [P, codes].
 
@@ -183,8 +175,7 @@ class PolicyColumns(NamedTuple):
 
     min_keep: 0 where the density gate is off. coverage_stage, confidence_stage, scalar_stage: what
     the gate decides, `NONE` where it is off, so that it never does. scalar_stage, scalar_bound: of
-    the scalar gates on the chosen hits, [gates, P] and [gates, thresholds of one, P]. signal_bound,
-    signal_stage: bounds of signals that some policy sets, [B, P], upper ones with their signs
+    the scalar gates on the chosen hits, [gates, P]. signal_bound, signal_stage: bounds of signals that some policy sets, [B, P], upper ones with their signs
     changed, and what each decides.
     """
 
@@ -271,17 +262,16 @@ def _new_tile(n_hits: int, size: int) -> Any:
 
 
 @compile_kernel()
-def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile: Any) -> int:
-    """Number of distances at which one more hit becomes relevant, [K] in `edge`.
+def _find_edges(case: Any, l2: Any, missing: Any, right: Any, tile: Any) -> int:
+    """Number of distances at which one more hit changes the decision, [K] in `edge`.
 
-    chosen: a slot that stands for all from one such distance to the next. exact: tell every count
-    from the others, else only sets of hits that lack other entities, or are right or wrong.
+    Its sets of hits lack other entities, or are right or wrong. chosen: a slot that stands for all
+    from one such distance to the next.
     """
     count, slot = 0, 0
     tile.chosen[0] = 0
     for k in range(min(len(l2), case.most_slots)):
-        differs = (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]
-        if exact or differs:
+        if (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]:
             slot = k + 1
             tile.edge[count] = l2[k]
             count += 1
@@ -435,11 +425,7 @@ def _judge_chosen(
         lacking = NONE if tile.score[i] - tau[i] >= 0.0 else policies.confidence_stage[i]
         tile.fired[i] = min(tile.fired[i], lacking)
     for g in range(len(case.scalar)):
-        bound, stage, value = (
-            policies.scalar_bound[g, case.met[g]],
-            policies.scalar_stage[g],
-            case.scalar[g],
-        )
+        bound, stage, value = policies.scalar_bound[g], policies.scalar_stage[g], case.scalar[g]
         for i in range(size):
             lacking = NONE if value - bound[i] >= 0.0 else stage[i]
             tile.fired[i] = min(tile.fired[i], lacking)
@@ -482,7 +468,6 @@ def _decide_case(
     size: int,
     hits: Any,
     slots: Any,
-    exact: bool,
     number: Any,
     tile: Any,
 ) -> None:
@@ -504,7 +489,7 @@ def _decide_case(
             tile.stage[i] = min(tile.early[i], number.no_hits)
             tile.slot[i] = 0
         return
-    n_edges = _find_edges(case, l2, missing, hits.right[q], exact, tile)
+    n_edges = _find_edges(case, l2, missing, hits.right[q], tile)
     _choose_hits(case, policies, size, l2, slots, n_edges, number, tile)
     _blend_scores(case, policies, size, hits.rerank[q], hits.hybrid[q], tile)
     _judge_chosen(case, policies, size, missing, number, tile)
@@ -522,26 +507,11 @@ def _outcome_counts(
     size = len(policies.blend)
     tile, counted = _new_tile(hits.l2.shape[1], size), np.zeros((codes, size), dtype=np.int32)
     for q in range(len(cases)):
-        _decide_case(cases[q], q, policies, size, hits, slots, False, number, tile)
+        _decide_case(cases[q], q, policies, size, hits, slots, number, tile)
         of_label, right = cases[q].label * 2, hits.right[q]
         for i in range(size):
             counted[tile.stage[i] * CELLS + of_label + right[tile.slot[i]], i] += 1
     return counted
-
-
-@compile_kernel()
-def _stages(policies: Any, cases: Any, hits: Any, slots: Any, number: Any) -> Any:
-    """Stage and slot of each policy of a tile and case, [Q, P]."""
-    size = len(policies.blend)
-    stage, slot = (
-        np.empty((len(cases), size), dtype=np.int8),
-        np.empty((len(cases), size), dtype=np.int16),
-    )
-    tile = _new_tile(hits.l2.shape[1], size)
-    for q in range(len(cases)):
-        _decide_case(cases[q], q, policies, size, hits, slots, True, number, tile)
-        stage[q], slot[q] = tile.stage, tile.slot
-    return stage, slot
 
 
 def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
@@ -568,11 +538,8 @@ def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
 
     # With the sign of a ceiling turned, one loop serves floors and ceilings.
     scalars, of_gates = _scalars(), thresholds.gates
-    most = max(len(gate.thresholds) for gate in scalars)
-    bound = np.zeros((len(scalars), most, n))
-    for g, gate in enumerate(scalars):
-        for t, threshold in enumerate(gate.thresholds):
-            bound[g, t] = _sign(gate) * column(getattr(of_gates[gate.name], threshold.key))
+    bounds = [getattr(of_gates[gate.name], gate.thresholds[0].key) for gate in scalars]
+    signed = [_sign(gate) * column(bound) for gate, bound in zip(scalars, bounds, strict=True)]
     density = of_gates["density"]
     signal_bound, signal_stage = _bounds(thresholds, n)
     return PolicyColumns(
@@ -594,7 +561,7 @@ def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
         coverage_stage=stage_of("coverage"),
         confidence_stage=stage_of("confidence"),
         scalar_stage=np.stack([stage_of(gate.name) for gate in scalars]),
-        scalar_bound=bound,
+        scalar_bound=np.stack(signed),
         signal_bound=signal_bound,
         signal_stage=signal_stage,
     )
@@ -612,22 +579,6 @@ def _tiles(thresholds: Thresholds, n: int) -> Iterator[PolicyColumns]:
 
 def _sign(gate: gates.Gate) -> float:
     return 1.0 if gate.thresholds[0].side == "floor" else -1.0
-
-
-def _scalars_of(evidence: Evidence, n: int) -> dict[str, Any]:
-    """Of the scalar gates on the chosen hits, [Q, gates].
-
-    Their measurement, and which of its thresholds a case meets.
-
-    An upper threshold and what it meets have their signs changed.
-    """
-    read, scalars = GateMeasurements(evidence), _scalars()
-    value, met = np.empty((n, len(scalars))), np.zeros((n, len(scalars)), dtype=np.int64)
-    for g, gate in enumerate(scalars):
-        value[:, g] = _sign(gate) * read(gate.measurements[0])
-        for t, threshold in enumerate(gate.thresholds[1:], 1):
-            met[:, g] = np.where(read(threshold.where), t, met[:, g])
-    return {"scalar": value, "met": met}
 
 
 def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
@@ -728,7 +679,9 @@ def _inputs(evidence: Evidence, thresholds: Thresholds) -> tuple[NDArray[np.void
         right,
         _signals_of(evidence, thresholds),
     )
-    return _numpy_records(columns | _scalars_of(evidence, n), n), hits
+    read = GateMeasurements(evidence)
+    scalars = [_sign(gate) * read(gate.measurements[0]) for gate in _scalars()]
+    return _numpy_records(columns | {"scalar": np.stack(scalars, axis=1)}, n), hits
 
 
 def _cost_policies(thresholds: Thresholds, n: int) -> NDArray[np.void]:
@@ -793,23 +746,3 @@ def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> IntA
         _tiles(thresholds, n_policies),
     )
     return np.concatenate(tiles, axis=1).T.astype(np.int64)
-
-
-def stages(
-    evidence: Evidence, thresholds: Thresholds, n_policies: int
-) -> tuple[CodeArray, SlotArray]:
-    """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
-    thresholds = thresholds.without(evidence.off)
-    if thresholds.costs is not None:
-        cases, _ = _cost_inputs(evidence)
-        stage = _cost_stages(_cost_policies(thresholds, n_policies), cases, NUMBERS)
-        asks = stage == NUMBERS.least_cost_ask
-        slot = np.where(
-            asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence)
-        )
-        on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
-        return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
-    cases, hits = _inputs(evidence, thresholds)
-    tiles = [_stages(tile, cases, hits, SLOTS, NUMBERS) for tile in _tiles(thresholds, n_policies)]
-    stage, slot = (np.concatenate(parts, axis=1).T for parts in zip(*tiles, strict=True))
-    return stage, slot
