@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
-from raglab.decision.outcome_codes import UNEARNED_CELL
+from raglab.decision.outcome_codes import CELL_OF_CHECK, RECORDED
 from raglab.decision.scoring import headline_sentence, trace_basis
 from raglab.decision.trace_view import failed_count
-from raglab.metrics import CELLS, DISTINCT_CELL
+from raglab.metrics import CELLS
 from raglab.policy import PolicyData
 from raglab.values import (
     UNLABELLED,
@@ -40,12 +39,6 @@ STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
 NOT_EXPECTED = "the recorded answer is not the expected one"
 UNRECORDED = "no answer is recorded for these hits"
 UNDECIDED = "whether the answer is right is undecided"
-RECORDED = [
-    AnswerCheck.recorded,
-    AnswerCheck.wrong_text,
-    AnswerCheck.undecided,
-    AnswerCheck.undecided_other,
-]
 
 
 def _contract_table() -> TextArray:
@@ -251,12 +244,8 @@ class CaseVerdicts(Protocol):
         Raises:
           ValueError: some case has no label.
         """
-        cell = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
-        checks = self.answer_checks
-        cell = np.where(checks == AnswerCheck.unearned, UNEARNED_CELL, cell)
-        open_cell = metrics.PLAIN_CELLS + checks - AnswerCheck.undecided
-        cell = np.where(checks >= AnswerCheck.undecided, open_cell, cell)
-        cells: CodeArray = DISTINCT_CELL[cell].astype(np.int8)
+        code = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
+        cells: CodeArray = CELL_OF_CHECK[self.answer_checks, code]
         return cells
 
     @cached_property

@@ -288,7 +288,15 @@ def _stage_of_rank(order: Order) -> CodeArray:
     return table
 
 
-def refused_query(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> CodeArray:
+def user_steps(thresholds: Thresholds) -> list[Step]:
+    """Steps of the gates on signals and of the user in the order of thresholds."""
+    order = thresholds.order
+    return [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
+
+
+def refused_query(
+    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]
+) -> CodeArray:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
     return first_refusal(thresholds.order.query, GateMeasurements(evidence), thresholds, shape)
 
@@ -517,12 +525,8 @@ def _least_cost(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ..
     # what the user adds is hard: it fires before any cost is compared
     if thresholds.signals or thresholds.own:
         read = GateMeasurements(evidence, 0, answer_slots(evidence))
-        steps = (
-            step
-            for step in (*thresholds.order.before, *thresholds.order.after)
-            if step.gate.name == SIGNALS
-        )
-        np.minimum(stage, first_refusal(steps, read, thresholds, shape), out=stage)
+        hard = first_refusal(user_steps(thresholds), read, thresholds, shape)
+        np.minimum(stage, hard, out=stage)
     asks = STATUS_OF[stage] == Status.ambiguous
     slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))

@@ -34,13 +34,13 @@ from raglab.decision.checks import (
     user_checks,
 )
 from raglab.decision.measurement import Tables
+from raglab.decision.outcome_codes import answer_check_codes
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.decision.trace_view import Measured, case_row
 from raglab.gating import expected_cost
-from raglab.gating.own_margins import OWN
-from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, firing_of
+from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, user_margins
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
@@ -74,9 +74,8 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
     if ended is not None and ended.judges == "query":
         return case_checks
     if decisions.thresholds.costs is not None:
-        steps = [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
         hard = (
-            step_checks(decisions, row, read, steps)
+            step_checks(decisions, row, read, chain.user_steps(decisions.thresholds))
             if decisions.tables.evidence.n_hits[0, row]
             else ()
         )
@@ -408,30 +407,8 @@ class Decisions(CaseVerdicts, Result):
 
         What its recorded answer says, where it is judged by text.
         """
-        evidence, answered = self.tables.evidence, chain.GENERATES[self.outcome.stage]
-        if not evidence.answered:
-            return read_only(np.full(len(self), AnswerCheck.by_sources, dtype=np.int8))
-        lacks = answered & self._at_slot(evidence.unrecorded)
-        unearned = lacks & (self.label_code == Status.refuse) & (self.status == Status.refuse)
-        wrong = (
-            self._at_slot(evidence.sources_right)
-            & ~self._at_slot(evidence.right)
-            & (self.status == Status.ok)
-        )
-        undecided = np.where(self.status == Status.ok, self._at_slot(evidence.undecided), 0)
-        checks: CodeArray = np.select(
-            [unearned, ~evidence.by_text, ~answered, lacks, undecided > 0, wrong],
-            [
-                AnswerCheck.unearned,
-                AnswerCheck.by_sources,
-                AnswerCheck.not_answered,
-                AnswerCheck.unrecorded,
-                AnswerCheck.undecided - 1 + undecided,
-                AnswerCheck.wrong_text,
-            ],
-            AnswerCheck.recorded,
-        ).astype(np.int8)
-        return read_only(checks)
+        whole = chain.Outcome(*(field[None] for field in self.outcome))
+        return read_only(answer_check_codes(self.tables.evidence, whole)[0])
 
     def _at_slot(self, table: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
         """Values of the chosen hits, [Q], of a table [D, S, Q]."""
@@ -476,64 +453,26 @@ class Decisions(CaseVerdicts, Result):
         - `answered` where the chain ran through, or answering costs least.
         """
         names: TextArray = DECIDED_BY[self.outcome.stage]
-        for asks in (False, True):
-            wanted = self.outcome.stage == chain.STAGE[SIGNALS_ASK if asks else SIGNALS]
-            if wanted.any():
-                self._name_user_gates(names, wanted, asks=asks)
+        for asks, stage in ((False, SIGNALS), (True, SIGNALS_ASK)):
+            is_open = self.outcome.stage == chain.STAGE[stage]
+            if is_open.any():
+                self._name_user_gates(names, is_open, asks=asks)
         return read_only(names)
 
-    def _name_user_gates(
-        self,
-        names: TextArray,
-        wanted: BoolArray,
-        *,
-        asks: bool,
-    ) -> None:
-        """Name the gate on a signal, or of the user, that decided the wanted cases.
-
-        The first that fires so.
-        """
-        evidence, thresholds = self.tables.evidence, self.thresholds
-        read = self.measurements
+    def _name_user_gates(self, names: TextArray, is_open: BoolArray, *, asks: bool) -> None:
+        """Name the first gate on a signal, or of the user, that fires so in the open cases."""
+        read, shape = self.measurements, (1, len(self))
         can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
-        is_open = wanted.copy()
-        steps = [
-            step
-            for step in (*thresholds.order.before, *thresholds.order.after)
-            if step.gate.name == SIGNALS
-        ]
-        for step in steps:
-            user = thresholds.user(step.names)
-            for act in ("ask",) if asks else ("refuse", "ask"):
-                # One that asks without two options refuses (rule S3.5), in the place of those that
-                # ask.
-                acts = can_ask == asks if act == "ask" else True
-                on_signals = [
-                    gates.signal_gate(evidence.known.signal(name))
-                    for name, signal_thresholds in user.signals.items()
-                    if firing_of(signal_thresholds) == act and name in evidence.known.names
-                ]
-                margins = {
-                    gate.name: gates.margins_of(
-                        gate, read, thresholds.signals[gate.name.removeprefix(f"{SIGNALS}.")]
-                    )[0]
-                    for gate in on_signals
-                }
-                margins |= {
-                    f"{OWN}.{n}": own.headroom(read)
-                    for n, own in user.own.items()
-                    if own.firing == act
-                }
-                for name, margin in margins.items():
-                    fires = (
-                        is_open
-                        & acts
-                        & ~gates.meets_threshold(
-                            np.reshape(np.broadcast_to(margin, (1, len(self))), -1)
-                        )
-                    )
-                    names[fires] = name
-                    is_open &= ~fires
+        for step in chain.user_steps(self.thresholds):
+            margins = list(user_margins(read, self.thresholds.user(step.names)))
+            # One that asks without two options refuses (rule S3.5), in the place of those that ask.
+            groups = [] if asks else [(gate, True) for gate in margins if np.all(gate.refuses)]
+            groups += [(gate, can_ask == asks) for gate in margins if np.all(gate.asks)]
+            for gate, acts in groups:
+                passes = gates.meets_threshold(np.broadcast_to(gate.margin, shape)[0])
+                fires = is_open & acts & ~passes
+                names[fires] = gate.name
+                is_open &= ~fires
 
     @cached_property
     def measurements(self) -> chain.GateMeasurements:

@@ -175,8 +175,8 @@ class PolicyColumns(NamedTuple):
 
     min_keep: 0 where the density gate is off. coverage_stage, confidence_stage, scalar_stage: what
     the gate decides, `NONE` where it is off, so that it never does. scalar_stage, scalar_bound: of
-    the scalar gates on the chosen hits, [gates, P]. signal_bound, signal_stage: bounds of signals that some policy sets, [B, P], upper ones with their signs
-    changed, and what each decides.
+    the scalar gates on the chosen hits, [gates, P]. signal_bound, signal_stage: bounds of signals
+    that some policy sets, [B, P], upper ones with their signs changed, and what each decides.
     """
 
     domain_on: BoolArray
