@@ -27,16 +27,12 @@ from raglab.gates import (
     domain_margins,
     explain,
     fires,
-    fused_margins,
     gap_margins,
     gate_by_name,
-    generation_margins,
     l2_cut,
     l2_margins,
-    margins_of,
     similarity_margins,
     sufficiency_margins,
-    support_margins,
 )
 from raglab.policy import PolicyData
 from raglab.signals import signal
@@ -185,8 +181,7 @@ def test_fires_unless_every_margin_is_headroom(rows: list[tuple[float, float, fl
 
 def test_the_order_of_the_table_is_the_published_one() -> None:
     """Rule S2.12, and every refusal is numbered in it."""
-    names = [gate.name for gate in GATES]
-    assert names == [
+    published = [
         "domain",
         "l2",
         "density",
@@ -201,40 +196,13 @@ def test_the_order_of_the_table_is_the_published_one() -> None:
         "support",
         "hygiene",
     ]
+    # a gate of your own may stand between them
+    assert [gate.name for gate in GATES if gate.name in published] == published
     refusals = [name for name, status in STAGES if status == Status.refuse or name == "signals_ask"]
     assert refusals == [
         *(name for gate in GATES if gate.firing == "refuse" for name in gate.decides),
         COST_REFUSES,
     ]
-
-
-SCALAR = [gate for gate in GATES if gate.scalar]
-PUBLIC = {
-    "similarity": similarity_margins,
-    "fused": fused_margins,
-    "sufficiency": sufficiency_margins,
-    "generation": generation_margins,
-    "support": support_margins,
-}
-
-
-@pytest.mark.parametrize("gate", SCALAR, ids=lambda gate: gate.name)
-@LAWFUL
-@given(value=VALUES, bound=BOUNDS, other=BOUNDS, on=st.booleans(), explicit=st.booleans())
-def test_a_row_s_margin_is_the_primitive_s(
-    *, gate: Gate, value: float, bound: float, other: float, on: bool, explicit: bool
-) -> None:
-    """The generic margin of a scalar row has the bits of the gate's own function."""
-    bounds = (bound, other) if len(gate.thresholds) > 1 else (bound,)
-    limits = gate.form(*bounds, np.array(on))
-    (margin,) = margins_of(
-        gate, {gate.measurements[0]: value, "explicit": explicit}.__getitem__, limits
-    )
-    if gate.name == "confidence":
-        (expected,) = confidence_margins(value, explicit, limits)
-    else:
-        (expected,) = PUBLIC[gate.name](value, limits)
-    np.testing.assert_array_equal(margin, expected)
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)

@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 
 from raglab import gates
-from raglab.gates import GATES
+from raglab.gates import GATES, Gate
 from raglab.policy_parts.own_gates import REGISTERED, own_gate, register_gate
+from raglab.replay import decide, sweep
+from worlds import policy, random_trace
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -165,6 +167,58 @@ def test_the_margins_of_a_table_row_take_lists() -> None:
         gates.gate_by_name("similarity"), read, gates.SimilarityThresholds(0.7)
     )
     assert gates.fires(margins).tolist() == [True, False]
+
+
+# Of every gate: what switches it alone on, so that each case meets its primitive.
+USED = {
+    **{gate.name: {f"{gate.name}.enabled": True} for gate in GATES if gate.switch},
+    "gap": {"gap.enabled": True, "gap.min_gap": 0.1},
+    "signals": {"signals.words.min": 1},
+    "hygiene": {},
+}
+PRIMITIVES = {"signals": "raglab.gating.signal_gates.signal_margins"}
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
+def test_the_primitive_of_a_gate_is_what_decides(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is replaced by a function that raises, no policy that uses the gate is decided."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ArithmeticError(gate.name)
+
+    answered = random_trace(3, n_cases=8, answers=True)
+    plain = policy().without_gates()
+    chosen = plain.replace(*(part for pair in USED[gate.name].items() for part in pair))
+    decide(answered, chosen)
+    monkeypatch.setattr(PRIMITIVES.get(gate.name, f"raglab.gates.{gate.name}_margins"), broken)
+    uses: list[Callable[[], object]] = [
+        lambda: decide(answered, chosen),
+        lambda: sweep(answered, [chosen], engine="numpy"),
+    ]
+    if gate.firing == "warn":  # it decides nothing, and warns of what is answered
+        uses = [lambda: decide(answered, chosen).frame(reasons=True)]
+    for use in uses:
+        with pytest.raises(ArithmeticError, match=gate.name):
+            use()
+
+
+@pytest.mark.parametrize("rule", ["rule_margins", "refine_margins"])
+def test_the_primitives_of_resolver_and_loop_are_what_decide(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the gates."""
+
+    def broken(*_: Any) -> Any:
+        raise ArithmeticError(rule)
+
+    home = "raglab.gates" if rule == "refine_margins" else "raglab.policy_parts.resolver_rules"
+    monkeypatch.setattr(f"{home}.{rule}", broken)
+    trace = random_trace(3, n_cases=8, depths=2)
+    for use in (lambda: decide(trace, policy()), lambda: sweep(trace, [policy()], engine="numpy")):
+        with pytest.raises(ArithmeticError, match=rule):
+            use()
 
 
 def test_a_gate_of_the_user_is_called_alone() -> None:
