@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from raglab import gates
 from raglab.gates import GATES, Gate
 from raglab.policy_parts.own_gates import REGISTERED, own_gate, register_gate
 from raglab.replay import decide, sweep
+from raglab.values import Answers
 from worlds import policy, random_trace
 
 ROOT = Path(__file__).parents[1]
@@ -174,6 +176,7 @@ USED = {
     **{gate.name: {f"{gate.name}.enabled": True} for gate in GATES if gate.switch},
     "gap": {"gap.enabled": True, "gap.min_gap": 0.1},
     "signals": {"signals.words.min": 1},
+    "fused": {"fused.parts": {"gap": {"x": [0.0, 0.5], "y": [-1.0, 1.0]}}, "fused.enabled": True},
     "hygiene": {},
 }
 PRIMITIVES = {"signals": "raglab.gating.signal_gates.signal_margins"}
@@ -188,7 +191,14 @@ def test_the_primitive_of_a_gate_is_what_decides(
     def broken(*_: Any, **__: Any) -> Any:
         raise ArithmeticError(gate.name)
 
-    answered = random_trace(3, n_cases=8, answers=True)
+    none: dict[str, Any] = {name: np.zeros(0, np.int32) for name in ("row", "arm", "depth")}
+    none |= {
+        "confidence": np.zeros(0),
+        "support": np.zeros(0),
+        "chunks": np.zeros((0, 2), np.int32),
+    }
+    texts: dict[str, Any] = dict.fromkeys(("text", "claim", "cited", "refused"), ())
+    answered = replace(random_trace(3, n_cases=8), answers=Answers("none", "none", **none, **texts))
     plain = policy().without_gates()
     chosen = plain.replace(*(part for pair in USED[gate.name].items() for part in pair))
     decide(answered, chosen)
