@@ -202,7 +202,8 @@ def test_the_primitive_of_a_gate_is_what_decides(
     plain = policy().without_gates()
     chosen = plain.replace(*(part for pair in USED[gate.name].items() for part in pair))
     decide(answered, chosen)
-    monkeypatch.setattr(PRIMITIVES.get(gate.name, f"raglab.gates.{gate.name}_margins"), broken)
+    own = f"{gate.name}_margins" if gate.margins else "headroom"
+    monkeypatch.setattr(PRIMITIVES.get(gate.name, f"raglab.gates.{own}"), broken)
     uses: list[Callable[[], object]] = [
         lambda: decide(answered, chosen),
         lambda: sweep(answered, [chosen], engine="numpy"),
