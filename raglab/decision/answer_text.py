@@ -305,11 +305,11 @@ class Basis(NamedTuple):
         if len({part.by for part in every}) > 1:
             bases = sorted({part.by for part in every})
             refuse("shards must have one basis (rule S6.3)", bases, "see raglab.lab.with_basis")
-        text, ok, differ, compared, unused = (
-            sum(getattr(part, name) for part in every)
+        counts = {
+            name: sum(getattr(part, name) for part in every)
             for name in ("text", "ok", "differ", "compared", "unused")
-        )
-        return cls(text, ok, every[0].by if every else TEXT, differ, compared, unused)
+        }
+        return cls(**counts, by=every[0].by if every else TEXT)
 
 
 class MissingAnswers(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CHECK, RECORDED
 from raglab.decision.scoring import headline_sentence, trace_basis
-from raglab.decision.trace_view import failed_count
+from raglab.decision.trace_view import case_row, failed_count
 from raglab.metrics import CELLS
 from raglab.policy import PolicyData
 from raglab.values import (
@@ -21,6 +21,7 @@ from raglab.values import (
     BoolArray,
     Case,
     CodeArray,
+    FloatArray,
     PlaceArray,
     Status,
     TextArray,
@@ -70,14 +71,35 @@ def _contract_table() -> TextArray:
 CONTRACTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
 
 
+class CaseColumns(NamedTuple):
+    """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
+
+    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them. label_code:
+    expected status. passes: whether it passes its contract, false without a label. status_only:
+    whether it is scored by status alone. answer_checks: codes of `AnswerCheck`.
+    """
+
+    ids: TextArray
+    status: CodeArray
+    decided_by: TextArray
+    depth: CodeArray
+    confidence: FloatArray
+    label_code: CodeArray
+    passes: BoolArray
+    status_only: BoolArray
+    answer_checks: CodeArray
+
+
 class CaseVerdicts(Protocol):
     """Decisions of one policy with the labels of the cases, in memory or over shards.
 
-    trace: what was decided, in memory or of shards.
+    trace: what was decided, in memory or of shards. columns: of all cases, of shards; in memory
+    each is made where it is asked for.
     """
 
     trace: Any
     policy: PolicyData
+    columns: CaseColumns
 
     def __len__(self) -> int:
         """Count the cases."""
@@ -89,22 +111,27 @@ class CaseVerdicts(Protocol):
     @property
     def status(self) -> CodeArray:
         """Status codes, [Q]."""
+        return self.columns.status
 
     @property
     def decided_by(self) -> TextArray:
         """Name of what decided each case, [Q], see `Decisions.decided_by`."""
+        return self.columns.decided_by
 
     @property
     def label_code(self) -> CodeArray:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
+        return self.columns.label_code
 
     @property
     def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
+        return self.columns.passes
 
     @property
     def status_only(self) -> BoolArray:
         """Whether each case is scored by status alone: labelled ok, with no sources stated, [Q]."""
+        return self.columns.status_only
 
     @property
     def answer_checks(self) -> CodeArray:
@@ -112,9 +139,27 @@ class CaseVerdicts(Protocol):
 
         What its recorded answer says, where it is judged by text.
         """
+        return self.columns.answer_checks
+
+    def confidence(self) -> FloatArray:
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100.
+
+        NaN where no score was measured.
+        """
+        return self.columns.confidence
 
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
+        ids: list[str] = self.columns.ids.tolist()
+        return ids
+
+    def row_of(self, case_id: str) -> int:
+        """Position of a case.
+
+        Raises:
+          KeyError: the trace holds no such case.
+        """
+        return case_row(self.ids(), case_id)
 
     def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions."""
@@ -335,13 +380,6 @@ class CaseVerdicts(Protocol):
                 "decide one trace twice",
             )
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
-
-    def row_of(self, case_id: str) -> int:
-        """Position of a case.
-
-        Raises:
-          KeyError: the trace holds no such case.
-        """
 
 
 def _change(was: object, now: object) -> str:

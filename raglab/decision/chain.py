@@ -294,9 +294,7 @@ def user_steps(thresholds: Thresholds) -> list[Step]:
     return [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
 
 
-def refused_query(
-    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]
-) -> CodeArray:
+def refused_query(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> CodeArray:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
     return first_refusal(thresholds.order.query, GateMeasurements(evidence), thresholds, shape)
 

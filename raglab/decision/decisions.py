@@ -34,11 +34,11 @@ from raglab.decision.checks import (
     user_checks,
 )
 from raglab.decision.measurement import Tables
-from raglab.decision.outcome_codes import answer_check_codes
+from raglab.decision.outcome_codes import answer_check_codes, at_slots
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import Measured, case_row
+from raglab.decision.trace_view import Measured
 from raglab.gating import expected_cost
 from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, user_margins
 from raglab.metrics.mixes import Mix, mix_column
@@ -50,6 +50,7 @@ from raglab.values import (
     Case,
     CodeArray,
     FloatArray,
+    IntArray,
     PlaceArray,
     SlotArray,
     Status,
@@ -397,7 +398,7 @@ class Decisions(CaseVerdicts, Result):
     def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         label = self.label_code
-        right = self._at_slot(self.tables.evidence.right)
+        (right,) = at_slots(self.tables.evidence.right, self._whole)
         earned = self.answer_checks != AnswerCheck.unearned
         return read_only((self.status == label) & (right | (label == Status.refuse)) & earned)
 
@@ -407,15 +408,12 @@ class Decisions(CaseVerdicts, Result):
 
         What its recorded answer says, where it is judged by text.
         """
-        whole = chain.Outcome(*(field[None] for field in self.outcome))
-        return read_only(answer_check_codes(self.tables.evidence, whole)[0])
+        return read_only(answer_check_codes(self.tables.evidence, self._whole)[0])
 
-    def _at_slot(self, table: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
-        """Values of the chosen hits, [Q], of a table [D, S, Q]."""
-        values: np.ndarray[Any, np.dtype[Any]] = table[
-            self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))
-        ]
-        return values
+    @property
+    def _whole(self) -> chain.Outcome:
+        """The outcome as that of the first of many policies, [1, Q] each."""
+        return chain.Outcome(*(field[None] for field in self.outcome))
 
     def confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100.
@@ -527,19 +525,22 @@ class Decisions(CaseVerdicts, Result):
         if self.status[row] != Status.ok:
             return []
         chosen = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return [int(place) for place in chosen if place >= 0]
+        return chosen[chosen >= 0].tolist()
 
     def chosen(self, row: int) -> list[int]:
         """Chunks of the chosen hits of a case, as numbers of `trace.chunks`."""
-        return [self._chunk(row, place) for place in self.places(row)]
+        return [*self.chunks_of_decision(row)] if self.status[row] == Status.ok else []
 
-    def row_of(self, case_id: str) -> int:
-        """Position of a case.
+    @cached_property
+    def _hit_chunks(self) -> IntArray:
+        """Chunks of the hits at the depth that decided, [Q, K]."""
+        arm, every = self.trace.arm(self.tables.arm), np.arange(len(self))
+        chunks: IntArray = self.trace.hits.chunk[every, arm, self.outcome.depth]
+        return chunks
 
-        Raises:
-          KeyError: the trace holds no such case.
-        """
-        return case_row(self.ids(), case_id)
+    def _chunks(self, row: int, places: Iterable[int]) -> tuple[int, ...]:
+        """Chunks of a case's hits at some places, of which -1 is none."""
+        return tuple(int(self._hit_chunks[row, place]) for place in places if place >= 0)
 
     def options(self, case_id: str) -> tuple[OptionShown, ...]:
         """Options of an ambiguous case, none for another."""
@@ -559,12 +560,6 @@ class Decisions(CaseVerdicts, Result):
     def _batch(self, row: int) -> int:
         return int(self.outcome.depth[row]) * len(self) + row
 
-    def _chunk(self, row: int, place: int) -> int:
-        hits = self.trace.hits.chunk[
-            row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row])
-        ]
-        return int(hits[place])
-
     def _ranked_options(self, row: int) -> tuple[resolver.Option, ...]:
         chosen, batch = self.tables.chosen, self._batch(row)
         last = self.tables.evidence.missing.shape[1] - 1  # `options_of_tied`, the last of `WINNERS`
@@ -579,7 +574,7 @@ class Decisions(CaseVerdicts, Result):
         return tuple(
             OptionShown(
                 option.option_id,
-                tuple(self._chunk(row, place) for place in option.places),
+                self._chunks(row, option.places),
                 tuple(names[key] for key in option.sources),
                 option.best_l2,
             )
@@ -597,13 +592,9 @@ class Decisions(CaseVerdicts, Result):
         None unless it is answered.
         """
         rows, chosen = np.flatnonzero(self.status == Status.ok), self.tables.chosen
-        depth, slot = (
-            self.outcome.depth[rows].astype(np.intp),
-            self.outcome.slot[rows].astype(np.intp),
-        )
-        places = chosen.places[depth * len(self) + rows, slot]
-        at = (rows[:, None], self.trace.arm(self.tables.arm), depth[:, None], np.maximum(places, 0))
-        chunk = self.trace.hits.chunk[at]
+        batch = self.outcome.depth[rows].astype(np.intp) * len(self) + rows
+        places = chosen.places[batch, self.outcome.slot[rows].astype(np.intp)]
+        chunk = self._hit_chunks[rows[:, None], np.maximum(places, 0)]
         numbers = np.where(places >= 0, np.append(chosen.source_of, -1)[chunk], -1)
         numbers = numbers[:, : self.tables.evidence.final_k]  # only options stand on more
         lists = _empty_lists(len(self))
@@ -666,8 +657,8 @@ class Decisions(CaseVerdicts, Result):
 
     def chunks_of_decision(self, row: int) -> tuple[int, ...]:
         """Chunks that a case's decision rests on, in order."""
-        slot = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return tuple(self._chunk(row, int(place)) for place in slot if place >= 0)
+        places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return self._chunks(row, places)
 
     @cached_property
     def _answers(self) -> dict[AnswerKey, int]:
@@ -676,13 +667,9 @@ class Decisions(CaseVerdicts, Result):
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that too few hits of a case's slot carry."""
         pattern_hits, least = self.tables.pattern_hits, self.policy.coverage.min_hits
-        slot = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
-        carried = Counter(
-            name
-            for place in slot
-            if place >= 0
-            for name in pattern_hits.chunk_entities[self._chunk(row, int(place))]
-        )
+        places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
+        chunks = self._chunks(row, places)
+        carried = Counter(name for chunk in chunks for name in pattern_hits.chunk_entities[chunk])
         return [name for name in pattern_hits.query_entities[row] if carried[name] < least]
 
     def warnings(self, row: int) -> list[str]:

@@ -290,47 +290,37 @@ def hit_keys(
     """
     hit = np.where(hit_chunk >= 0, hit_chunk, -1).astype(np.int64)
 
-    def by_hit(values: IntArray) -> IntArray:
-        return np.where(hit >= 0, np.append(values, -1)[hit], -1)
+    def by_hit(values: Sequence[Any] | IntArray) -> IntArray:
+        return np.append(np.asarray(values), -1)[hit]
 
     # Keys are numbers, so that hits compare as arrays and not text by text. Documents have the
     # names by which the resolver tells them apart (rules S3.1, S3.4, S3.5).
     names = [chunk.document if identity == PATH else chunk.file_name for chunk in chunks]
-    pages, page_of = _sorted_numbers(
-        [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
-    )
+    shown = [chunk.page_shown for chunk in chunks]
+    pages, page_of = _sorted_numbers(list(zip(names, shown, strict=True)))
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes
     # for one document.
     sources, source_of = pages, page_of
     if identity != PATH:
-        sources, source_of = _sorted_numbers(
-            [(chunk.document, chunk.page_shown) for chunk in chunks]
-        )
+        documents = (chunk.document for chunk in chunks)
+        sources, source_of = _sorted_numbers(list(zip(documents, shown, strict=True)))
+
+    def signatures(*, strict: bool) -> list[resolver.Signature]:
+        pairs = zip(chunks, names, strict=True)
+        return [resolver.signature(chunk.tags, name, strict=strict) for chunk, name in pairs]
+
     # Vendor and version part groups only where strict; the core leaves them out in any case (rule
     # S3.1).
-    signatures = [
-        resolver.signature(chunk.tags, name, strict=False)
-        for name, chunk in zip(names, chunks, strict=True)
-    ]
-    core = by_hit(_value_numbers(signatures))
-    tagged = np.array([not resolver.is_fallback(signature) for signature in signatures] + [False])[
-        hit
-    ]
-    sign = core
-    if strict:
-        strictly = (
-            resolver.signature(chunk.tags, name, strict=True)
-            for name, chunk in zip(names, chunks, strict=True)
-        )
-        sign = by_hit(_value_numbers(list(strictly)))
+    cores = signatures(strict=False)
+    core = by_hit(_value_numbers(cores))
     return Keys(
         hit=hit,
         file=by_hit(_value_numbers(names)),
         page=by_hit(page_of),
-        page_only=by_hit(_value_numbers([chunk.page_shown for chunk in chunks])),
+        page_only=by_hit(_value_numbers(shown)),
         core=core,
-        sign=sign,
-        tagged=tagged,
+        sign=by_hit(_value_numbers(signatures(strict=True))) if strict else core,
+        tagged=np.array([*(not resolver.is_fallback(sign) for sign in cores), False])[hit],
         text=by_hit(_value_numbers([chunk.full_text for chunk in chunks])),
         pages=pages,
         sources=sources,
@@ -423,21 +413,16 @@ def row_options(
     most, final_k = size
     in_order = order == np.arange(order.shape[1])
     same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
+    numbers = (keys.file, keys.page, keys.page_only, l2)
     options = []
-    for row in range(len(candidates)):
+    for row, group in enumerate(groups.group):
         if known is not None and same[row]:
             options.append(known[row])
             continue
-        group = groups.group[row]
         leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
         members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        numbers = (
-            keys.file[row].tolist(),
-            keys.page[row].tolist(),
-            keys.page_only[row].tolist(),
-            l2[row].tolist(),
-        )
-        options.append(resolver.options(members, *numbers, final_k))
+        of_row: Any = (table[row].tolist() for table in numbers)
+        options.append(resolver.options(members, *of_row, final_k))
     return options
 
 
@@ -457,12 +442,9 @@ def pad_sets(parts: Sequence[IntArray]) -> IntArray:
       parts: [B, s, width] or, of one set, [B, width].
     """
     whole = [part if part.ndim == 3 else part[:, None] for part in parts]
-    sizes = [part.shape[1] for part in whole]
-    out = np.full(
-        (len(whole[0]), sum(sizes), max(part.shape[2] for part in whole)), -1, dtype=np.int64
-    )
-    start = 0
-    for part, size in zip(whole, sizes, strict=True):
-        out[:, start : start + size, : part.shape[2]] = part
-        start += size
-    return out
+    most = max(part.shape[2] for part in whole)
+    padded = [
+        np.pad(part, ((0, 0), (0, 0), (0, most - part.shape[2])), constant_values=-1)
+        for part in whole
+    ]
+    return np.concatenate(padded, axis=1)

@@ -12,6 +12,7 @@ arguments: compiled code is kept on disk and must not hold those of another tabl
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -50,38 +51,10 @@ COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "co
 PLAIN = frozenset({"similarity", "fused"})
 
 
-class Numbers(NamedTuple):
-    """Numbers of the outcomes that the compiled code decides by name, as in `chain.STAGE`.
-
-    asked_slot: slot, after those of relevant hits, of the options that a gate on a signal offers.
-    """
-
-    empty_query: int
-    deny: int
-    allow: int
-    no_hits: int
-    l2: int
-    density: int
-    coverage: int
-    signals: int
-    signals_ask: int
-    confidence: int
-    overview: int
-    options: int
-    gap: int
-    single_group: int
-    entities: int
-    group_gap: int
-    signature_similarity: int
-    anchor_similarity: int
-    single_option: int
-    least_cost_refuse: int
-    least_cost_ask: int
-    least_cost_answer: int
-    asked_slot: int
-
-
-NUMBERS = Numbers._make([*(STAGE[name] for name in Numbers._fields[:-1]), int(ASKED_SLOT)])
+# Numbers of the outcomes by name, which the compiled code decides by; asked_slot: slot, after those
+# of relevant hits, of the options that a gate on a signal offers.
+Numbers = namedtuple("Numbers", (*STAGE, "asked_slot"))  # type: ignore[misc]  # noqa: PYI024
+NUMBERS: Any = Numbers(*STAGE.values(), int(ASKED_SLOT))
 
 
 def complete() -> bool:
@@ -583,16 +556,11 @@ def _sign(gate: gates.Gate) -> float:
 
 def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
     """Name of each signal and bound, `min` or `max`, that a policy sets, of gates on in some."""
-    pairs = [
-        (name, key)
-        for name, gate in thresholds.signals.items()
-        if is_gated(gate)
-        for key in ("min", "max")
-    ]
     return [
         (name, key)
-        for name, key in pairs
-        if not np.isnan(getattr(thresholds.signals[name], key)).all()
+        for name, gate in thresholds.signals.items()
+        for key in ("min", "max")
+        if is_gated(gate) and not np.isnan(getattr(gate, key)).all()
     ]
 
 
@@ -601,15 +569,14 @@ def _signals_of(evidence: Evidence, thresholds: Thresholds) -> FloatArray:
 
     Upper bounds negated, +inf passes every bound.
     """
-    out = np.empty((len(evidence.label), len(stated := _stated_bounds(thresholds))))
+    stated = _stated_bounds(thresholds)
+    out = np.empty((len(evidence.label), len(stated)))
     for b, (name, key) in enumerate(stated):
-        value = evidence.signals[evidence.known.place(name), 0]
-        value = value if key == "min" else np.negative(value)
-        out[:, b] = (
-            np.where(np.isnan(value), np.inf, value)
-            if evidence.known.signal(name).missing == "passes"
-            else value
-        )
+        place = evidence.known.place(name)
+        value = evidence.signals[place, 0]
+        out[:, b] = value if key == "min" else np.negative(value)
+        if evidence.known.rows[place].missing == "passes":
+            out[np.isnan(value), b] = np.inf
     return out
 
 
@@ -623,12 +590,10 @@ def _bounds(thresholds: Thresholds, n: int) -> tuple[FloatArray, IntArray]:
     for b, (name, key) in enumerate(stated):
         gate = thresholds.signals[name]
         value = getattr(gate, key)
-        acts = gate.on & ~np.isnan(value)
-        codes = np.where(
-            gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE)
-        )
-        bound[b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
-        stage[b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
+        asks = np.where(gate.asks, NUMBERS.signals_ask, NONE)
+        codes = np.where(gate.refuses, NUMBERS.signals, asks)
+        bound[b] = (value if key == "min" else np.negative(value)).ravel()
+        stage[b] = np.where(gate.on & ~np.isnan(value), codes, NONE).ravel()
     return bound, stage
 
 

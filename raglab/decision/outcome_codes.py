@@ -75,7 +75,7 @@ class Tally(NamedTuple):
 
 def outcome_codes(evidence: Evidence, outcome: Outcome) -> SlotArray:
     """Code of every policy and case, [P, Q]."""
-    right = _at_slots(evidence.right, outcome)
+    right = at_slots(evidence.right, outcome)
     label = evidence.label * np.int8(2)
     codes: SlotArray = outcome.stage.astype(np.int16) * np.int16(CELLS) + label + right
     if evidence.answered:
@@ -89,11 +89,11 @@ def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     if not evidence.answered:
         return np.zeros(status.shape, dtype=np.int8)
     is_ok = status == Status.ok
-    lacks = answered & _at_slots(evidence.unrecorded, outcome)
+    lacks = answered & at_slots(evidence.unrecorded, outcome)
     unearned = lacks & (evidence.label_code == Status.refuse) & (status == Status.refuse)
-    undecided = np.where(is_ok, _at_slots(evidence.undecided, outcome), 0)
-    of_sources = _at_slots(evidence.sources_right, outcome)
-    wrong = of_sources & ~_at_slots(evidence.right, outcome) & is_ok
+    undecided = np.where(is_ok, at_slots(evidence.undecided, outcome), 0)
+    of_sources = at_slots(evidence.sources_right, outcome)
+    wrong = of_sources & ~at_slots(evidence.right, outcome) & is_ok
     checks: CodeArray = np.select(
         [unearned, ~evidence.by_text & ~unearned, ~answered, lacks, undecided > 0, wrong],
         [
@@ -109,7 +109,7 @@ def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     return checks
 
 
-def _at_slots(table: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
+def at_slots(table: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
     """Values of the sets of hits that were chosen, [P, Q], of a table [D, S, Q]."""
     if table.shape[0] == 1:
         return values_at_slot(table[0], outcome.slot)

@@ -37,12 +37,9 @@ def status_only(cases: Iterable[Case]) -> BoolArray:
 
     A case states sources by `expect_sources`, `expect_sources_any` or `min_sources`.
     """
-    return np.array([_states_no_sources(case) for case in cases], dtype=bool)
-
-
-def _states_no_sources(case: Case) -> bool:
-    return case.expect_status == "ok" and not (
-        case.expect_sources or case.expect_sources_any or case.min_sources
+    return np.array(
+        [case.expect_status == "ok" and not (_expects(case) or case.min_sources) for case in cases],
+        dtype=bool,
     )
 
 
@@ -177,13 +174,14 @@ def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
         {source for case, _ in lacking for source in _expects(case)}, documents
     )
     slips = misspelt_sources((case for case, _ in lacking), documents, meanings)
-    near = (
-        f" {len(slips):,} of them name a source that is a document of the hits up to case or file "
-        "extension, as "
-        f"{slips[0][1][:_LENGTH]!r} beside {slips[0][2][:_LENGTH]!r}: correct those first."
-        if slips
-        else ""
-    )
+    near = ""
+    if slips:
+        _, slip, document = slips[0]
+        near = (
+            f" {len(slips):,} of them name a source that is a document of the hits up to case or "
+            f"file extension, as {slip[:_LENGTH]!r} beside {document[:_LENGTH]!r}: correct those "
+            "first."
+        )
     return (
         f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of "
         "their hits has, at any "
@@ -200,28 +198,18 @@ def _part_unretrieved(part: TracePart, arm: str | None) -> UnretrievedCases:
     rows = [
         row
         for row, case in enumerate(trace.cases)
-        if case.expect_status == "ok" and not by_text[row]
+        if case.expect_status == "ok" and not by_text[row] and _expects(case)
     ]
-    rows = [row for row in rows if _expects(trace.cases[row])]
-    named = chunk_sources(
-        trace.chunks,
-        source_meanings(
-            {source for row in rows for source in _expects(trace.cases[row])}, documents
-        ),
-    )
+    expected = {source for row in rows for source in _expects(trace.cases[row])}
+    named = chunk_sources(trace.chunks, source_meanings(expected, documents))
     lacking = []
-    hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])]
+    hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])].reshape(len(trace), -1)
     for row in rows:
-        case = trace.cases[row]
-        there = {
-            source
-            for place in set(hit[row].ravel().tolist())
-            if place >= 0
-            for source in named[place]
-        }
+        case, chunks = trace.cases[row], set(hit[row].tolist()) - {-1}
+        there = {source for place in chunks for source in named[place]}
         missing = [source for source in case.expect_sources if source not in there]
-        if not missing and case.expect_sources_any and there.isdisjoint(case.expect_sources_any):
-            missing = [case.expect_sources_any[0]]
+        if not missing and there.isdisjoint(case.expect_sources_any):
+            missing = [*case.expect_sources_any]
         if missing:
             lacking.append((case, missing[0]))
     return UnretrievedCases(tuple(lacking), len(rows), frozenset(documents if lacking else ()))

@@ -8,43 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
-from raglab.decision.case_verdicts import CaseVerdicts
+from raglab.decision.case_verdicts import CaseColumns, CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
-from raglab.decision.trace_view import TracePart, TraceView, case_row
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
-from raglab.values import BoolArray, Case, CodeArray, FloatArray, PlaceArray, TextArray
+from raglab.values import Case, PlaceArray
 from raglab.words.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class CaseColumns(NamedTuple):
-    """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
-
-    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them. label_code:
-    expected status. passes: whether it passes its contract, false without a label. status_only:
-    whether it is scored by status alone. answer_checks: codes of `AnswerCheck`.
-    """
-
-    ids: TextArray
-    status: CodeArray
-    decided_by: TextArray
-    depth: CodeArray
-    confidence: FloatArray
-    label_code: CodeArray
-    passes: BoolArray
-    status_only: BoolArray
-    answer_checks: CodeArray
 
 
 def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
@@ -54,16 +35,16 @@ def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
 
 def decision_columns(decisions: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
-    depth = decisions.outcome.depth.astype(np.int8)
-    ids = np.array(decisions.ids(), dtype=object)
-    verdicts = (
-        decisions.label_code,
-        decisions.passes,
-        decisions.status_only,
-        decisions.answer_checks,
-    )
     return CaseColumns(
-        ids, decisions.status, decisions.decided_by, depth, decisions.confidence(), *verdicts
+        ids=np.array(decisions.ids(), dtype=object),
+        status=decisions.status,
+        decided_by=decisions.decided_by,
+        depth=decisions.outcome.depth.astype(np.int8),
+        confidence=decisions.confidence(),
+        label_code=decisions.label_code,
+        passes=decisions.passes,
+        status_only=decisions.status_only,
+        answer_checks=decisions.answer_checks,
     )
 
 
@@ -97,58 +78,16 @@ class ShardedDecisions(CaseVerdicts, Result):
             ("shards", f"{len(self.sizes):,}"),
         ]
 
-    @property
-    def status(self) -> CodeArray:
-        """Status codes, [Q]."""
-        return self.columns.status
-
-    @property
-    def decided_by(self) -> TextArray:
-        """Name of what decided each case, [Q], see `Decisions.decided_by`."""
-        return self.columns.decided_by
-
-    @property
-    def label_code(self) -> CodeArray:
-        """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
-        return self.columns.label_code
-
-    @property
-    def passes(self) -> BoolArray:
-        """Whether each case passes its contract, [Q]; false where it has no label."""
-        return self.columns.passes
-
-    @property
-    def status_only(self) -> BoolArray:
-        """Whether each case is scored by status alone, [Q]."""
-        return self.columns.status_only
-
-    @property
-    def answer_checks(self) -> CodeArray:
-        """`AnswerCheck` of every case, [Q].
-
-        What its recorded answer says, where it is judged by text.
-        """
-        return self.columns.answer_checks
-
-    def confidence(self) -> FloatArray:
-        """Retrieval confidence at the depth that decided, [Q], 0 to 100.
-
-        NaN where no score was measured.
-        """
-        return self.columns.confidence
-
-    def ids(self) -> Sequence[str]:
-        """Ids of the cases, [Q]."""
-        ids: list[str] = self.columns.ids.tolist()
-        return ids
-
     def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions.
 
         Of each shard that holds some the cases are read, without its hits.
         """
         return [
-            case for part, here in self._part_rows(rows) for case in _cases_at(part.cases, here)
+            part_cases[row]
+            for part, here in self._part_rows(rows)
+            for part_cases in [part.cases]
+            for row in here
         ]
 
     def reasons(self, rows: Sequence[int]) -> dict[int, str]:
@@ -185,10 +124,6 @@ class ShardedDecisions(CaseVerdicts, Result):
         number = int(np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right"))
         return self.decided(self.trace.parts[number])
 
-    def row_of(self, case_id: str) -> int:
-        """Position of a case, see `Decisions.row_of`."""
-        return case_row(self.ids(), case_id)
-
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the order of the chain, see `Decisions.explain`.
 
@@ -214,10 +149,6 @@ class ShardedDecisions(CaseVerdicts, Result):
         function = partial(shard_frame, decided=self.decided, reasons=reasons)
         table = join_frames(list(run_each(function, self.trace.parts, what="frame")))
         return table.assign(**mix_column(self.label_code, mix))
-
-
-def _cases_at(cases: Sequence[Case], rows: Sequence[int]) -> list[Case]:
-    return [cases[row] for row in rows]
 
 
 def shard_reasons(

@@ -74,22 +74,15 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
       >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
       [4.0, 0.0, 1.0]
     """
-    intents = (intent(case.query) for case in cases)
-    scores = np.array(
-        [
-            (query_intent.graph, query_intent.table, query_intent.complexity)
-            for query_intent in intents
-        ],
-        dtype=np.float64,
-    ).reshape(-1, 3)
-    return {
-        "words": np.array([word_count(case.query) for case in cases], dtype=np.float64),
-        "entities": np.array([len(named) for named in entities], dtype=np.float64),
-        "documents": np.array([len(case.selected_sources) for case in cases], dtype=np.float64),
-        "intent_graph": scores[:, 0],
-        "intent_table": scores[:, 1],
-        "complexity": scores[:, 2],
+    columns = {
+        "words": [word_count(case.query) for case in cases],
+        "entities": list(map(len, entities)),
+        "documents": [len(case.selected_sources) for case in cases],
     }
+    intents = [intent(case.query)[: len(INTENT_FLAGS)] for case in cases]
+    names = ("intent_graph", "intent_table", "complexity")
+    scores = dict(zip(names, np.array(intents, dtype=np.float64).reshape(-1, 3).T, strict=True))
+    return {name: np.array(counts, dtype=np.float64) for name, counts in columns.items()} | scores
 
 
 class FirstHits(NamedTuple):
@@ -201,34 +194,36 @@ def arm_agreement(trace: TraceData) -> Columns:
         none = np.full((depths, len(trace)), np.nan)
         return {"arms_first": none, "arms_overlap": none}
     lists = [_first_chunks(trace, at) for at in there]
-    pairs = [_pair_agreement(first, second) for first, second in combinations(lists, 2)]
-    both = np.array([pair[0] for pair in pairs])
+    both, same, overlap = (
+        np.array(rows)
+        for rows in zip(*(_pair_agreement(*pair) for pair in combinations(lists, 2)), strict=True)
+    )
     n = both.sum(axis=0)
 
-    def mean(values: Sequence[FloatArray]) -> FloatArray:
-        total = np.where(both, np.array(values), 0.0).sum(axis=0)
+    def mean(values: FloatArray) -> FloatArray:
+        total = np.where(both, values, 0.0).sum(axis=0)
         return np.where(n > 0, total / np.maximum(n, 1), np.nan).reshape(depths, len(trace))
 
-    return {
-        "arms_first": mean([pair[1] for pair in pairs]),
-        "arms_overlap": mean([pair[2] for pair in pairs]),
-    }
+    return {"arms_first": mean(same), "arms_overlap": mean(overlap)}
 
 
 def _first_chunks(trace: TraceData, at: int) -> IntArray:
     """Chunks of the first hits of an arm in its final order, [D·Q, 5], -1 where there are fewer."""
-    chunk, rank = (np.moveaxis(field[:, at], 1, 0) for field in (trace.hits.chunk, trace.hits.rank))
-    hit = chunk.reshape(-1, chunk.shape[-1]).astype(np.int64)
-    order = arm_order(rank.reshape(hit.shape), hit)[:, :OVERLAP_AT]
-    return np.take_along_axis(hit, order, axis=1)
+    chunk, rank = (
+        np.moveaxis(field[:, at], 1, 0).reshape(-1, field.shape[-1])
+        for field in (trace.hits.chunk, trace.hits.rank)
+    )
+    order = arm_order(rank, chunk)[:, :OVERLAP_AT]
+    return np.take_along_axis(chunk.astype(np.int64), order, axis=1)
 
 
-def _pair_agreement(first: IntArray, second: IntArray) -> tuple[BoolArray, FloatArray, FloatArray]:
+def _pair_agreement(first: IntArray, second: IntArray) -> tuple[BoolArray, BoolArray, FloatArray]:
     """Whether both arms have hits, whether the first is the same, and the overlap, [B] each."""
-    longer = np.maximum((first >= 0).sum(axis=1), (second >= 0).sum(axis=1))
-    shared = ((first[:, :, None] == second[:, None, :]) & (first >= 0)[:, :, None]).sum(axis=(1, 2))
-    both = (first[:, 0] >= 0) & (second[:, 0] >= 0)
-    return both, (first[:, 0] == second[:, 0]).astype(np.float64), shared / np.maximum(longer, 1)
+    there = first >= 0
+    longer = np.maximum(there.sum(axis=1), (second >= 0).sum(axis=1))
+    shared = ((first[:, :, None] == second[:, None, :]) & there[:, :, None]).sum(axis=(1, 2))
+    both = there[:, 0] & (second[:, 0] >= 0)
+    return both, first[:, 0] == second[:, 0], shared / np.maximum(longer, 1)
 
 
 def stored_signals(trace: TraceData, arm: str) -> Columns:
@@ -559,16 +554,10 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
     """
     text = unaccented(question.replace("’", "'"))  # as the patterns are written
     spoke = [rule for rule in rules if _occurs(rule, text)]
-    absence = {
-        flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag)
-        for flag in INTENT_FLAGS
-    }
-    reasons: dict[str, tuple[str, ...]] = {
-        flag: tuple(rule.name for rule in spoke if rule.flag == flag) for flag in INTENT_FLAGS
-    }
-    return Intent(
-        1.0 - absence["graph"], 1.0 - absence["table"], 1.0 - absence["complexity"], reasons
-    )
+    by_flag = {flag: [rule for rule in spoke if rule.flag == flag] for flag in INTENT_FLAGS}
+    scores = [1.0 - prod(1.0 - rule.weight for rule in rules) for rules in by_flag.values()]
+    reasons = {flag: tuple(rule.name for rule in rules) for flag, rules in by_flag.items()}
+    return Intent(*scores, reasons)  # type: ignore[arg-type]
 
 
 def _occurs(rule: IntentPattern, text: str) -> bool:
