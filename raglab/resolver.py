@@ -10,13 +10,13 @@ and every threshold is replayed over it (rule S3.6). Hits stand in ascending L2 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.arguments.plain_arrays import ROUNDING, float_array, is_missing
+from raglab.arguments.plain_arrays import ROUNDING, float_array
 from raglab.policy_parts.resolver_rules import (
     ONE_OPTION,
     OUTCOMES,
@@ -526,7 +526,6 @@ def resolve(
       max_options: groups that are offered at most; all where not given.
 
     Raises:
-      TypeError: thresholds that are no `RuleThresholds`, or switches that are no `RuleSwitches`.
       ValueError: arrays of different shapes or of no real numbers, a number out of its range, a
         flag that is no bool, or a lead without its similarity.
 
@@ -541,8 +540,9 @@ def resolve(
       >>> resolve([[0.40, 0.47], [0.40, 0.43]], rules).rule.tolist()
       ['group_gap', 'options']
     """
-    _check_settings(thresholds, switches, max_options)
-    shape = _real_array("best_l2", best_l2).shape
+    if max_options is not None and index(max_options) < 1:
+        refuse("max_options must be a whole number >= 1", max_options, "leave it out for all")
+    shape = float_array(best_l2, "best_l2").shape
     if not shape:
         refuse(
             "best_l2 must hold a number a group",
@@ -604,63 +604,14 @@ DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0,
 SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
 
 
-def _check_settings(thresholds: object, switches: object, max_options: object) -> None:
-    """Refuse thresholds and switches of another class, and a number of options that is none."""
-    for name, value, type_, example in (
-        ("thresholds", thresholds, RuleThresholds, "RuleThresholds(min_group_gap=0.05)"),
-        ("switches", switches, RuleSwitches, "RuleSwitches(overview=False)"),
-    ):
-        if not isinstance(value, type_):
-            msg = (
-                f"{name} must be {type_.__name__}, got {value!r:.60}; write "
-                f"raglab.resolver.{example}."
-            )
-            raise TypeError(msg)
-    whole = (
-        isinstance(max_options, Integral)
-        and not isinstance(max_options, bool)
-        and int(max_options) >= 1
-    )
-    if max_options is not None and not whole:
-        refuse("max_options must be a whole number >= 1", repr(max_options), "leave it out for all")
-
-
-def _real_array(name: str, values: ArrayLike) -> FloatArray:
-    """Real numbers as float64, [...]; a missing one is NaN."""
-    remedy = "give a plain number each"
-    try:
-        column = np.asarray(values)
-        if column.dtype == object and all(
-            is_missing(value) or _is_real(value) for value in column.flat
-        ):
-            column = float_array(column, name)
-    except ValueError:  # of NumPy, which takes no ragged lists
-        msg = (
-            f"{name} must hold real numbers in a rectangle, got lists of different lengths; "
-            f"{remedy}."
-        )
-        raise ValueError(msg) from None
-    if column.size and column.dtype.kind not in "iuf":
-        wrong = next(value for value in column.flat if not (is_missing(value) or _is_real(value)))
-        refuse(f"{name} must hold real numbers", f"{wrong!r:.60}", remedy)
-    return column.astype(np.float64)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
 def _flags(name: str, values: ArrayLike) -> BoolArray:
     """Booleans, [...]."""
-    try:
-        column = np.asarray(values)
-    except ValueError:
-        column = np.asarray("lists of different lengths")
-    if column.dtype == object and all(isinstance(value, bool | np.bool_) for value in column.flat):
-        column = column.astype(np.bool_)
-    if column.size and column.dtype != np.bool_:
-        wrong = next(value for value in column.flat if not isinstance(value, bool | np.bool_))
-        refuse(f"{name} must be True or False", f"{wrong!r:.60}", "write count > 0 for a number")
+    column = np.asarray(values)
+    if column.dtype != np.bool_:
+        for value in column.flat:
+            if not isinstance(value, bool | np.bool_):
+                remedy = "write count > 0 for a number"
+                refuse(f"{name} must be True or False", f"{value!r:.60}", remedy)
     return column.astype(np.bool_)
 
 
@@ -687,7 +638,7 @@ def _group_column(
     """Numbers of groups, [B, G]; NaN where they are not given."""
     if values is None:
         return np.full(shape, np.nan).reshape(-1, shape[-1])
-    column = _real_array(name, values)
+    column = float_array(values, name)
     if column.shape != shape:
         refuse(f"{name} must have the shape of best_l2, {shape}", column.shape, "NaN is none")
     return _in_unit(name, column, unit).reshape(-1, shape[-1])
@@ -702,7 +653,7 @@ def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> 
 
 def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> IntArray:
     """A count a query, [...]."""
-    column = _in_unit(name, _query_column(name, _real_array(name, values), queries), COUNTED)
+    column = _in_unit(name, _query_column(name, float_array(values, name), queries), COUNTED)
     if np.isnan(column).any():
         refuse(f"{name} must be given of every query", "NaN", "write 0 where nothing is named")
     return column.astype(np.int64)
@@ -712,9 +663,7 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name, value in thresholds._asdict().items():
         if value is None:
             refuse(f"{name} must be a number", "None", "leave it out, or write -inf")
-    checked = RuleThresholds(
-        *(_real_array(name, value) for name, value in thresholds._asdict().items())
-    )
+    checked = RuleThresholds(*map(float_array, thresholds, thresholds._fields))
     for name in ("min_sig_sim", "min_anchor_sim"):
         lead = getattr(checked, f"{name}_gap")
         if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):

@@ -62,7 +62,8 @@ said = replay.decide(trace, chosen)
 assert said.frame()["decided_by"].tolist() == ["toy", "confidence"]
 assert said.reason(0) == "best hybrid score 0.3 is below min_hybrid 0.5"
 table = [gate.name for gate in gates.GATES]
-names = [name for name in dict.fromkeys(check.gate for check in said.explain("q0")) if name in table]
+shown = dict.fromkeys(check.gate for check in said.explain("q0"))
+names = [name for name in shown if name in table]
 assert "toy" in names
 assert names == sorted(names, key=table.index)
 both = chosen.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
