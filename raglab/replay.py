@@ -87,8 +87,8 @@ from raglab.replaying.case_codes import (
 )
 from raglab.replaying.step_functions import (
     all_step_cells,
-    closest_flip,
     moves_of_paths,
+    nearest_flips,
     path_moves,
     piece_codes,
     step_cells,
@@ -863,27 +863,13 @@ def flips(
         if path.startswith("decision."):
             width = max(float(value), 1.0)
         moved = swept_threshold(evidence.known, thresholds, path)
-        tried = closest_flip(
-            float(value),
-            points[:, 0],
-            STATUS_OF[codes[:, 0] % N_CODES // CELLS],
-            int(current),
-            moved,
-        )
-        if tried is not None:
-            at, becomes = tried
+        status = STATUS_OF[codes % N_CODES // CELLS]
+        flip = nearest_flips(float(value), points, status, decisions.status, moved)
+        if np.isfinite(flip.distance[0]):
+            at, becomes = float(flip.value[0]), Status(int(flip.becomes[0]))
             change = at - float(value)
-            rows.append(
-                (
-                    path,
-                    float(value),
-                    at,
-                    change,
-                    abs(change) / width,
-                    current.name,
-                    Status(becomes).name,
-                )
-            )
+            share = abs(change) / width
+            rows.append((path, float(value), at, change, share, current.name, becomes.name))
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
     table = pd.DataFrame(rows, columns=columns)
     table = table.sort_values("share", kind="stable", ignore_index=True)

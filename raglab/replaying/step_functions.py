@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -178,27 +179,18 @@ def _piecewise_codes(
     )
 
 
-def case_moves(
-    values: FloatArray,
-    codes: SlotArray,
-    weight: FloatArray | None = None,
-) -> Moves:
-    """Where cases go, from the code of each on each of its pieces.
-
-    Args:
-      values: [B, Q] breakpoints.
-      codes: [B + 1, Q].
-      weight: of each case, [Q]; 1 where not given.
-    """
-    return cell_moves(values, CELL_OF_CODE.take(codes), weight)
-
-
 def cell_moves(
     values: FloatArray,
     cell: CodeArray,
     weight: FloatArray | None = None,
 ) -> Moves:
-    """Where cases go, from the cell of each on each of its pieces, [B + 1, Q]; see `case_moves`."""
+    """Where cases go, from the cell of each on each of its pieces.
+
+    Args:
+      values: [B, Q] breakpoints.
+      cell: [B + 1, Q].
+      weight: of each case, [Q]; 1 where not given.
+    """
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
     first = np.bincount(cell[0], weight, minlength=metrics.N_CELLS)
     weights = None if weight is None else np.broadcast_to(weight, moved.shape)[moved]
@@ -262,62 +254,49 @@ def moves_of_paths(
 ) -> dict[str, tuple[Threshold, Moves]]:
     """Some thresholds, and the values at which cases change their cell, by path."""
     thresholds = policy_thresholds([policy])
-    pieces = piece_codes(evidence, thresholds, paths)
     return {
         path: (
             swept_threshold(evidence.known, thresholds, path),
-            case_moves(*pieces.pop(path), weight),
+            cell_moves(points, CELL_OF_CODE.take(codes), weight),
         )
-        for path in paths
+        for path, (points, codes) in piece_codes(evidence, thresholds, paths).items()
     }
 
 
-def closest_flip(
-    value: float,
-    points: FloatArray,
-    status: CodeArray,
-    current: int,
-    swept: Threshold,
-) -> tuple[float, int] | None:
-    """Nearest value of a threshold at which the status of one case is another, and that status."""
-    points = points[~np.isnan(points)]
-    inward = np.inf if swept.side == "floor" else -np.inf
-    best: tuple[float, int] | None = None
-    for piece in range(len(points) + 1):
-        if status[piece] == current:
-            continue
-        first = points[piece - 1] if piece else swept.low
-        last = points[piece] if piece < len(points) else swept.high
-        just_above = first + 1.0 if swept.whole else np.nextafter(first, inward)
-        low = just_above if swept.side == "floor" and piece else first
-        high = (
-            np.nextafter(last, inward) if swept.side == "ceiling" and piece < len(points) else last
-        )
-        if low > high:
-            continue
-        at = float(min(max(value, low), high))
-        if best is None or abs(at - value) < abs(best[0] - value):
-            best = at, int(status[piece])
-    return best
+class Flips(NamedTuple):
+    """Nearest value of a threshold at which each case has another status, [Q].
+
+    value: of the threshold. becomes: the status there. distance: how far it lies; infinite where no value
+    flips the case.
+    """
+
+    value: FloatArray
+    becomes: CodeArray
+    distance: FloatArray
 
 
-def flip_distances(
+def nearest_flips(
     value: float,
     points: FloatArray,
     status: CodeArray,
     current: CodeArray,
     swept: Threshold,
-) -> FloatArray:
-    """Smallest change of a threshold that flips each case, [Q]; infinite where none does.
+) -> Flips:
+    """Smallest change of a threshold that flips each case.
 
-    `closest_flip` of many cases: breakpoints [B, Q], status between them [B + 1, Q], current status
-    [Q].
+    Args:
+      value: of the threshold.
+      points: breakpoints of each case, [B, Q].
+      status: between them, [B + 1, Q].
+      current: status of each case, [Q].
+      swept: the threshold.
 
     Example: a floor at 0.5; the first case is answered up to 0.7, the second only up to 0.2.
       >>> from raglab.replaying.breakpoints import SWEPT
       >>> points, status = np.array([[0.7, 0.2]]), np.array([[0, 0], [1, 1]], dtype=np.int8)
       >>> floor = SWEPT["similarity.min_similarity"]
-      >>> flip_distances(0.5, points, status, np.array([0, 1], dtype=np.int8), floor).round(6)
+      >>> now = np.array([0, 1], dtype=np.int8)
+      >>> nearest_flips(0.5, points, status, now, floor).distance.round(6)
       array([0.2, 0.3])
     """
     inward = np.inf if swept.side == "floor" else -np.inf
@@ -333,5 +312,6 @@ def flip_distances(
         last = np.where(inner, np.nextafter(last, inward), last)
     flips = (status != current) & (first <= last)  # a piece behind the last point begins at NaN
     at = np.minimum(np.maximum(value, first), last)
-    distance: FloatArray = np.where(flips, np.abs(at - value), np.inf).min(axis=0)
-    return distance
+    distance = np.where(flips, np.abs(at - value), np.inf)
+    nearest = (distance.argmin(axis=0), np.arange(points.shape[1]))
+    return Flips(at[nearest], status[nearest], distance[nearest])
