@@ -266,8 +266,8 @@ def moves_of_paths(
 class Flips(NamedTuple):
     """Nearest value of a threshold at which each case has another status, [Q].
 
-    value: of the threshold. becomes: the status there. distance: how far it lies; infinite where no value
-    flips the case.
+    value: of the threshold. becomes: the status there. distance: how far it lies; infinite where
+    no value flips the case.
     """
 
     value: FloatArray
