@@ -38,7 +38,7 @@ def switched(margin: Any, on: Bools) -> Any:  # noqa: ANN401 - scalar or array
     """
     # the method of an array, since the function of the same name costs ten times as much on one
     # switch
-    return margin if np.asarray(on).all() else np.where(on, margin, np.inf)
+    return margin if on is True or np.asarray(on).all() else np.where(on, margin, np.inf)
 
 
 def meets_threshold(margin: Any) -> Any:  # noqa: ANN401 - bool or array
