@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeVar
 
@@ -280,15 +281,12 @@ def _learned_rows(
     policies: Sequence[PolicyData], sources: Sequence[Mapping[str, str]], known: KnownQuestions
 ) -> list[Learned]:
     """What each policy learned from the questions, by its parts and the hashes of their sets."""
-    rows: dict[tuple[tuple[str, str, str], ...], Learned] = {}
-    keys = []
-    for policy, parts in zip(policies, sources, strict=True):
-        # Policies of one study share their sets, so each set is compared once.
-        key = tuple((name, of, policy.learned_cases.get(of, "")) for name, of in parts.items())
-        keys.append(key)
-        if key not in rows:
-            rows[key] = _learned_row(key, known)
-    return [rows[key] for key in keys]
+    # Policies of one study share their sets, so each set is compared once.
+    learned = cache(partial(_learned_row, known=known))
+    return [
+        learned(tuple((name, of, policy.learned_cases.get(of, "")) for name, of in parts.items()))
+        for policy, parts in zip(policies, sources, strict=True)
+    ]
 
 
 def _learned_row(parts: Iterable[tuple[str, str, str]], known: KnownQuestions) -> Learned:
