@@ -214,19 +214,19 @@ def resolver_checks(decisions: Any, row: int) -> Iterator[Check]:
     )
     winner = tied and bool(evidence.has_winner[depth, row])
     entities = Reason("entities" if winner else "entities_tie" if tied else "entities_idle")
-    told: tuple[tuple[str, bool, str, dict[str, Reason]], ...] = (
+    shown_rules: tuple[tuple[str, bool, str, dict[str, Reason]], ...] = (
         ("single_group", groups == 1, "groups_of_hits", {"groups": counted("n_groups", groups)}),
         ("overview", overview, "is_overview" if overview else "no_overview", {}),
         ("entities", winner, "query_entities", {"entities": entities}),
     )
-    for name, decides, key, values in told:
+    for name, decides, key, values in shown_rules:
         margin, text = 0.0 if decides else -1.0, decisions.say(key, **values)
         yield format_check("resolver", f"S3.3 {name}", float(decides), 1, margin, text)
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
     competing = evidence.tied if tied else evidence.all
     contest = resolver.Contest(*[field[depth, row] for field in competing])
     margins = resolver.rule_margins(contest, thresholds.rules)
-    for rule in resolver.RULES[len(told) : -1]:
+    for rule in resolver.RULES[len(shown_rules) : -1]:
         # A similarity decides only where both hold, its height and its lead: one check states both.
         pairs = [
             (float(getattr(contest, row.meets)), scalar_value(getattr(thresholds.rules, row.key)))
@@ -334,11 +334,13 @@ def _signal_check(decisions: Any, read: gates.Read, name: str) -> Check:
     bound = np.nan
     text = decisions.say("unbounded", what=measured(gate), value=decimals(value))
     if stated:
-        (nearest, bound), *others = stated
+        (nearest, bound), *farther = stated
         language, on = decisions.language, thresholds.on
         text = _compared(language, measured(gate), value, nearest, bound, margin, on)
         if scalar_value(on):
-            text += "".join(f", {row.key} {decimals(other, value)}" for row, other in others)
+            text += "".join(
+                f", {row.key} {decimals(far_bound, value)}" for row, far_bound in farther
+            )
             passes = gates.meets_threshold(margin)
             text += decisions.say("may_miss") if isnan(value) and passes else ""
     return format_check(gate.name, "", value, bound, margin, text)

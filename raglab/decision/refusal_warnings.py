@@ -72,9 +72,10 @@ def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     total = sum(refusals.values())
     if total <= MOST_REFUSED * n_ok:
         return ""
-    gate, *others = sorted(refusals, key=lambda name: (-refusals[name], name))
+    ordered = sorted(refusals, key=lambda name: (-refusals[name], name))
+    gate = ordered[0]
     if refusals[gate] <= MOST_REFUSED * n_ok:
-        named = ", ".join(f"{name} {refusals[name]:,}" for name in (gate, *others))
+        named = ", ".join(f"{name} {refusals[name]:,}" for name in ordered)
         return f"gates together refuse {total:,} of {n_ok:,} cases labelled ok ({named}){remedy}."
     text = f"gate {gate} refuses {refusals[gate]:,} of {n_ok:,} cases labelled ok"
     bound = _bound(next(_parts(decisions)), gate)
