@@ -27,6 +27,7 @@ from raglab.gating.headroom import headroom, meets_threshold, switched
 from raglab.gating.signal_gates import (
     SIGNALS,
     SIGNALS_ASK,
+    SignalThresholds,  # noqa: F401 - of `signal_margins`
     all_signal_margins,
     signal_margins,
     signal_path,

@@ -597,18 +597,20 @@ class Decisions(CaseVerdicts, Result):
         chunk = self._hit_chunks[rows[:, None], np.maximum(places, 0)]
         numbers = np.where(places >= 0, np.append(chosen.source_of, -1)[chunk], -1)
         numbers = numbers[:, : self.tables.evidence.final_k]  # only options stand on more
-        lists = _empty_lists(len(self))
+        ordered = np.sort(numbers, axis=1)
+        plain = (ordered[:, :1] >= 0).all(axis=1) & (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
         texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
-        for row, sources in zip(rows.tolist(), texts, strict=True):
-            different = dict.fromkeys(sources)
-            different.pop(None, None)
-            lists[row] = [*different]
+        lists = _empty_lists(len(self))
+        for row, sources, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
+            # most name each source once
+            lists[row] = sources if whole else [*filter(None, dict.fromkeys(sources))]
         return lists
 
     def _answer_texts(self) -> list[str | None]:
         """Recorded answer of every case; None where there is none, or none is given."""
         texts: list[str | None] = [None] * len(self)
-        for row in np.flatnonzero(self.status == Status.ok).tolist():
+        answers = self.trace.answers is not None
+        for row in np.flatnonzero(self.status == Status.ok).tolist() if answers else ():
             answer = self.answer(row)
             texts[row] = answer and answer.text
         return texts
