@@ -3,9 +3,9 @@
 Thresholds in, signed headroom out, verdict (S2.1 to S2.15).
 
 `GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled
-kernel, explanation, steps, search space, certificates and report read it. One more gate is one row;
-it brings a margin function only where its verdict is more than one measurement against one
-threshold.
+kernel, explanation, steps, search space, certificates and report read it. One more gate is one row
+with its primitive in it; where that is one measurement against one threshold, the primitive is
+`headroom`.
 
 A margin is >= 0 where the gate passes. The verdict of a sweep and the explanation of one case read
 the same margins, so they cannot disagree. Thresholds are scalars, or arrays that broadcast against
@@ -23,19 +23,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import measured_values
+from raglab.gating.headroom import headroom, meets_threshold, switched
 from raglab.gating.signal_gates import (
     SIGNALS,
     SIGNALS_ASK,
-    SignalThresholds,
+    SignalThresholds,  # noqa: F401 - of `signal_margins`
     all_signal_margins,
     signal_margins,
     signal_path,
 )
 from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
-from raglab.values import Bools, Floats, Ints
+from raglab.values import BoolArray, Bools, FloatArray, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
 AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
+# Types of a stored count of hits and of the sum that gives it, by the most hits.
+COUNT_TYPES: Mapping[float, Any] = {
+    254: (np.int16, np.uint8),
+    32_767: (np.int16, np.uint16),
+    np.inf: (np.int64, np.int64),
+}
 
 
 class Verdict(NamedTuple):
@@ -50,29 +57,6 @@ class Verdict(NamedTuple):
     fired: Bools
     check: Any
     margin: Floats
-
-
-def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
-    """Distance of a value above its threshold; +inf where the gate is off.
-
-    Args:
-      value: measurement, [...].
-      threshold: in the unit of the value, [...].
-      on: whether the gate is on, [...].
-    """
-    margin = np.subtract(measured_values(value), threshold)
-    # the method of an array, since the function of the same name costs ten times as much on one
-    # switch
-    return margin if np.asarray(on).all() else np.where(on, margin, np.inf)
-
-
-def meets_threshold(margin: Any) -> Any:  # noqa: ANN401 - bool or array
-    """Whether a margin is 0 or more, bool [...]; a missing one is not.
-
-    Args:
-      margin: headroom, [...].
-    """
-    return np.greater_equal(margin, 0.0)
 
 
 def fires(margins: Margins) -> Bools:
@@ -106,8 +90,9 @@ def explain(margins: Margins) -> Verdict:
     )
 
 
+@cache
 def thresholds_form(name: str, *keys: str) -> Any:  # noqa: ANN401 - a type that is made here
-    """Type of a gate's thresholds.
+    """Type of a gate's thresholds, the same of each name and keys.
 
     Its keys, see their rows in `GATES`, and `on`, which is true by default.
 
@@ -144,7 +129,8 @@ ConfidenceThresholds = thresholds_form("Confidence", "tau_default", "tau_explici
 GenerationThresholds = thresholds_form("Generation", "min_generation_confidence")
 SupportThresholds = thresholds_form("Support", "min_support")
 DomainMargins = margins_form("Domain", "query", "deny", "allow")
-L2Margins = margins_form("L2", "l2")  # the better of the hard and the soft one
+# the better of the hard and the soft one
+L2Margins = margins_form("L2", "no_hits", "l2")
 DensityMargins = margins_form("Density", "density")
 GapMargins = margins_form("Gap", "gap")
 CoverageMargins = margins_form("Coverage", "coverage")
@@ -306,18 +292,22 @@ def domain_margins(
       Verdict(fired=True, check='deny', margin=-1.0)
     """
     return DomainMargins(
-        query=np.subtract(n_words, 1.0),
+        query=headroom(n_words, 1.0),
         deny=headroom(0.0, np.asarray(n_denied, dtype=np.float64), on),
         allow=headroom(n_allowed, np.where(needs_allowed, 1.0, 0.0), on),
     )
 
 
-def l2_margins(best: Floats, thresholds: GateThresholds) -> StageMargins:
+def l2_margins(
+    best: Floats, thresholds: GateThresholds, n_hits: Ints | Floats = np.inf
+) -> StageMargins:
     """Headroom of the nearest hit below the hard or, failing that, the soft bound.
 
     Args:
       best: squared L2 distance of the nearest hit, [...]; NaN where nothing was retrieved.
       thresholds: `max_l2`, `soft_max_l2` and `on`.
+      n_hits: hits at all, [...]; without one `no_hits` fires, whether the gate is on or off. Where
+        not given, some are there.
 
     Source: rule S2.2.
 
@@ -326,12 +316,8 @@ def l2_margins(best: Floats, thresholds: GateThresholds) -> StageMargins:
       Verdict(fired=True, check='l2', margin=-0.09999999999999998)
     """
     best = measured_values(best, "best")
-    hard = np.subtract(thresholds.max_l2, best)
-    soft = np.subtract(thresholds.soft_max_l2, best)
-    margin = np.fmax(hard, soft)
-    return L2Margins(
-        l2=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf)
-    )
+    hard, soft = headroom(thresholds.max_l2, best), headroom(thresholds.soft_max_l2, best)
+    return L2Margins(headroom(n_hits, 1.0), switched(np.fmax(hard, soft), thresholds.on))
 
 
 def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
@@ -345,16 +331,10 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
 
     Source: rules S2.2, S2.3.
     """
-    best = measured_values(best, "best")
-    soft = np.where(
-        np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0),
-        thresholds.soft_max_l2,
-        -np.inf,
-    )
-    cut = np.where(
-        np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft
-    )
-    return cut if np.asarray(thresholds.on).all() else np.where(thresholds.on, cut, np.inf)
+    best, cut = measured_values(best, "best"), -np.inf
+    for bound in (thresholds.soft_max_l2, thresholds.max_l2):
+        cut = np.where(meets_threshold(headroom(bound, best)), bound, cut)
+    return switched(cut, thresholds.on)
 
 
 def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
@@ -371,7 +351,8 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
     l2, cut = np.asarray(measured_values(l2, "l2")), np.asarray(cut)
     if l2.ndim == 1:
         return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
-    count_type, sum_type = _count_types(len(l2))
+    # The sum that gives a count is faster the narrower its type.
+    count_type, sum_type = next(types for most, types in COUNT_TYPES.items() if len(l2) <= most)
     count = np.empty(cut.shape, dtype=count_type)
     # Distances of some cases at a time, which stay in the cache while all policies pass.
     width = max(1, AT_ONCE // 2 // max(1, len(l2)))
@@ -383,18 +364,6 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
             within = (l2[:, None, case_block] <= cut[policy_block, case_block]).view(np.uint8)
             count[policy_block, case_block] = np.add.reduce(within, axis=0, dtype=sum_type)
     return count
-
-
-def _count_types(n_hits: int) -> tuple[type[np.integer[Any]], type[np.integer[Any]]]:
-    """Types of a stored count of hits and of the sum that gives it.
-
-    The sum is faster the narrower its type.
-    """
-    if n_hits < np.iinfo(np.uint8).max:
-        return np.int16, np.uint8
-    if n_hits <= np.iinfo(np.int16).max:
-        return np.int16, np.uint16
-    return np.int64, np.int64
 
 
 def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargins:
@@ -411,11 +380,11 @@ def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargin
 
 def hits_agree(
     document: NDArray[np.integer],
-    page: NDArray[np.float64],
+    page: FloatArray,
     core: NDArray[np.integer],
-    tagged: NDArray[np.bool_],
+    tagged: BoolArray,
     near_pages: int,
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Whether the two nearest hits agree: one document and near pages, or one signature with a tag.
 
     Args:
@@ -508,7 +477,7 @@ def hygiene_margins(unfit: Bools) -> StageMargins:
 
     Source: rule S2.13.
     """
-    return HygieneMargins(hygiene=0.0 - np.asarray(unfit, dtype=np.float64))
+    return HygieneMargins(hygiene=headroom(0.0, np.asarray(unfit, dtype=np.float64)))
 
 
 GateInputs = Literal["query", "hits", "chosen", "answer"]
@@ -589,9 +558,8 @@ class Gate(NamedTuple):
       thresholds: of the policy; the first is compared unless another one's `where` holds.
       reads: names of its measurements, one a margin; by default what its first threshold meets.
       stages: names of what it decides, one a margin; by default its own name.
-      margins: function of the measurements by name and the thresholds; None where one measurement
-        meets one threshold.
-      form: type of its thresholds, fields by their keys and `on`.
+      margins: calls its primitive on the measurements by name and the thresholds; None where one
+        measurement meets one threshold by `headroom`.
       switch: whether a policy can switch it off.
       searched: whether a study tries that switch.
       moved: whether its thresholds are of the embedder's scale (`raglab.rescale_thresholds`).
@@ -606,7 +574,6 @@ class Gate(NamedTuple):
     reads: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     margins: Callable[[Read, Any], Margins] | None = None
-    form: Any = None
     switch: bool = True
     searched: bool = False
     moved: bool = True
@@ -622,9 +589,10 @@ class Gate(NamedTuple):
         return self.reads or (self.thresholds[0].meets,)
 
     @property
-    def scalar(self) -> bool:
-        """Whether it compares one measurement with one threshold."""
-        return self.margins is None
+    def form(self) -> Any:  # noqa: ANN401 - a type that is made here
+        """Type of its thresholds, fields by their keys and `on`."""
+        keys = (threshold.key for threshold in self.thresholds)
+        return thresholds_form(self.name.title() if self.thresholds else "Switch", *keys)
 
 
 def signal_gate(known: Signal) -> Gate:
@@ -658,7 +626,6 @@ def _signal_gate(known: Signal) -> Gate:
         margins=lambda read, thresholds: signal_margins(
             read(path), thresholds, missing_passes=known.missing == "passes"
         ),
-        form=SignalThresholds,
     )
 
 
@@ -675,7 +642,6 @@ GATES: tuple[Gate, ...] = (
         margins=lambda read, thresholds: domain_margins(
             read("words"), read("denied"), read("allowed"), read("needs_allowed"), thresholds.on
         ),
-        form=SwitchThresholds,
     ),
     Gate(
         "l2",
@@ -688,11 +654,7 @@ GATES: tuple[Gate, ...] = (
         ),
         reads=("n_hits", "best_l2"),
         stages=("no_hits", "l2"),
-        margins=lambda read, thresholds: (
-            np.subtract(read("n_hits"), 1.0),
-            *l2_margins(read("best_l2"), thresholds),
-        ),
-        form=L2Thresholds,
+        margins=lambda read, thresholds: l2_margins(read("best_l2"), thresholds, read("n_hits")),
     ),
     Gate(
         "density",
@@ -701,7 +663,6 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         thresholds=(Threshold("density.min_keep", "floor", COUNT, "n_relevant"),),
         margins=lambda read, thresholds: density_margins(read("n_relevant"), thresholds),
-        form=DensityThresholds,
     ),
     Gate(
         "gap",
@@ -712,7 +673,6 @@ GATES: tuple[Gate, ...] = (
         margins=lambda read, thresholds: gap_margins(
             read("gap"), read("n_relevant"), read("agree"), thresholds
         ),
-        form=GapThresholds,
     ),
     Gate(
         "coverage",
@@ -721,7 +681,6 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         reads=("missing",),
         margins=lambda read, thresholds: coverage_margins(read("missing"), thresholds.on),
-        form=SwitchThresholds,
         searched=True,
     ),
     Gate(
@@ -739,8 +698,8 @@ GATES: tuple[Gate, ...] = (
                 candidate=True,
             ),
         ),
-        form=SimilarityThresholds,
         searched=True,
+        margins=lambda read, thresholds: similarity_margins(read("top1_cosine"), thresholds),
     ),
     Gate(
         SIGNALS,
@@ -758,8 +717,8 @@ GATES: tuple[Gate, ...] = (
         judges="chosen",
         firing="refuse",
         thresholds=(Threshold("fused.min_fused", "floor", SHARE, "fused", candidate=True),),
-        form=FusedThresholds,
         moved=False,
+        margins=lambda read, thresholds: fused_margins(read("fused"), thresholds),
     ),
     Gate(
         "sufficiency",
@@ -767,7 +726,7 @@ GATES: tuple[Gate, ...] = (
         judges="chosen",
         firing="warn",
         thresholds=(Threshold("sufficiency.min_keyword_share", "floor", SHARE, "share"),),
-        form=SufficiencyThresholds,
+        margins=lambda read, thresholds: sufficiency_margins(read("share"), thresholds),
     ),
     Gate(
         "confidence",
@@ -782,8 +741,10 @@ GATES: tuple[Gate, ...] = (
                 "confidence.tau_explicit", "floor", POINTS, "confidence", where="explicit", step=5.0
             ),
         ),
-        form=ConfidenceThresholds,
         searched=True,
+        margins=lambda read, thresholds: confidence_margins(
+            read("confidence"), read("explicit"), thresholds
+        ),
     ),
     Gate(
         "generation",
@@ -793,8 +754,8 @@ GATES: tuple[Gate, ...] = (
         thresholds=(
             Threshold("generation.min_generation_confidence", "floor", SHARE, "generation"),
         ),
-        form=GenerationThresholds,
         moved=False,
+        margins=lambda read, thresholds: generation_margins(read("generation"), thresholds),
     ),
     Gate(
         "support",
@@ -802,8 +763,8 @@ GATES: tuple[Gate, ...] = (
         judges="answer",
         firing="refuse",
         thresholds=(Threshold("support.min_support", "floor", SHARE, "support"),),
-        form=SupportThresholds,
         moved=False,
+        margins=lambda read, thresholds: support_margins(read("support"), thresholds),
     ),
     Gate(
         "hygiene",
@@ -812,7 +773,6 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         reads=("unfit",),
         margins=lambda read, _: hygiene_margins(read("unfit")),
-        form=SwitchThresholds,
         switch=False,
     ),
 )
@@ -851,38 +811,19 @@ def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN
       gate: row of `GATES`, or of a signal.
       read: measurement by its name, scalar or [...].
       thresholds: the gate's thresholds, broadcast against [...].
-    """
-    return (
-        scalar_margins(gate, read, thresholds)
-        if gate.margins is None
-        else gate.margins(read, thresholds)
-    )
-
-
-# thresholds of the gate
-def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401
-    """Headroom of one measurement above or below the threshold that holds for the case.
-
-    Args:
-      gate: with one measurement.
-      read: measurement by its name, scalar or [...].
-      thresholds: the gate's thresholds, broadcast against [...].
 
     Example:
-      >>> scalar_margins(
+      >>> margins_of(
       ...     gate_by_name("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5)
       ... )
-      (np.float64(0.25),)
+      SimilarityMargins(similarity=np.float64(0.25))
     """
-    first = gate.thresholds[0]
-    value, bound = read(first.meets), getattr(thresholds, first.key)
-    for threshold in gate.thresholds[1:]:
-        bound = np.where(read(threshold.where), getattr(thresholds, threshold.key), bound)
-    return (
-        headroom(value, bound, thresholds.on)
-        if first.side == "floor"
-        else headroom(bound, value, thresholds.on),
-    )
+    if gate.margins is not None:
+        return gate.margins(read, thresholds)
+    (threshold,) = gate.thresholds
+    value, bound = read(threshold.meets), getattr(thresholds, threshold.key)
+    pair = (value, bound) if threshold.side == "floor" else (bound, value)
+    return (headroom(*pair, thresholds.on),)
 
 
 def threshold_met(gate: Gate, read: Read) -> Threshold:
@@ -894,24 +835,10 @@ def threshold_met(gate: Gate, read: Read) -> Threshold:
       gate: with thresholds.
       read: measurement by its name, of one case.
     """
-    return next(
-        (
-            threshold
-            for threshold in gate.thresholds[:0:-1]
-            if threshold.where and read(threshold.where)
-        ),
-        gate.thresholds[0],
-    )
-
-
-@cache
-def _forms() -> Mapping[str, Any]:
-    """Type of each gate's thresholds, by its name."""
-    keys = {gate.name: [threshold.key for threshold in gate.thresholds] for gate in GATES}
-    return {
-        gate.name: gate.form or thresholds_form(gate.name.title(), *keys[gate.name])
-        for gate in GATES
-    }
+    met = gate.thresholds[0]
+    for threshold in gate.thresholds[1:]:
+        met = threshold if threshold.where and read(threshold.where) else met
+    return met
 
 
 def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple
@@ -924,7 +851,7 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     values, on = [of(threshold.path) for threshold in gate.thresholds], of(f"{gate.name}.enabled")
     if gate.thresholds and gate.thresholds[0].nullable:
         on = on & ~np.isnan(values[0])  # a new array: that of `of` is its caller's
-    return _forms()[gate.name](*values, on)
+    return gate.form(*values, on)
 
 
 def swept_thresholds(signals: Iterable[Signal] = BUILT_IN) -> Iterator[Threshold]:

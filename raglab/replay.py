@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
@@ -88,14 +87,26 @@ from raglab.replaying.case_codes import (
 )
 from raglab.replaying.step_functions import (
     all_step_cells,
-    closest_flip,
     moves_of_paths,
+    nearest_flips,
     path_moves,
     piece_codes,
     step_cells,
     with_threshold,
 )
-from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields, refuse
+from raglab.values import (
+    BoolArray,
+    Case,
+    CodeArray,
+    IntArray,
+    SlotArray,
+    Status,
+    TraceData,
+    check_labelled,
+    label_codes,
+    map_fields,
+    refuse,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,7 +291,7 @@ def refine_on_tables(
     policy: PolicyData,
     thresholds: Thresholds,
     passes: list[Pass] | None = None,
-) -> tuple[Decisions, NDArray[np.bool_]]:
+) -> tuple[Decisions, BoolArray]:
     """Decision of a policy on measured tables, and cases retried after the last depth, [Q].
 
     Args:
@@ -392,7 +403,7 @@ def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evide
 def _tally_evidence(
     policies: Sequence[PolicyData],
     engine: str,
-    labels: NDArray[np.int64],
+    labels: IntArray,
     measured: Callable[[Sequence[PolicyData]], Evidence],
 ) -> Tally:
     """Counted decisions of policies over cases by label, [3].
@@ -460,7 +471,7 @@ def unsupported_by_kernel(evidence: Evidence, thresholds: Thresholds) -> str:
 
 def shard_codes(
     trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
+) -> SlotArray:
     """Code of `outcome_codes` of every policy and case, [P, Q], of a trace in memory.
 
     Pure, so that any worker may decide a shard.
@@ -485,9 +496,9 @@ def shard_codes(
 
 def trace_codes(
     trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
+) -> SlotArray:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
-    codes: NDArray[np.int16] = join_columns(
+    codes: SlotArray = join_columns(
         each_shard(shard_codes, trace, list(policies), arm, what="replay")
     )
     return codes
@@ -495,7 +506,7 @@ def trace_codes(
 
 def shard_cells(
     trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int8]:
+) -> CodeArray:
     """Cell of every policy and case of a trace in memory, [P, Q].
 
     Pure, so that any worker may decide a shard.
@@ -506,7 +517,7 @@ def shard_cells(
     return CELL_OF_CODE[shard_codes(trace, policies, arm)]
 
 
-def _labels(trace: TraceData) -> NDArray[np.int64]:
+def _labels(trace: TraceData) -> IntArray:
     return np.bincount(check_labelled(label_codes(trace.cases)), minlength=3)
 
 
@@ -597,7 +608,7 @@ def sweep(
 
 def trace_weighings(
     trace: TraceView,
-    cells: NDArray[np.int64],
+    cells: IntArray,
     mix: Mix,
     policies: Sequence[PolicyData],
     arm: str | None,
@@ -677,7 +688,7 @@ def rate_table(
 
 
 def _rate_columns(
-    cells: NDArray[np.int64],
+    cells: IntArray,
     level: float | None,
     costs: metrics.Costs | None,
     weighed: Sequence[metrics.Weighed] = (),
@@ -852,27 +863,13 @@ def flips(
         if path.startswith("decision."):
             width = max(float(value), 1.0)
         moved = swept_threshold(evidence.known, thresholds, path)
-        tried = closest_flip(
-            float(value),
-            points[:, 0],
-            STATUS_OF[codes[:, 0] % N_CODES // CELLS],
-            int(current),
-            moved,
-        )
-        if tried is not None:
-            at, becomes = tried
+        status = STATUS_OF[codes % N_CODES // CELLS]
+        flip = nearest_flips(float(value), points, status, decisions.status, moved)
+        if np.isfinite(flip.distance[0]):
+            at, becomes = float(flip.value[0]), Status(int(flip.becomes[0]))
             change = at - float(value)
-            rows.append(
-                (
-                    path,
-                    float(value),
-                    at,
-                    change,
-                    abs(change) / width,
-                    current.name,
-                    Status(becomes).name,
-                )
-            )
+            share = abs(change) / width
+            rows.append((path, float(value), at, change, share, current.name, becomes.name))
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
     table = pd.DataFrame(rows, columns=columns)
     table = table.sort_values("share", kind="stable", ignore_index=True)

@@ -10,13 +10,13 @@ and every threshold is replayed over it (rule S3.6). Hits stand in ascending L2 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.arguments.plain_arrays import ROUNDING, float_array, is_missing
+from raglab.arguments.plain_arrays import ROUNDING, float_array
 from raglab.policy_parts.resolver_rules import (
     ONE_OPTION,
     OUTCOMES,
@@ -38,7 +38,7 @@ from raglab.policy_parts.resolver_rules import (
     ties_on_entities,
 )
 from raglab.signals import COSINE, Unit
-from raglab.values import TAG_KEYS, Status, refuse
+from raglab.values import TAG_KEYS, BitArray, BoolArray, FloatArray, IntArray, Status, refuse
 
 __all__ = [
     "ONE_OPTION",
@@ -80,9 +80,7 @@ __all__ = [
 ]
 
 
-def first_members(
-    member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int
-) -> NDArray[np.int64]:
+def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) -> IntArray:
     """Places of the first k members in a given order, [B, k], -1 where there are fewer.
 
     Args:
@@ -102,7 +100,7 @@ def first_members(
     )
 
 
-def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+def union_over(mask: BitArray, chosen: NDArray[np.integer[Any]]) -> BitArray:
     """Union of the chosen hits' bits, [..., B].
 
     Args:
@@ -113,7 +111,7 @@ def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> ND
     return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=-1)
 
 
-def _planes(bits: NDArray[np.uint64], n_axes: int) -> NDArray[np.uint64]:
+def _planes(bits: BitArray, n_axes: int) -> BitArray:
     """Bits as planes, [W, ...]: those of one plane may come without its axis.
 
     n_axes: of a plane.
@@ -121,17 +119,17 @@ def _planes(bits: NDArray[np.uint64], n_axes: int) -> NDArray[np.uint64]:
     return bits[None] if bits.ndim == n_axes else bits
 
 
-def _bits_set(planes: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _bits_set(planes: BitArray) -> IntArray:
     """Bits set over all planes, [...] of [W, ...]."""
     return np.bitwise_count(planes).sum(axis=0, dtype=np.int64)
 
 
 def fill_entities(
-    chosen: NDArray[np.int64],
-    mask: NDArray[np.uint64],
-    wanted: NDArray[np.uint64],
+    chosen: IntArray,
+    mask: BitArray,
+    wanted: BitArray,
     page_key: NDArray[np.integer[Any]],
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Make room among chosen hits for query entities they lack, and look for those by l2.
 
     Args:
@@ -333,9 +331,9 @@ class Groups(NamedTuple):
       n: groups, [B].
     """
 
-    group: NDArray[np.int64]
-    anchor: NDArray[np.int64]
-    n: NDArray[np.int64]
+    group: IntArray
+    anchor: IntArray
+    n: IntArray
 
 
 def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
@@ -388,10 +386,10 @@ class EntityRule(NamedTuple):
       best: highest hit count, [B].
     """
 
-    winner: NDArray[np.int64]
-    candidates: NDArray[np.bool_]
-    order: NDArray[np.int64]
-    best: NDArray[np.int64]
+    winner: IntArray
+    candidates: BoolArray
+    order: IntArray
+    best: IntArray
 
 
 class EntityCounts(NamedTuple):
@@ -403,12 +401,12 @@ class EntityCounts(NamedTuple):
       members: hits of the group that carry an entity.
     """
 
-    hits: NDArray[np.int64]
-    anchors: NDArray[np.int64]
-    members: NDArray[np.int64]
+    hits: IntArray
+    anchors: IntArray
+    members: IntArray
 
 
-def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
+def entity_counts(mask: BitArray, groups: Groups) -> EntityCounts:
     """Count the query's entities in every group.
 
     Args:
@@ -434,7 +432,7 @@ def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
     )
 
 
-def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityRule:
+def rank_entities(counts: EntityCounts, best_l2: FloatArray) -> EntityRule:
     """Group that the query's entities point at.
 
     Args:
@@ -460,9 +458,7 @@ def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityR
     return EntityRule(winner, candidates, order, best)
 
 
-def resolve_entities(
-    mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]
-) -> EntityRule:
+def resolve_entities(mask: BitArray, groups: Groups, best_l2: FloatArray) -> EntityRule:
     """Group that the query's entities point at, by the entities that each hit carries.
 
     Args:
@@ -530,7 +526,6 @@ def resolve(
       max_options: groups that are offered at most; all where not given.
 
     Raises:
-      TypeError: thresholds that are no `RuleThresholds`, or switches that are no `RuleSwitches`.
       ValueError: arrays of different shapes or of no real numbers, a number out of its range, a
         flag that is no bool, or a lead without its similarity.
 
@@ -545,8 +540,9 @@ def resolve(
       >>> resolve([[0.40, 0.47], [0.40, 0.43]], rules).rule.tolist()
       ['group_gap', 'options']
     """
-    _check_settings(thresholds, switches, max_options)
-    shape = _real_array("best_l2", best_l2).shape
+    if max_options is not None and index(max_options) < 1:
+        refuse("max_options must be a whole number >= 1", max_options, "leave it out for all")
+    shape = float_array(best_l2, "best_l2").shape
     if not shape:
         refuse(
             "best_l2 must hold a number a group",
@@ -608,67 +604,18 @@ DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0,
 SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
 
 
-def _check_settings(thresholds: object, switches: object, max_options: object) -> None:
-    """Refuse thresholds and switches of another class, and a number of options that is none."""
-    for name, value, type_, example in (
-        ("thresholds", thresholds, RuleThresholds, "RuleThresholds(min_group_gap=0.05)"),
-        ("switches", switches, RuleSwitches, "RuleSwitches(overview=False)"),
-    ):
-        if not isinstance(value, type_):
-            msg = (
-                f"{name} must be {type_.__name__}, got {value!r:.60}; write "
-                f"raglab.resolver.{example}."
-            )
-            raise TypeError(msg)
-    whole = (
-        isinstance(max_options, Integral)
-        and not isinstance(max_options, bool)
-        and int(max_options) >= 1
-    )
-    if max_options is not None and not whole:
-        refuse("max_options must be a whole number >= 1", repr(max_options), "leave it out for all")
-
-
-def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Real numbers as float64, [...]; a missing one is NaN."""
-    remedy = "give a plain number each"
-    try:
-        column = np.asarray(values)
-        if column.dtype == object and all(
-            is_missing(value) or _is_real(value) for value in column.flat
-        ):
-            column = float_array(column, name)
-    except ValueError:  # of NumPy, which takes no ragged lists
-        msg = (
-            f"{name} must hold real numbers in a rectangle, got lists of different lengths; "
-            f"{remedy}."
-        )
-        raise ValueError(msg) from None
-    if column.size and column.dtype.kind not in "iuf":
-        wrong = next(value for value in column.flat if not (is_missing(value) or _is_real(value)))
-        refuse(f"{name} must hold real numbers", f"{wrong!r:.60}", remedy)
-    return column.astype(np.float64)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+def _flags(name: str, values: ArrayLike) -> BoolArray:
     """Booleans, [...]."""
-    try:
-        column = np.asarray(values)
-    except ValueError:
-        column = np.asarray("lists of different lengths")
-    if column.dtype == object and all(isinstance(value, bool | np.bool_) for value in column.flat):
-        column = column.astype(np.bool_)
-    if column.size and column.dtype != np.bool_:
-        wrong = next(value for value in column.flat if not isinstance(value, bool | np.bool_))
-        refuse(f"{name} must be True or False", f"{wrong!r:.60}", "write count > 0 for a number")
+    column = np.asarray(values)
+    if column.dtype != np.bool_:
+        for value in column.flat:
+            if not isinstance(value, bool | np.bool_):
+                remedy = "write count > 0 for a number"
+                refuse(f"{name} must be True or False", f"{value!r:.60}", remedy)
     return column.astype(np.bool_)
 
 
-def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.float64]:
+def _in_unit(name: str, column: FloatArray, unit: Unit) -> FloatArray:
     """Numbers within their unit; NaN passes."""
     wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
     if unit.whole:
@@ -687,11 +634,11 @@ def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.f
 
 def _group_column(
     name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Numbers of groups, [B, G]; NaN where they are not given."""
     if values is None:
         return np.full(shape, np.nan).reshape(-1, shape[-1])
-    column = _real_array(name, values)
+    column = float_array(values, name)
     if column.shape != shape:
         refuse(f"{name} must have the shape of best_l2, {shape}", column.shape, "NaN is none")
     return _in_unit(name, column, unit).reshape(-1, shape[-1])
@@ -704,9 +651,9 @@ def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> 
     return np.broadcast_to(column, queries)
 
 
-def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> NDArray[np.int64]:
+def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> IntArray:
     """A count a query, [...]."""
-    column = _in_unit(name, _query_column(name, _real_array(name, values), queries), COUNTED)
+    column = _in_unit(name, _query_column(name, float_array(values, name), queries), COUNTED)
     if np.isnan(column).any():
         refuse(f"{name} must be given of every query", "NaN", "write 0 where nothing is named")
     return column.astype(np.int64)
@@ -716,9 +663,7 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name, value in thresholds._asdict().items():
         if value is None:
             refuse(f"{name} must be a number", "None", "leave it out, or write -inf")
-    checked = RuleThresholds(
-        *(_real_array(name, value) for name, value in thresholds._asdict().items())
-    )
+    checked = RuleThresholds(*map(float_array, thresholds, thresholds._fields))
     for name in ("min_sig_sim", "min_anchor_sim"):
         lead = getattr(checked, f"{name}_gap")
         if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):
@@ -727,9 +672,7 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     return checked
 
 
-def _offered(
-    candidates: NDArray[np.bool_], order: NDArray[np.int64], sources: NDArray[np.float64], most: int
-) -> NDArray[np.int64]:
+def _offered(candidates: BoolArray, order: IntArray, sources: FloatArray, most: int) -> IntArray:
     """Groups to offer, [B, most], -1 at the end; of those with the same sources the first.
 
     Source: rule S3.5.
@@ -743,9 +686,7 @@ def _offered(
     return np.where(places >= 0, np.take_along_axis(first, np.maximum(places, 0), axis=1), -1)
 
 
-def _winners(
-    of: Contest, entities: NDArray[np.int64], offered: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _winners(of: Contest, entities: IntArray, offered: IntArray) -> IntArray:
     """Group that answers by each of `OUTCOMES`, -1 where it asks, [outcomes, B]."""
     winner = {
         "single_group": offered[:, 0],
@@ -762,26 +703,26 @@ def _winners(
 class _CandidateGroups(NamedTuple):
     """Groups of some queries, [B, G]; see `resolve`."""
 
-    best_l2: NDArray[np.float64]
-    sig_sim: NDArray[np.float64]
-    anchor_sim: NDArray[np.float64]
-    entity_hits: NDArray[np.int64]
-    anchor_hits: NDArray[np.int64]
-    member_hits: NDArray[np.int64]
-    sources: NDArray[np.float64]
+    best_l2: FloatArray
+    sig_sim: FloatArray
+    anchor_sim: FloatArray
+    entity_hits: IntArray
+    anchor_hits: IntArray
+    member_hits: IntArray
+    sources: FloatArray
 
 
-def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> IntArray:
     """Counts of groups, [B, G]; 0 where they are missing."""
     return np.nan_to_num(_group_column(name, values, shape, COUNTED)).astype(np.int64)
 
 
 def _measure_groups(
     groups: _CandidateGroups,
-    n_entities: NDArray[np.int64],
-    overview: NDArray[np.bool_],
+    n_entities: IntArray,
+    overview: BoolArray,
     max_options: int | None,
-) -> tuple[RuleEvidence, NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[RuleEvidence, IntArray, IntArray]:
     """What the rules read of groups, [...].
 
     Groups that win [2, outcomes, B] and are offered [2, B, M].

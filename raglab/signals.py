@@ -339,13 +339,11 @@ def check_name(name: object) -> str:
       >>> check_name("judge")
       'judge'
     """
-    if not is_name(name):
-        rule = f"a signal's name must be {NAME_RULE}"
+    if not isinstance(name, str) or not is_name(name):
         shown = repr(name)
         text = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
-        msg = f"{rule}, got {text}; rename it, as in no_answer_score."
+        msg = f"a signal's name must be {NAME_RULE}, got {text}; rename it, as in no_answer_score."
         raise ValueError(msg)
-    assert isinstance(name, str)  # noqa: S101 - said above
     if name in NAMES:
         msg = f"a signal must not have the name of a built-in one, got {name!r}; rename it."
         raise ValueError(msg)
@@ -367,19 +365,17 @@ def unit_of(unit: str | Unit) -> Unit:
     """
     if isinstance(unit, Unit):
         return unit
-    if (
-        not isinstance(unit, str)
-        or not unit.strip()
-        or len(unit) > LONGEST_TEXT
-        or not unit.isprintable()
-    ):
+    if not _is_line(unit) or not unit.strip():
         rule = f"a unit must be a text of 1 to {LONGEST_TEXT} characters on one line"
-        msg = (
-            f"{rule}, got {str(unit)[:80]!r}; name one of {', '.join(UNITS)}, or say in words "
-            "what is measured."
-        )
+        known = ", ".join(UNITS)
+        msg = f"{rule}, got {str(unit)[:80]!r}; name one of {known}, or say what is measured."
         raise ValueError(msg)
     return UNITS.get(unit, Unit(unit, -ANY, ANY))
+
+
+def _is_line(text: object) -> bool:
+    """Whether a value is a text that tables and messages have room for."""
+    return isinstance(text, str) and len(text) <= LONGEST_TEXT and text.isprintable()
 
 
 REMEDIES = {  # of declarations that are none
@@ -425,14 +421,10 @@ def own_signal(
             rule = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}"
             msg = f"{rule}, got {str(value)[:80]!r}; {REMEDIES[what]}."
             raise ValueError(msg)
-    # Both appear in tables and messages, which have room for one short line.
     for what, text in (("source", source), ("version", version)):
-        if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
-            rule = (
-                f"{what} of signal {check_name(name)} must be a text of at most {LONGEST_TEXT} "
-                "characters on one line"
-            )
-            msg = f"{rule}, got {str(text)[:80]!r}; shorten it."
+        if not _is_line(text):
+            rule = f"{what} of signal {check_name(name)} must be one line of at most {LONGEST_TEXT}"
+            msg = f"{rule} characters, got {str(text)[:80]!r}; shorten it."
             raise ValueError(msg)
     meaning = f"your own: {source}" if source else "your own"
     kinds: Any = {"direction": higher, "stage": stage, "missing": missing}
@@ -490,15 +482,11 @@ def declared_signal(name: str, stated: object) -> Signal:
 def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
     """Unit of a user's own signal that a declaration states with its range."""
     words, low, high, whole = map(stated.get, ("name", "low", "high", "whole"))
-    ends = [
-        float(end) for end in (low, high) if isinstance(end, int | float) and math.isfinite(end)
-    ]
-    if not (len(ends) == 2 and ends[0] < ends[1] and isinstance(whole, bool) and len(stated) == 4):
-        rule = (
-            f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole, and be "
-            "a range"
-        )
-        msg = f"{rule}, got {str(dict(stated))[:80]!r}; add it again by with_signal."
+    ends = [float(end) for end in (low, high) if isinstance(end, int | float)]
+    is_range = len(ends) == 2 and -math.inf < ends[0] < ends[1] < math.inf
+    if not (is_range and isinstance(whole, bool) and len(stated) == 4):
+        rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole"
+        msg = f"{rule}, and be a range, got {str(dict(stated))[:80]!r}; add it by with_signal."
         raise ValueError(msg)
     return Unit(unit_of(words).name, ends[0], ends[1], whole)  # type: ignore[arg-type]
 

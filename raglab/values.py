@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
 Bools = NDArray[np.bool_] | bool
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+TextArray = NDArray[np.object_]
+CodeArray = NDArray[np.int8]  # numbers of a status, a stage or a cell
+SlotArray = NDArray[np.int16]  # numbers of sets of hits
+PlaceArray = NDArray[np.intp]  # positions
+BitArray = NDArray[np.uint64]  # masks of 64 bits
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
+from raglab.decision.chain import ON_ANSWER, STAGES, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
+from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.loops.parallel import parallel_workers
+from raglab.metrics import CELLS
 from raglab.policy import PolicyData
 from raglab.replay import tally
 from raglab.replaying import case_codes
@@ -208,32 +210,29 @@ def one_at_a_time(found: Any, policies: list[PolicyData]) -> tuple[Any, Any]:
     return stage, slot
 
 
+def check_twins(found: Any, policies: list[PolicyData]) -> None:
+    """The compiled twin says of each case alone what the chain says of all at once.
+
+    Its stage, and its cell, which holds whether the chosen hits are right.
+    """
+    limits, size = policy_thresholds(policies), len(found.label_code)
+    plain = outcome_codes(found, decide_cases(found, limits, (len(policies), size)))
+    alone = [kernel.tallied(case_of(found, row), limits, len(policies)) for row in range(size)]
+    compiled = np.stack([counts.argmax(axis=1) for counts in alone], axis=1)
+    np.testing.assert_array_equal(compiled // CELLS, plain // CELLS)
+    np.testing.assert_array_equal(CELL_OF_CODE[compiled], CELL_OF_CODE[plain])
+    together = kernel.tallied(found, limits, len(policies))
+    np.testing.assert_array_equal(together, np.sum(alone, axis=0))
+
+
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
 def test_kernel_and_chain_agree_in_every_cell(
     order: str, width: int, grid: tuple[float, ...]
 ) -> None:
-    """The stage is the same in every cell, and the slot wherever hits were chosen."""
-    rng = np.random.default_rng([width, len(grid), order == "l2"])
-    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
-    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
-    said = decide_cases(found, limits, (N_POLICIES, N_CASES))
-    stage, slot = kernel.stages(found, limits, N_POLICIES)
-    chose = STATUS_OF[said.stage] != Status.refuse
-    np.testing.assert_array_equal(stage, said.stage)
-    np.testing.assert_array_equal(slot[chose], said.slot[chose])
-
-
-@pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
-def test_kernel_and_chain_agree_on_signals(order: str, width: int, grid: tuple[float, ...]) -> None:
-    """With signal bounds of all three firings, some missing, stage and slot agree in every cell."""
+    """With signal bounds of all three firings too, some missing."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
-    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
-    said = decide_cases(found, limits, (N_POLICIES, N_CASES))
-    stage, slot = kernel.stages(found, limits, N_POLICIES)
-    chose = STATUS_OF[said.stage] != Status.refuse
-    np.testing.assert_array_equal(stage, said.stage)
-    np.testing.assert_array_equal(slot[chose], said.slot[chose])
+    check_twins(measured_tables(trace, policies[0]).evidence, policies)
 
 
 @pytest.mark.parametrize("tile", [1, 7, N_POLICIES - 1])
@@ -249,8 +248,6 @@ def test_tiles_of_policies_and_their_threads_change_no_count(
     monkeypatch.setattr(kernel, "TILE", tile)
     with parallel_workers("threads", threads):
         np.testing.assert_array_equal(kernel.tallied(found, limits, N_POLICIES), expected)
-    stage, _ = kernel.stages(found, limits, N_POLICIES)
-    np.testing.assert_array_equal(stage, decide_cases(found, limits, (N_POLICIES, N_CASES)).stage)
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
@@ -327,7 +324,6 @@ def test_the_kernel_leaves_its_evidence_unchanged() -> None:
     for row in range(N_CASES):
         case = case_of(found, row)
         before = [np.copy(field) for field in (case.top_rerank, case.top_hybrid, case.l2)]
-        stage, _ = kernel.stages(case, limits, N_POLICIES)
-        np.testing.assert_array_equal(stage, decide_cases(case, limits, (N_POLICIES, 1)).stage)
+        kernel.tallied(case, limits, N_POLICIES)
         for field, old in zip((case.top_rerank, case.top_hybrid, case.l2), before, strict=True):
             np.testing.assert_array_equal(field, old)

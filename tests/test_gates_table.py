@@ -61,9 +61,11 @@ chosen = policy(toy={"enabled": True, "min_hybrid": 0.5}, confidence={"enabled":
 said = replay.decide(trace, chosen)
 assert said.frame()["decided_by"].tolist() == ["toy", "confidence"]
 assert said.reason(0) == "best hybrid score 0.3 is below min_hybrid 0.5"
-names = [check.gate for check in said.explain("q0")]
-assert names[names.index("toy") - 1 : names.index("toy") + 2] == ["similarity", "toy", \
-"sufficiency"]
+table = [gate.name for gate in gates.GATES]
+shown = dict.fromkeys(check.gate for check in said.explain("q0"))
+names = [name for name in shown if name in table]
+assert "toy" in names
+assert names == sorted(names, key=table.index)
 both = chosen.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
 assert replay.decide(trace, both).frame()["decided_by"].tolist() == ["similarity", "similarity"]
 assert replay.decide(trace, always_answer(chosen)).frame()["status"].tolist() == ["ok", "ok"]

@@ -152,7 +152,7 @@ def test_engines_count_and_decide_the_same() -> None:
 
     The kernel is compiled.
     """
-    kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
+    check_twins = pytest.importorskip("test_decision_kernel").check_twins
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for seed in SEEDS:
         trace, policies = _trace(seed, n_cases=12), _of_one_structure(seed, 12)
@@ -166,14 +166,7 @@ def test_engines_count_and_decide_the_same() -> None:
             *(tally(trace, policies, engine=e)[:3] for e in ("numpy", "numba")), strict=True
         ):
             np.testing.assert_array_equal(one, other)
-        found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
-        said = decide_cases(found, limits, (12, 12))
-        stage, slot = kernel.stages(found, limits, 12)
-        chose = np.isin(
-            said.stage, [n for n, (_, status) in enumerate(STAGES) if status != Status.refuse]
-        )
-        np.testing.assert_array_equal(stage, said.stage)
-        np.testing.assert_array_equal(slot[chose], said.slot[chose])
+        check_twins(measured_tables(trace, policies[0]).evidence, policies)
         seen += plain.stages.sum(axis=0)
     reached = {name for (name, _), n in zip(STAGES, seen, strict=True) if n}
     of_cost = {"least_cost_refuse", "least_cost_ask", "least_cost_answer"}

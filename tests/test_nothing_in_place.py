@@ -315,7 +315,7 @@ def of_kernel() -> None:
     pytest.importorskip("numba")
     trace = random_trace(3, n_cases=6)
     for policies in ([policy()], [policy(), policy(l2={"enabled": False})], [by_cost(policy())]):
-        kernel.stages(
+        kernel.tallied(
             measured_tables(trace, policies[0]).evidence, policy_thresholds(policies), len(policies)
         )
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,11 @@ import numpy as np
 import pytest
 
 from raglab import gates
-from raglab.gates import GATES
+from raglab.gates import GATES, Gate
 from raglab.policy_parts.own_gates import REGISTERED, own_gate, register_gate
+from raglab.replay import decide, sweep
+from raglab.values import Answers
+from worlds import policy, random_trace
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -165,6 +169,67 @@ def test_the_margins_of_a_table_row_take_lists() -> None:
         gates.gate_by_name("similarity"), read, gates.SimilarityThresholds(0.7)
     )
     assert gates.fires(margins).tolist() == [True, False]
+
+
+# Of every gate: what switches it alone on, so that each case meets its primitive.
+USED = {
+    **{gate.name: {f"{gate.name}.enabled": True} for gate in GATES if gate.switch},
+    "gap": {"gap.enabled": True, "gap.min_gap": 0.1},
+    "signals": {"signals.words.min": 1},
+    "fused": {"fused.parts": {"gap": {"x": [0.0, 0.5], "y": [-1.0, 1.0]}}, "fused.enabled": True},
+    "hygiene": {},
+}
+PRIMITIVES = {"signals": "raglab.gating.signal_gates.signal_margins"}
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
+def test_the_primitive_of_a_gate_is_what_decides(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is replaced by a function that raises, no policy that uses the gate is decided."""
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ArithmeticError(gate.name)
+
+    none: dict[str, Any] = {name: np.zeros(0, np.int32) for name in ("row", "arm", "depth")}
+    none |= {
+        "confidence": np.zeros(0),
+        "support": np.zeros(0),
+        "chunks": np.zeros((0, 2), np.int32),
+    }
+    texts: dict[str, Any] = dict.fromkeys(("text", "claim", "cited", "refused"), ())
+    answered = replace(random_trace(3, n_cases=8), answers=Answers("none", "none", **none, **texts))
+    plain = policy().without_gates()
+    chosen = plain.replace(*(part for pair in USED[gate.name].items() for part in pair))
+    decide(answered, chosen)
+    own = f"{gate.name}_margins" if gate.margins else "headroom"
+    monkeypatch.setattr(PRIMITIVES.get(gate.name, f"raglab.gates.{own}"), broken)
+    uses: list[Callable[[], object]] = [
+        lambda: decide(answered, chosen),
+        lambda: sweep(answered, [chosen], engine="numpy"),
+    ]
+    if gate.firing == "warn":  # it decides nothing, and warns of what is answered
+        uses = [lambda: decide(answered, chosen).frame(reasons=True)]
+    for use in uses:
+        with pytest.raises(ArithmeticError, match=gate.name):
+            use()
+
+
+@pytest.mark.parametrize("rule", ["rule_margins", "refine_margins"])
+def test_the_primitives_of_resolver_and_loop_are_what_decide(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the gates."""
+
+    def broken(*_: Any) -> Any:
+        raise ArithmeticError(rule)
+
+    home = "raglab.gates" if rule == "refine_margins" else "raglab.policy_parts.resolver_rules"
+    monkeypatch.setattr(f"{home}.{rule}", broken)
+    trace = random_trace(3, n_cases=8, depths=2)
+    for use in (lambda: decide(trace, policy()), lambda: sweep(trace, [policy()], engine="numpy")):
+        with pytest.raises(ArithmeticError, match=rule):
+            use()
 
 
 def test_a_gate_of_the_user_is_called_alone() -> None:

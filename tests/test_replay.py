@@ -57,17 +57,6 @@ def _stage(said: Decisions) -> str:
 # one case, gate by gate
 
 
-def test_a_near_hit_answers() -> None:
-    """One hit at 0.25 with l2 at most 0.8: ok, its source, no reason to refuse."""
-    row = _decide([Hit(0.25, "docs/a.md", 3)]).frame().iloc[0]
-    assert (row["status"], row["decided_by"], row["sources"], row["depth"]) == (
-        "ok",
-        "answered",
-        ["docs/a.md#3"],
-        0,
-    )
-
-
 @pytest.mark.parametrize(
     ("hits", "case", "sections", "stage", "reason"),
     [
@@ -234,37 +223,6 @@ def test_one_core_signature_agrees_but_not_one_file() -> None:
     )
 
 
-def test_the_soft_bound_widens_what_is_relevant() -> None:
-    """Best 0.9: within the soft 1.05, so both hits are relevant.
-
-    Best 0.7: the cut is 0.8 and the second is not.
-    """
-    assert _decide([Hit(0.9), Hit(1.0, page=9)], density={"min_keep": 2}).status[0] == Status.ok
-    assert _stage(_decide([Hit(0.7), Hit(1.0, page=9)], density={"min_keep": 2})) == "density"
-
-
-def test_the_order_picks_among_the_relevant() -> None:
-    """Of three hits the arm ranks the farthest first, which is not relevant; then the second."""
-    hits = [Hit(0.25, page=1, rank=2), Hit(0.5, page=2, rank=1), Hit(1.5, page=3, rank=0)]
-    for order, pages in (("l2", ["guide.md#1"]), ("rank", ["guide.md#2"])):
-        assert _decide(hits, chosen={"final_k": 1, "order": order}).frame()["sources"][0] == pages
-
-
-def test_similarity_reads_the_hit_nearest_in_l2() -> None:
-    """The arm ranks a hit with cosine 0.9 first; the nearest has 0.6."""
-    hits = [Hit(0.25, cosine=0.6, rank=1), Hit(0.5, cosine=0.9, rank=0)]
-    assert (
-        _stage(_decide(hits, similarity={"enabled": True}, chosen={"order": "rank"}))
-        == "similarity"
-    )
-
-
-def test_confidence_reads_the_first_hits_in_reranked_order() -> None:
-    """final_k 1: the reranker's first hit has 0.5, though the hit nearest in l2 has 0.25."""
-    hits = [Hit(0.25, s_rerank=0.25, s_raw=-1.0, rank=1), Hit(0.5, s_rerank=0.5, s_raw=0.0, rank=0)]
-    assert _decide(hits, chosen={"final_k": 1}, **CONFIDENT).confidence().tolist() == [50.0]
-
-
 def test_a_fallback_to_the_hybrid_score_warns() -> None:
     """No reranker ran: 60 points from the hybrid score, and the user is told."""
     said = _decide([Hit(0.25, text="what excess", s_hybrid=0.6)], **CONFIDENT)
@@ -309,14 +267,6 @@ def test_few_keywords_warn_and_never_refuse() -> None:
     for least, warnings in ((0.5, []), (0.6, ["keyword share 0.5 is below min_keyword_share 0.6"])):
         said = _decide(hits, ask("fleet excess"), sufficiency={"min_keyword_share": least})
         assert (said.status.tolist(), said.warnings(0)) == ([Status.ok], warnings)
-
-
-def test_the_l2_gate_off_makes_every_hit_relevant() -> None:
-    """Density counts both far hits."""
-    assert (
-        _decide([Hit(3.0), Hit(3.5)], l2={"enabled": False}, density={"min_keep": 2}).status[0]
-        == Status.ok
-    )
 
 
 # ambiguity
@@ -372,20 +322,6 @@ def test_an_entity_lifts_an_overview(*, lift: bool, extractor: bool, stage: str)
     assert _stage(_decide(hits, ask("overall hull"), resolver=rules, patterns=PATTERNS)) == stage
 
 
-def test_an_ambiguous_case_is_not_judged_further() -> None:
-    """Rule S2.12: S2.5 to S2.8 judge only ok."""
-    sections: dict[str, Any] = {
-        "similarity": {"enabled": True, "min_similarity": 1.0},
-        "confidence": {"enabled": True, "tau_default": 100},
-    }
-    assert (
-        _stage(
-            _decide(TWO_GROUPS, ask("explain cargo"), patterns=PATTERNS, **UNDECIDED, **sections)
-        )
-        == "options"
-    )
-
-
 # refinement
 
 
@@ -429,16 +365,6 @@ def test_a_refusal_by_another_gate_is_refined_unless_switched_off() -> None:
     assert _stage(_decide(depths, **CONFIDENT)) == "gap"
     assert _stage(_decide(depths, refine={"refine_on_refusal": False}, **CONFIDENT)) == "l2"
     assert _stage(_decide(depths, refine={"max_depth": 0}, **CONFIDENT)) == "l2"
-
-
-def test_no_hits_are_confidence_zero_and_another_try() -> None:
-    """Nothing at depth 0, 50 points at depth 1."""
-    assert _stage(_decide([[], [Hit(0.25)]], **CONFIDENT)) == "gap"
-
-
-def test_ambiguity_ends_the_loop() -> None:
-    """Depth 1 would answer, but depth 0 asks."""
-    assert _stage(_decide([TWO_GROUPS, [Hit(0.25)]], **UNDECIDED, **CONFIDENT)) == "options"
 
 
 def test_a_denied_question_is_never_refined() -> None:
@@ -671,16 +597,6 @@ def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
     """All scores of a hit are NaN: confidence is 0 points."""
     said = _decide([Hit(0.25, s_hybrid=NAN)], **CONFIDENT)
     assert (_stage(said), said.confidence().tolist()) == ("confidence", [0.0])
-
-
-def test_the_engines_agree() -> None:
-    """The compiled twin counts the same, policy by policy and stage by stage."""
-    pytest.importorskip("raglab.decision.kernel")
-    for seed in range(8):
-        trace, policies = random_trace(seed, n_cases=8), random_policies(seed, 12)
-        one, two = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
-        assert (one.counts == two.counts).all()
-        assert (one.stages == two.stages).all()
 
 
 @pytest.mark.parametrize(

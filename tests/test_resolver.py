@@ -89,12 +89,6 @@ def _entities(sign: list[int], mask: list[int], l2: list[float]) -> resolver.Ent
     return resolve_entities(np.array([mask], dtype=np.uint64), groups, best_l2)
 
 
-def test_the_group_with_most_entities_wins() -> None:
-    """Group 1 has both entities in two hits, group 0 one."""
-    said = _entities([5, 6, 6], [0b01, 0b10, 0b01], [0.1, 0.2, 0.3])
-    assert (said.winner.tolist(), said.best.tolist()) == ([1], [2])
-
-
 def test_no_entity_anywhere_skips_the_rule() -> None:
     """Best hit count 0: nobody wins and all groups go on."""
     said = _entities([5, 6], [0, 0], [0.1, 0.2])
@@ -103,21 +97,6 @@ def test_no_entity_anywhere_skips_the_rule() -> None:
         [0],
         [[True, True]],
     )
-
-
-def test_a_tie_goes_to_the_anchor_with_more_entities() -> None:
-    """Both groups count 1; only group 1's anchor carries it."""
-    assert _entities([5, 5, 6], [0, 1, 1], [0.1, 0.2, 0.3]).winner.tolist() == [1]
-
-
-def test_then_to_the_group_with_more_members_that_carry_any() -> None:
-    """Both anchors carry the entity; group 1 has a second member with it."""
-    assert _entities([5, 6, 6], [1, 1, 1], [0.1, 0.2, 0.3]).winner.tolist() == [1]
-
-
-def test_then_to_the_nearest() -> None:
-    """All equal but l2: the nearer group wins, and that is strict."""
-    assert _entities([5, 6], [1, 1], [0.1, 0.2]).winner.tolist() == [0]
 
 
 def test_a_group_without_a_distance_wins_by_its_entities() -> None:

@@ -139,162 +139,64 @@ def test_the_rules_and_their_statuses_are_those_of_the_table() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "more", "message"),
-    [
-        (
-            ([0.25, 0.5], STRICT),
-            {"sig_sim": [70.0, 20.0]},
-            r"sig_sim must be in \[-1, 1\], got 70; .* percentage",
-        ),
-        (
-            ([0.25, 0.5], STRICT),
-            {"anchor_sim": [0.5]},
-            r"anchor_sim must have the shape of best_l2, \(2,\), got \(1,\)",
-        ),
-        (([-0.25, 0.5], STRICT), {}, r"best_l2 must be in \[0, inf\], got -0.25"),
-        (
-            ([0.25, 0.5], STRICT),
-            {"entity_hits": [0, 1]},
-            "entity_hits must be at most n_entities, got 1",
-        ),
-        (
-            ([0.25, 0.5], STRICT),
-            {"entity_hits": [0.5, 1], "n_entities": 1},
-            "entity_hits must be whole",
-        ),
-        (
-            ([[0.25]] * 2, STRICT),
-            {"overview": [True] * 3},
-            r"overview must be one value or one a query, \(2,\), got",
-        ),
-        ((0.25, STRICT), {}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
-        (
-            ([0.25, 0.5], STRICT),
-            {"max_options": 0},
-            "max_options must be a whole number >= 1, got 0",
-        ),
-        (
-            ([0.25], RuleThresholds(min_sig_sim_gap=0.1)),
-            {},
-            "min_sig_sim_gap must come with min_sig_sim",
-        ),
-        (
-            ([0.25], STRICT._replace(min_group_gap=None)),
-            {},
-            "min_group_gap must be a number, got None",
-        ),
-    ],
-)
-def test_an_input_that_cannot_be_meant_is_refused(
-    arguments: tuple[Any, ...], more: dict[str, Any], message: str
-) -> None:
-    """Each with the argument, its rule, the value and the remedy."""
-    with pytest.raises(ValueError, match=message):
-        resolve(*arguments, **more)
+TWO = [0.25, 0.5]
+COUNTS = ("entity_hits", "anchor_hits", "member_hits")
+NO_COUNT = (INF, -INF, 1e18, 2**31, -1)
+# Arguments beside two groups, and what the message begins with: the argument, and its rule.
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"sig_sim": [70.0, 20.0]}, r"sig_sim must be in \[-1, 1\], got 70; .* percentage"),
+    ({"anchor_sim": [0.5]}, r"anchor_sim must have the shape of best_l2, \(2,\), got \(1,\)"),
+    ({"best_l2": [-0.25, 0.5]}, r"best_l2 must be in \[0, inf\], got -0.25"),
+    ({"best_l2": 0.25}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
+    ({"best_l2": None}, "best_l2 must hold a number a group, got None"),
+    ({"best_l2": ["0.25", "0.5"]}, "best_l2"),
+    ({"best_l2": [0.25 + 1j, 0.5]}, "best_l2"),
+    ({"entity_hits": [0, 1]}, "entity_hits must be at most n_entities, got 1"),
+    ({"entity_hits": [0.5, 1], "n_entities": 1}, "entity_hits must be whole"),
+    *(
+        ({name: [0, odd], "n_entities": 2}, f"{name} must be")
+        for name in COUNTS
+        for odd in NO_COUNT
+    ),
+    *(({"n_entities": odd}, "n_entities must be whole") for odd in (1.9, *NO_COUNT)),
+    ({"n_entities": NAN}, "n_entities must be given of every query, got NaN; write 0"),
+    ({"n_entities": "1"}, "n_entities"),
+    ({"sources": [0, INF]}, "sources must be whole and in .*, got inf"),
+    ({"sig_sim": [0.5, 1j]}, "sig_sim"),
+    *(({"overview": odd}, "overview must be True or False") for odd in ("False", NAN, 1, None)),
+    (
+        {"best_l2": [[0.25]] * 2, "overview": [True] * 3},
+        r"overview must be one value or one a query, \(2,\), got",
+    ),
+    ({"best_l2": [[0.25]] * 2, "overview": [True, NAN]}, "overview must be True or False, got "),
+    ({"switches": RuleSwitches(entities=NAN)}, r"switches\.entities must be True or False, got "),
+    ({"max_options": 0}, "max_options must be a whole number >= 1, got 0"),
+    (
+        {"thresholds": RuleThresholds(min_sig_sim_gap=0.1)},
+        "min_sig_sim_gap must come with min_sig_sim",
+    ),
+    (
+        {"thresholds": STRICT._replace(min_group_gap=None)},
+        "min_group_gap must be a number, got None",
+    ),
+    ({"thresholds": STRICT._replace(min_sig_sim="0.5")}, "min_sig_sim"),
+]
 
 
-TWO = ([0.25, 0.5], STRICT)
-NOT_WHOLE = r"must be whole and in \[0, 2147483647\], got"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "more", "message"),
-    [
-        *(
-            (
-                TWO,
-                {name: [0, wrong], "n_entities": 2},
-                rf"^{name} {NOT_WHOLE} {shown}; it is a count\.$",
-            )
-            for name in ("entity_hits", "anchor_hits", "member_hits")
-            for wrong, shown in (
-                (INF, "inf"),
-                (-INF, "-inf"),
-                (1e18, r"1e\+18"),
-                (2**31, "2147483648"),
-                (-1, "-1"),
-            )
-        ),
-        *(
-            (TWO, {"n_entities": wrong}, rf"^n_entities {NOT_WHOLE} {shown}; ")
-            for wrong, shown in ((1.9, "1.9"), (-1, "-1"), (INF, "inf"), (1e18, r"1e\+18"))
-        ),
-        (TWO, {"n_entities": NAN}, "^n_entities must be given of every query, got NaN; write 0"),
-        (TWO, {"n_entities": "1"}, "^n_entities must hold real numbers, got .*'1'"),
-        (TWO, {"n_entities": True}, "^n_entities must hold real numbers, got .*True"),
-        (
-            TWO,
-            {"sources": [0, INF]},
-            "^sources must be whole and in .*, got inf; it is a number of a set of sources",
-        ),
-        *(
-            (TWO, {"overview": wrong}, "^overview must be True or False, got ")
-            for wrong in ("False", NAN, 1, None)
-        ),
-        (
-            ([[0.25]] * 2, STRICT),
-            {"overview": [True, NAN]},
-            "^overview must be True or False, got ",
-        ),
-        (
-            TWO,
-            {"overview": [[True], [True, False]]},
-            "^overview must be True or False, got .*different lengths",
-        ),
-        (
-            TWO,
-            {"switches": RuleSwitches(entities=NAN)},
-            r"^switches\.entities must be True or False, got ",
-        ),
-        *(
-            (TWO, {"max_options": wrong}, "^max_options must be a whole number >= 1, got ")
-            for wrong in (1.5, "2", True)
-        ),
-        (([0.25 + 1j, 0.5], STRICT), {}, r"^best_l2 must hold real numbers, got .*0.25\+1j"),
-        (
-            ([[0.25], [0.5, 0.75]], STRICT),
-            {},
-            "^best_l2 must hold real numbers in a rectangle, got lists of different",
-        ),
-        ((["0.25", "0.5"], STRICT), {}, "^best_l2 must hold real numbers, got .*'0.25'"),
-        ((None, STRICT), {}, "^best_l2 must hold a number a group, got None"),
-        (TWO, {"sig_sim": [0.5, 1j]}, "^sig_sim must hold real numbers, got "),
-        (TWO, {"anchor_sim": [0.5, [0.5]]}, "^anchor_sim must hold real numbers in a rectangle"),
-        (
-            ([0.25], STRICT._replace(min_sig_sim="0.5")),
-            {},
-            "^min_sig_sim must hold real numbers, got .*'0.5'",
-        ),
-    ],
-)
-def test_odd_input_is_refused_and_not_guessed(
-    arguments: tuple[Any, ...], more: dict[str, Any], message: str
-) -> None:
-    """Rule, value, remedy, where a number was cut, a text true, or another group won in silence."""
-    with pytest.raises(ValueError, match=message):
-        resolve(*arguments, **more)
-
-
-@pytest.mark.parametrize(
-    ("thresholds", "switches", "message"),
-    [
-        *(
-            (wrong, RuleSwitches(), "^thresholds must be RuleThresholds, got ")
-            for wrong in (None, 0.05, {}, (0.05,))
-        ),
-        *(
-            (STRICT, wrong, "^switches must be RuleSwitches, got ")
-            for wrong in (True, None, {"overview": False})
-        ),
-    ],
-)
-def test_thresholds_and_switches_are_of_their_classes(
-    thresholds: Any, switches: Any, message: str
-) -> None:
-    """A number, a mapping and nothing at all are refused with what is written."""
-    with pytest.raises(TypeError, match=rf"{message}.*; write raglab\.resolver\.Rule"):
-        resolve([0.25, 0.5], thresholds, switches=switches)
+def test_odd_input_is_refused_and_not_guessed() -> None:
+    """Where a number was cut, a text true, or another group won in silence."""
+    for more, message in ODD:
+        with pytest.raises(ValueError, match=f"^{message}"):
+            resolve(**{"best_l2": TWO, "thresholds": STRICT, **more})
+    for ragged in ({"best_l2": [[0.25], [0.5, 0.75]]}, {"overview": [[True], [True, False]]}):
+        with pytest.raises(ValueError, match=r"shape|lengths"):
+            resolve(**{"best_l2": TWO, "thresholds": STRICT, **ragged})
+    for odd in ({"max_options": 1.5}, {"max_options": "2"}):
+        with pytest.raises(TypeError):
+            resolve(TWO, STRICT, **odd)
+    for odd in ({"thresholds": 0.05}, {"thresholds": (0.05,)}, {"switches": True}):
+        with pytest.raises(AttributeError):
+            resolve(**{"best_l2": TWO, "thresholds": STRICT, **odd})
 
 
 def test_what_numpy_and_pandas_hold_is_taken() -> None:

@@ -14,9 +14,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.values import Answers, Case, Status, TraceData, refuse
+from raglab.values import Answers, BoolArray, Case, CodeArray, Status, TraceData, refuse
 from raglab.words.answer_match import AnswerMatch, answer_match
 
 # share of the answered cases with a gold answer that may lack a recorded answer in a comparison
@@ -165,7 +164,7 @@ def _stated_verdict(case: Case, key: str) -> AnswerMatch:
     return verdict
 
 
-def judged_cases(trace: TraceData) -> NDArray[np.bool_]:
+def judged_cases(trace: TraceData) -> BoolArray:
     """Which cases are judged by their recorded answer too, [Q]; none without recorded answers.
 
     Source: rule S6.3.
@@ -175,7 +174,7 @@ def judged_cases(trace: TraceData) -> NDArray[np.bool_]:
     return may_be_judged(trace.cases)
 
 
-def may_be_judged(cases: Sequence[Case]) -> NDArray[np.bool_]:
+def may_be_judged(cases: Sequence[Case]) -> BoolArray:
     """Which cases an answer to them is judged of, [Q].
 
     Labelled ok and, where the text is the basis, with a gold answer.
@@ -188,7 +187,7 @@ def may_be_judged(cases: Sequence[Case]) -> NDArray[np.bool_]:
     )
 
 
-def answer_verdicts(trace: TraceData, basis: str | None = None) -> NDArray[np.int8]:
+def answer_verdicts(trace: TraceData, basis: str | None = None) -> CodeArray:
     """Whether each recorded answer is right, [N].
 
     0 wrong, also where hygiene refused it or the case is not judged by it; 1 right; undecided: 2
@@ -306,11 +305,11 @@ class Basis(NamedTuple):
         if len({part.by for part in every}) > 1:
             bases = sorted({part.by for part in every})
             refuse("shards must have one basis (rule S6.3)", bases, "see raglab.lab.with_basis")
-        text, ok, differ, compared, unused = (
-            sum(getattr(part, name) for part in every)
+        counts = {
+            name: sum(getattr(part, name) for part in every)
             for name in ("text", "ok", "differ", "compared", "unused")
-        )
-        return cls(text, ok, every[0].by if every else TEXT, differ, compared, unused)
+        }
+        return cls(**counts, by=every[0].by if every else TEXT)
 
 
 class MissingAnswers(NamedTuple):

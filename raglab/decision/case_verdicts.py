@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
-from raglab.decision.outcome_codes import UNEARNED_CELL
+from raglab.decision.outcome_codes import CELL_OF_CHECK, RECORDED
 from raglab.decision.scoring import headline_sentence, trace_basis
-from raglab.decision.trace_view import failed_count
-from raglab.metrics import CELLS, DISTINCT_CELL
+from raglab.decision.trace_view import case_row, failed_count
+from raglab.metrics import CELLS
 from raglab.policy import PolicyData
-from raglab.values import UNLABELLED, Case, Status, check_labelled, refuse
+from raglab.values import (
+    UNLABELLED,
+    BoolArray,
+    Case,
+    CodeArray,
+    FloatArray,
+    PlaceArray,
+    Status,
+    TextArray,
+    check_labelled,
+    refuse,
+)
 from raglab.words.html_display import MOST_ROWS, Fold
 from raglab.words.results import Summary
 
@@ -31,15 +40,9 @@ STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
 NOT_EXPECTED = "the recorded answer is not the expected one"
 UNRECORDED = "no answer is recorded for these hits"
 UNDECIDED = "whether the answer is right is undecided"
-RECORDED = [
-    AnswerCheck.recorded,
-    AnswerCheck.wrong_text,
-    AnswerCheck.undecided,
-    AnswerCheck.undecided_other,
-]
 
 
-def _contract_table() -> NDArray[np.object_]:
+def _contract_table() -> TextArray:
     """In what a contract is met or not, by label (the last: none), status, and kind.
 
     Kinds: status wrong, sources wrong, met, answer wrong, none recorded, met by the answer too,
@@ -68,14 +71,35 @@ def _contract_table() -> NDArray[np.object_]:
 CONTRACTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
 
 
+class CaseColumns(NamedTuple):
+    """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
+
+    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them. label_code:
+    expected status. passes: whether it passes its contract, false without a label. status_only:
+    whether it is scored by status alone. answer_checks: codes of `AnswerCheck`.
+    """
+
+    ids: TextArray
+    status: CodeArray
+    decided_by: TextArray
+    depth: CodeArray
+    confidence: FloatArray
+    label_code: CodeArray
+    passes: BoolArray
+    status_only: BoolArray
+    answer_checks: CodeArray
+
+
 class CaseVerdicts(Protocol):
     """Decisions of one policy with the labels of the cases, in memory or over shards.
 
-    trace: what was decided, in memory or of shards.
+    trace: what was decided, in memory or of shards. columns: of all cases, of shards; in memory
+    each is made where it is asked for.
     """
 
     trace: Any
     policy: PolicyData
+    columns: CaseColumns
 
     def __len__(self) -> int:
         """Count the cases."""
@@ -85,36 +109,59 @@ class CaseVerdicts(Protocol):
         """What was decided, as facts of a display."""
 
     @property
-    def status(self) -> NDArray[np.int8]:
+    def status(self) -> CodeArray:
         """Status codes, [Q]."""
+        return self.columns.status
 
     @property
-    def decided_by(self) -> NDArray[np.object_]:
+    def decided_by(self) -> TextArray:
         """Name of what decided each case, [Q], see `Decisions.decided_by`."""
+        return self.columns.decided_by
 
     @property
-    def label_code(self) -> NDArray[np.int8]:
+    def label_code(self) -> CodeArray:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
+        return self.columns.label_code
 
     @property
-    def passes(self) -> NDArray[np.bool_]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
+        return self.columns.passes
 
     @property
-    def status_only(self) -> NDArray[np.bool_]:
+    def status_only(self) -> BoolArray:
         """Whether each case is scored by status alone: labelled ok, with no sources stated, [Q]."""
+        return self.columns.status_only
 
     @property
-    def answer_checks(self) -> NDArray[np.int8]:
+    def answer_checks(self) -> CodeArray:
         """`AnswerCheck` of every case, [Q].
 
         What its recorded answer says, where it is judged by text.
         """
+        return self.columns.answer_checks
+
+    def confidence(self) -> FloatArray:
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100.
+
+        NaN where no score was measured.
+        """
+        return self.columns.confidence
 
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
+        ids: list[str] = self.columns.ids.tolist()
+        return ids
 
-    def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
+    def row_of(self, case_id: str) -> int:
+        """Position of a case.
+
+        Raises:
+          KeyError: the trace holds no such case.
+        """
+        return case_row(self.ids(), case_id)
+
+    def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions."""
 
     def _summary(self) -> Summary:
@@ -157,7 +204,7 @@ class CaseVerdicts(Protocol):
         for place in np.argsort(-counts, kind="stable"):
             yield str(deciders[place]), f"{counts[place]:,}"
 
-    def _failed_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[str, ...]]:
+    def _failed_rows(self, rows: PlaceArray) -> Iterator[tuple[str, ...]]:
         """Some cases and why; only these are looked up, of millions there would be no page."""
         for row, case in zip(rows.tolist(), self.cases_at(rows), strict=True):
             yield case.id, case.query, str(self.decided_by[row]), self.why(row) or ""
@@ -224,7 +271,7 @@ class CaseVerdicts(Protocol):
         )
 
     @property
-    def right(self) -> NDArray[np.bool_]:
+    def right(self) -> BoolArray:
         """Whether each case passes its contract, [Q] (rule S6.3).
 
         Raises:
@@ -234,7 +281,7 @@ class CaseVerdicts(Protocol):
         return self.passes
 
     @property
-    def cells(self) -> NDArray[np.int8]:
+    def cells(self) -> CodeArray:
         """Cell of every case, [Q].
 
         Decision, label, and whether the contract is met where that says more than they do.
@@ -242,18 +289,14 @@ class CaseVerdicts(Protocol):
         Raises:
           ValueError: some case has no label.
         """
-        cell = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
-        checks = self.answer_checks
-        cell = np.where(checks == AnswerCheck.unearned, UNEARNED_CELL, cell)
-        open_cell = metrics.PLAIN_CELLS + checks - AnswerCheck.undecided
-        cell = np.where(checks >= AnswerCheck.undecided, open_cell, cell)
-        cells: NDArray[np.int8] = DISTINCT_CELL[cell].astype(np.int8)
+        code = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
+        cells: CodeArray = CELL_OF_CHECK[self.answer_checks, code]
         return cells
 
     @cached_property
-    def correct(self) -> NDArray[np.object_]:
+    def correct(self) -> TextArray:
         """Whether each case fulfils its label, [Q] (rule S6.3); None where it has none."""
-        correct: NDArray[np.object_] = self.passes.astype(object)
+        correct: TextArray = self.passes.astype(object)
         correct[self.label_code == UNLABELLED] = None
         return read_only(correct)
 
@@ -266,7 +309,7 @@ class CaseVerdicts(Protocol):
         return contract
 
     @cached_property
-    def contract_codes(self) -> NDArray[np.intp]:
+    def contract_codes(self) -> PlaceArray:
         """Place in `CONTRACTS` of the reason of each verdict, [Q].
 
         No answer, else status, sources or text wrong.
@@ -278,7 +321,7 @@ class CaseVerdicts(Protocol):
         kind = np.where(self.status != label, 0, np.where(self.passes, met, fails))
         kind = np.where(np.isin(check, [AnswerCheck.unrecorded, AnswerCheck.unearned]), 4, kind)
         at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
-        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 7))
+        codes: PlaceArray = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 7))
         return read_only(codes)
 
     def changed(self, after: CaseVerdicts) -> pd.DataFrame:
@@ -316,7 +359,7 @@ class CaseVerdicts(Protocol):
             }
         )
 
-    def changed_rows(self, after: CaseVerdicts) -> NDArray[np.intp]:
+    def changed_rows(self, after: CaseVerdicts) -> PlaceArray:
         """Positions of cases whose status, or meeting of contract, differs, in the trace's order.
 
         Raises:
@@ -337,13 +380,6 @@ class CaseVerdicts(Protocol):
                 "decide one trace twice",
             )
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
-
-    def row_of(self, case_id: str) -> int:
-        """Position of a case.
-
-        Raises:
-          KeyError: the trace holds no such case.
-        """
 
 
 def _change(was: object, now: object) -> str:

@@ -23,7 +23,7 @@ from raglab.policy_parts.gate_order import Order, Step
 from raglab.policy_parts.own_gates import check_direction
 from raglab.policy_parts.resolver_rules import NO_NUMBER, number_unless
 from raglab.signals import retrieval_confidence
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, CodeArray, FloatArray, SlotArray, Status, refuse
 
 # rule S2.17
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"
@@ -65,6 +65,7 @@ STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)
 NONE = NO_NUMBER  # where no gate fires
 GAP = gates.gate_by_name("gap")
+GAP_STEP = Step(GAP, None, NONE)
 FIRST_OK = STAGE[GAP.name]
 # Whether retrieval answers, so that a generator is asked, by the number of the outcome.
 GENERATES = np.array(
@@ -72,7 +73,7 @@ GENERATES = np.array(
 )
 
 
-def _slot_table() -> NDArray[np.int16]:
+def _slot_table() -> SlotArray:
     """Slot of the resolver's pick, after relevant-hit slots, by (rule `entities` speaks, stage).
 
     Where it speaks, the rules after it choose among the groups that tie on entities, so each stage
@@ -123,17 +124,17 @@ class Outcome(NamedTuple):
     What decided (`STAGES`), on which set of hits, at which refinement depth.
     """
 
-    stage: NDArray[np.int8]
-    slot: NDArray[np.int16]
-    depth: NDArray[np.int8]
+    stage: CodeArray
+    slot: SlotArray
+    depth: CodeArray
 
 
 class Pass(NamedTuple):
     """One depth of the chain: stage and slot [P, Q], confidence broadcast against them."""
 
-    stage: NDArray[np.int8]
-    slot: NDArray[np.int16]
-    confidence: NDArray[np.float64]
+    stage: CodeArray
+    slot: SlotArray
+    confidence: FloatArray
 
 
 def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidence, Thresholds]:
@@ -181,7 +182,7 @@ class GateMeasurements:
     """
 
     evidence: Evidence
-    depth: int | NDArray[np.int8] = 0
+    depth: int | CodeArray = 0
     slot: Any = None
     computed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -247,14 +248,14 @@ def check_own_gates(evidence: Evidence, thresholds: Thresholds) -> None:
 
 
 # bool or array
-def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401
+def _lower(first: CodeArray, number: int, passes: Any) -> None:  # noqa: ANN401
     """Lower the number of what decided to this one, except where it passes."""
     np.minimum(first, number_unless(number, passes), out=first)
 
 
 def first_refusal(
     steps: Iterable[Step], read: gates.Read, thresholds: Thresholds, shape: tuple[int, ...]
-) -> NDArray[np.int8]:
+) -> CodeArray:
     """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q].
 
     Args:
@@ -266,17 +267,18 @@ def first_refusal(
         gate_thresholds: Any = (
             thresholds.user(names) if of_user else thresholds.gates.get(gate.name)
         )
-        if gate.firing != "refuse" or (gate.scalar and not np.asarray(gate_thresholds.on).any()):
-            continue
-        # as of nearly every policy
-        if of_user and not (gate_thresholds.signals or gate_thresholds.own):
+        if of_user:  # as of nearly every policy
+            idle = not (gate_thresholds.signals or gate_thresholds.own)
+        else:  # what has several outcomes refuses by some of them where it is off
+            idle = gate.switch and len(gate.decides) == 1 and not np.any(gate_thresholds.on)
+        if idle or gate.firing != "refuse":
             continue
         for place, margin in enumerate(gates.margins_of(gate, read, gate_thresholds)):
             _lower(first, rank + place, gates.meets_threshold(margin))
     return first if thresholds.order.published else _stage_of_rank(thresholds.order).take(first)
 
 
-def _stage_of_rank(order: Order) -> NDArray[np.int8]:
+def _stage_of_rank(order: Order) -> CodeArray:
     """Stage by the rank of an order, and `NONE` by itself.
 
     Of the published one the two are the same.
@@ -286,9 +288,13 @@ def _stage_of_rank(order: Order) -> NDArray[np.int8]:
     return table
 
 
-def refused_query(
-    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]
-) -> NDArray[np.int8]:
+def user_steps(thresholds: Thresholds) -> list[Step]:
+    """Steps of the gates on signals and of the user in the order of thresholds."""
+    order = thresholds.order
+    return [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
+
+
+def refused_query(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> CodeArray:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
     return first_refusal(thresholds.order.query, GateMeasurements(evidence), thresholds, shape)
 
@@ -309,7 +315,7 @@ def rule_evidence(evidence: Evidence, depth: int) -> resolver.RuleEvidence:
     )
 
 
-def depth_confidence(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.float64]:
+def depth_confidence(evidence: Evidence, thresholds: Thresholds, depth: int) -> FloatArray:
     """Confidence of every case at a depth, [P, Q] or [1, Q]."""
     blends = np.unique(thresholds.blend)
     blend = blends[0] if len(blends) == 1 else thresholds.blend
@@ -321,7 +327,7 @@ def depth_confidence(evidence: Evidence, thresholds: Thresholds, depth: int) -> 
 
 def _resolver_stage(
     evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
-) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
+) -> tuple[CodeArray, SlotArray]:
     """Stage and slot if the case goes to the resolver, [P, Q]."""
     number, tied = resolver.decide_rules(
         rule_evidence(evidence, depth), thresholds.switches, thresholds.rules, shape
@@ -341,9 +347,7 @@ def _write_where(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: A
     np.add(into, where * (value - into), out=into)
 
 
-def _lower_where(
-    stage: NDArray[np.int8], refusal: NDArray[np.int8], where: NDArray[np.bool_]
-) -> None:
+def _lower_where(stage: CodeArray, refusal: CodeArray, where: BoolArray) -> None:
     """Lower the stage to that of a refusal, where a mask holds.
 
     Elsewhere the refusal becomes `NONE`, by its bits.
@@ -355,14 +359,14 @@ def _contest_at(contest: resolver.Contest, depth: int) -> resolver.Contest:
     return resolver.Contest(*[field[depth] for field in contest])
 
 
-def values_at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]:
+def values_at_slot(table: NDArray[Any], slot: SlotArray) -> NDArray[Any]:
     """Table [S, Q] looked up at slot [P, Q]."""
     place = np.multiply(slot, table.shape[1], dtype=np.intp)
     place += np.arange(table.shape[1])
     return table.ravel().take(place)
 
 
-def relevant_counts(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.int16]:
+def relevant_counts(evidence: Evidence, thresholds: Thresholds, depth: int) -> SlotArray:
     """Relevant hits, counted only as far as a gate reads, [P, Q], or [1, Q] if all cut alike."""
     cut: Any = np.atleast_2d(gates.l2_cut(evidence.best_l2[depth], thresholds.gates["l2"]))
     return gates.n_relevant(evidence.l2[depth][: hits_needed(evidence, thresholds)], cut)
@@ -370,7 +374,7 @@ def relevant_counts(evidence: Evidence, thresholds: Thresholds, depth: int) -> N
 
 def choose_hits(
     evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
-) -> tuple[NDArray[np.int8], NDArray[np.int16], GateMeasurements]:
+) -> tuple[CodeArray, SlotArray, GateMeasurements]:
     """Stage and slot before any gate on hits refuses, [P, Q], and what such gates read.
 
     What retrieval would answer from: the relevant hits where the two nearest part well enough to
@@ -428,7 +432,7 @@ def refine_loop(
     thresholds: Thresholds,
     shape: tuple[int, ...],
     passes: list[Pass] | None = None,
-) -> tuple[Outcome, NDArray[np.bool_]]:
+) -> tuple[Outcome, BoolArray]:
     """Outcome of retrieval, depth by depth, and whether the loop needs an unmeasured depth.
 
     Args:
@@ -463,7 +467,7 @@ def refine_loop(
     return Outcome(stage, slot, depth), np.broadcast_to(going, shape)
 
 
-def needs_refinement(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.bool_]:
+def needs_refinement(evidence: Evidence, thresholds: Thresholds) -> BoolArray:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
     return decide_and_refine(
         evidence, thresholds, (np.size(thresholds.refine.max_depth), len(evidence.words))
@@ -484,7 +488,7 @@ STAGE_OF_COST = {
 }
 
 
-def answer_slots(evidence: Evidence) -> NDArray[np.int16]:
+def answer_slots(evidence: Evidence) -> SlotArray:
     """Slot of an answer by expected cost, [Q].
 
     The first hits of all, without a bound on their distance.
@@ -501,12 +505,12 @@ def action_costs_of(evidence: Evidence, thresholds: Thresholds) -> tuple[Any, An
     return expected_costs(evidence.probability[:, 0], evidence.asked_right, thresholds.costs)
 
 
-def can_ask(evidence: Evidence) -> NDArray[np.bool_]:
+def can_ask(evidence: Evidence) -> BoolArray:
     """Whether there are options to ask back with at the first depth, [Q]."""
     return evidence.n_options_all[0] >= LEAST_OPTIONS
 
 
-def cheapest_action(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.int8]:
+def cheapest_action(evidence: Evidence, thresholds: Thresholds) -> CodeArray:
     """Status of the action that costs least, [P, Q] or [1, Q] (rule S2.17)."""
     return least_cost(*action_costs_of(evidence, thresholds), can_ask(evidence))
 
@@ -519,12 +523,8 @@ def _least_cost(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ..
     # what the user adds is hard: it fires before any cost is compared
     if thresholds.signals or thresholds.own:
         read = GateMeasurements(evidence, 0, answer_slots(evidence))
-        steps = (
-            step
-            for step in (*thresholds.order.before, *thresholds.order.after)
-            if step.gate.name == SIGNALS
-        )
-        np.minimum(stage, first_refusal(steps, read, thresholds, shape), out=stage)
+        hard = first_refusal(user_steps(thresholds), read, thresholds, shape)
+        np.minimum(stage, hard, out=stage)
     asks = STATUS_OF[stage] == Status.ambiguous
     slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
@@ -548,7 +548,7 @@ def decide_and_refine(
     thresholds: Thresholds,
     shape: tuple[int, ...],
     passes: list[Pass] | None = None,
-) -> tuple[Outcome, NDArray[np.bool_]]:
+) -> tuple[Outcome, BoolArray]:
     """Each policy's decision by case, and if it is tried once more after the last depth, [P, Q].
 
     Args:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import isnan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from raglab import gates, resolver
 from raglab.decision import chain
-from raglab.decision.measurement import Tables
 from raglab.decision.threshold_arrays import Thresholds
 from raglab.gating import fused_gate
 from raglab.gating.own_margins import OWN, OwnThresholds
 from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, firing_of
-from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Step
 from raglab.policy_parts.own_gates import own_gate
 from raglab.values import Floats
@@ -24,6 +22,8 @@ from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold, display
 from raglab.words.languages import Reason, say
+
+# ruff: noqa: ANN401 - decisions, which import this module; scalars, or arrays of one
 
 
 class Check(NamedTuple):
@@ -72,94 +72,80 @@ class Checks(list[Check]):
         )
 
 
-class Judged(Protocol):
-    """Protocol of the decisions that a check reads, `Decisions` of one policy."""
-
-    @property
-    def policy(self) -> PolicyData:
-        """Policy that decided."""
-
-    @property
-    def tables(self) -> Tables:
-        """Measured tables of the trace."""
-
-    @property
-    def thresholds(self) -> Thresholds:
-        """Thresholds of the policy."""
-
-    @property
-    def outcome(self) -> chain.Outcome:
-        """What decided each case, [Q] each."""
-
-    @property
-    def language(self) -> str:
-        """Language of the sentences."""
-
-    def __len__(self) -> int:
-        """Count the cases."""
-
-    def say(self, key: str, /, **values: object) -> str:
-        """Words of a reason in that language."""
-
-    def lacking(self, row: int) -> list[str]:
-        """Entities of the query that too few hits of a case's slot carry."""
-
-
 def format_check(
     gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str
 ) -> Check:
     """Check of given numbers; its gate passes at headroom of 0 or more."""
-    headroom = scalar_value(margin)
-    return Check(
-        gate,
-        rule,
-        scalar_value(value),
-        scalar_value(threshold),
-        headroom,
-        bool(gates.meets_threshold(headroom)),
-        text,
-    )
+    numbers = map(scalar_value, (value, threshold, margin))
+    return Check(gate, rule, *numbers, bool(gates.meets_threshold(scalar_value(margin))), text)
+
+
+class GateCase(NamedTuple):
+    """A gate and what it says of one case.
+
+    decisions: `Decisions` of one policy. row: of the case. read: its measurements. thresholds:
+    those of the gate. margins: its headroom, one a stage.
+    """
+
+    decisions: Any
+    row: int
+    read: gates.Read
+    gate: gates.Gate
+    thresholds: Any
+    margins: gates.Margins
+
+    def check(
+        self, value: float, threshold: float, margin: Floats, key: str, **values: object
+    ) -> Check:
+        """Check of the gate in the words of a reason; `off` is that the gate is."""
+        off = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
+        text = self.decisions.say(key, off=off, **values)
+        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, text)
 
 
 def step_checks(
-    decisions: Judged, row: int, read: gates.Read, steps: Iterable[Step]
+    decisions: Any, row: int, read: gates.Read, steps: Iterable[Step]
 ) -> Iterator[Check]:
-    """Checks of some gates in their order."""
+    """Checks of some gates in their order.
+
+    Args:
+      decisions: `Decisions` of one policy.
+    """
     for gate, names, _ in steps:
+        thresholds = decisions.thresholds.gates.get(gate.name)
         if gate.name == SIGNALS:
             yield from user_checks(decisions, read, names)
         elif gate.name in _EXPLAINED:
-            yield from _EXPLAINED[gate.name](decisions, row, read)
+            margins = gates.margins_of(gate, read, thresholds)
+            case = GateCase(decisions, row, read, gate, thresholds, margins)
+            yield from _EXPLAINED[gate.name](case)
         elif gate.thresholds:
-            yield threshold_check(decisions, gate, read)
+            yield threshold_check(gate, read, thresholds, decisions.language)
         else:
-            margins = gates.margins_of(gate, read, decisions.thresholds.gates.get(gate.name))
+            margins = gates.margins_of(gate, read, thresholds)
             for name, margin in zip(gate.measurements, margins, strict=True):
                 text = f"{gate.label} {decimals(scalar_value(read(name)))}"
                 yield format_check(gate.name, gate.rule, read(name), 0, margin, text)
 
 
-def threshold_check(decisions: Judged, gate: gates.Gate, read: gates.Read, more: str = "") -> Check:
-    """Check of a gate against the threshold that the case meets."""
-    return _check_against(gate, read, decisions.thresholds, more, decisions.language)
-
-
-def _check_against(
-    gate: gates.Gate, read: gates.Read, thresholds: Thresholds, more: str, language: str
+def threshold_check(
+    gate: gates.Gate,
+    read: gates.Read,
+    thresholds: Any,
+    language: str,
+    more: str = "",
 ) -> Check:
-    gate_thresholds, met = thresholds.gates[gate.name], gates.threshold_met(gate, read)
-    value, bound = float(read(met.meets)), scalar_value(getattr(gate_thresholds, met.key))
-    margin = reduce(np.minimum, gates.margins_of(gate, read, gate_thresholds))
-    reason = _margin_reason(
-        measured(gate),
-        value,
-        met.key,
-        bound,
-        margin,
-        gate_thresholds.on,
-        upper=met.side == "ceiling",
-    )
-    return format_check(gate.name, gate.rule, value, bound, margin, say(language, reason) + more)
+    """Check of a gate against the threshold that the case meets.
+
+    Args:
+      thresholds: those of the gate.
+      more: end of its text.
+    """
+    met = gates.threshold_met(gate, read)
+    value, bound = float(read(met.meets)), scalar_value(getattr(thresholds, met.key))
+    margin = scalar_value(reduce(np.minimum, gates.margins_of(gate, read, thresholds)))
+    text = _compared(language, measured(gate), value, met, bound, margin, thresholds.on)
+    return format_check(gate.name, gate.rule, value, bound, margin, text + more)
 
 
 def measured(gate: gates.Gate) -> Reason | str:
@@ -168,151 +154,107 @@ def measured(gate: gates.Gate) -> Reason | str:
     return gate.label or (Reason("signal", {"name": signal}) if signal else Reason(gate.name))
 
 
-def _domain(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, thresholds = gates.gate_by_name("domain"), decisions.thresholds.gates["domain"]
-    words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
-    text, deny, allow = gates.margins_of(gate, read, thresholds)
-    off = _off(thresholds.on)
-    says = decisions.say("in_query", words=counted("n_words", words))
-    yield format_check(gate.name, gate.rule, words, 1, text, says)
-    says = decisions.say("matched", patterns=counted("n_deny", denied), off=off)
-    yield format_check(gate.name, gate.rule, denied, 0, deny, says)
-    if read("needs_allowed"):
-        says = decisions.say("matched", patterns=counted("n_allow", allowed), off=off)
-        yield format_check(gate.name, gate.rule, allowed, 1, allow, says)
+def _domain(case: GateCase) -> Iterator[Check]:
+    words, denied, allowed = (int(case.read(name)) for name in case.gate.reads)
+    text, deny, allow = case.margins
+    yield case.check(words, 1, text, "in_query", words=counted("n_words", words))
+    yield case.check(denied, 0, deny, "matched", patterns=counted("n_deny", denied))
+    if case.read("needs_allowed"):
+        yield case.check(allowed, 1, allow, "matched", patterns=counted("n_allow", allowed))
 
 
-def _l2_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, thresholds = gates.gate_by_name("l2"), decisions.thresholds.gates["l2"]
-    hits, best = int(read("n_hits")), float(read("best_l2"))
-    any_hit, margin = gates.margins_of(gate, read, thresholds)
-    text = decisions.say("retrieved", hits=counted("n_hits", hits))
-    yield format_check(gate.name, gate.rule, hits, 1, any_hit, text)
+def _l2(case: GateCase) -> Iterator[Check]:
+    hits, best = int(case.read("n_hits")), float(case.read("best_l2"))
+    any_hit, margin = map(scalar_value, case.margins)
+    yield case.check(hits, 1, any_hit, "retrieved", hits=counted("n_hits", hits))
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
-    hard = gates.l2_margins(best, thresholds._replace(soft_max_l2=np.nan)).l2
-    fails = not gates.meets_threshold(scalar_value(margin))
-    by_soft = not fails and not gates.meets_threshold(scalar_value(hard))
-    name = "soft_max_l2" if by_soft else "max_l2"
-    bound, soft = scalar_value(getattr(thresholds, name)), scalar_value(thresholds.soft_max_l2)
-    reason = _margin_reason(measured(gate), best, name, bound, margin, thresholds.on, upper=True)
-    text = say(decisions.language, reason)
-    if fails and not np.isnan(soft):
-        text += decisions.say("soft_bound", bound=decimals(soft, best))
-    yield format_check(gate.name, gate.rule, best, bound, margin, text)
+    hard = gates.l2_margins(best, case.thresholds._replace(soft_max_l2=np.nan)).l2
+    passes = bool(gates.meets_threshold(margin))
+    met = case.gate.thresholds[passes and not gates.meets_threshold(scalar_value(hard))]
+    bound, soft = (scalar_value(getattr(case.thresholds, key)) for key in (met.key, "soft_max_l2"))
+    language, on = case.decisions.language, case.thresholds.on
+    text = _compared(language, measured(case.gate), best, met, bound, margin, on)
+    if not passes and not np.isnan(soft):
+        text += case.decisions.say("soft_bound", bound=decimals(soft, best))
+    yield format_check(case.gate.name, case.gate.rule, best, bound, margin, text)
 
 
-def _density(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, thresholds = gates.gate_by_name("density"), decisions.thresholds.gates["density"]
-    count, least = read("n_relevant"), scalar_value(thresholds.min_keep)
-    (margin,) = gates.margins_of(gate, read, thresholds)
-    cut = scalar_value(gates.l2_cut(float(read("best_l2")), decisions.thresholds.gates["l2"]))
-    text = decisions.say(
-        "within_l2",
-        hits=counted("n_relevant", count),
-        cut=decimals(cut),
-        least=decimals(least),
-        off=_off(thresholds.on),
-    )
-    yield format_check(gate.name, gate.rule, count, least, margin, text)
+def _density(case: GateCase) -> Iterator[Check]:
+    count, least = case.read("n_relevant"), scalar_value(case.thresholds.min_keep)
+    cut = gates.l2_cut(float(case.read("best_l2")), case.decisions.thresholds.gates["l2"])
+    hits, shown = counted("n_relevant", count), decimals(scalar_value(cut))
+    (margin,) = case.margins
+    yield case.check(count, least, margin, "within_l2", hits=hits, cut=shown, least=decimals(least))
 
 
-def gap_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    """Check of the gap between the first two hits."""
-    check = threshold_check(decisions, gates.gate_by_name("gap"), read)
-    if read("n_relevant") <= 1:
-        check = check._replace(text=decisions.say("no_second"))
-    elif read("agree"):
-        check = check._replace(text=decisions.say("agree"))
+def _gap(case: GateCase) -> Iterator[Check]:
+    check = threshold_check(case.gate, case.read, case.thresholds, case.decisions.language)
+    if case.read("n_relevant") <= 1:
+        check = check._replace(text=case.decisions.say("no_second"))
+    elif case.read("agree"):
+        check = check._replace(text=case.decisions.say("agree"))
     yield check
 
 
-def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
-    """Checks of the resolver's rules, of which the first that decides does."""
+def resolver_checks(decisions: Any, row: int) -> Iterator[Check]:
+    """Checks of the resolver's rules, of which the first that decides does.
+
+    Args:
+      decisions: `Decisions` of one policy.
+    """
     evidence, thresholds = decisions.tables.evidence, decisions.thresholds
     depth, shape = int(decisions.outcome.depth[row]), (1, len(decisions))
     groups = int(evidence.n_groups[depth, row])
     # The functions of the chain decide here too, so that an explanation cannot contradict a
     # decision.
     rule_evidence = chain.rule_evidence(evidence, depth)
-    overview = bool(
-        np.broadcast_to(resolver.is_overview(rule_evidence, thresholds.switches), shape)[0, row]
-    )
-    tied = bool(
-        np.broadcast_to(resolver.entities_rule_applies(rule_evidence, thresholds.switches), shape)[
-            0, row
-        ]
+    overview, tied = (
+        bool(np.broadcast_to(speaks(rule_evidence, thresholds.switches), shape)[0, row])
+        for speaks in (resolver.is_overview, resolver.entities_rule_applies)
     )
     winner = tied and bool(evidence.has_winner[depth, row])
     entities = Reason("entities" if winner else "entities_tie" if tied else "entities_idle")
-    for name, decides, text in (
-        (
-            "single_group",
-            groups == 1,
-            decisions.say("groups_of_hits", groups=counted("n_groups", groups)),
-        ),
-        ("overview", overview, decisions.say("is_overview" if overview else "no_overview")),
-        ("entities", winner, decisions.say("query_entities", entities=entities)),
-    ):
-        margin = 0.0 if decides else -1.0
+    shown_rules: tuple[tuple[str, bool, str, dict[str, Reason]], ...] = (
+        ("single_group", groups == 1, "groups_of_hits", {"groups": counted("n_groups", groups)}),
+        ("overview", overview, "is_overview" if overview else "no_overview", {}),
+        ("entities", winner, "query_entities", {"entities": entities}),
+    )
+    for name, decides, key, values in shown_rules:
+        margin, text = 0.0 if decides else -1.0, decisions.say(key, **values)
         yield format_check("resolver", f"S3.3 {name}", float(decides), 1, margin, text)
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
-    contest = resolver.Contest(
-        *[field[depth, row] for field in (evidence.tied if tied else evidence.all)]
-    )
-    rules, margins = thresholds.rules, resolver.rule_margins(contest, thresholds.rules)
-    least = scalar_value(rules.min_group_gap)
-    # Value and threshold, without a verdict.
-    gap = float(contest.group_gap)
-    value = decisions.say("is_missing") if np.isnan(gap) else decimals(gap, least)
-    bound = say(decisions.language, threshold_reason(least, gap))
-    text = f"{decisions.say('group_gap')} {value}, min_group_gap {bound}"
-    yield format_check(
-        "resolver", "S3.3 group_gap", contest.group_gap, least, margins.group_gap, text
-    )
-    # A similarity decides only where both hold, its height and its lead, so one check states both.
-    for what, best, lead, least_best, least_lead in (
-        (
-            "signature",
-            contest.best_signature,
-            contest.gap_signature,
-            rules.min_sig_sim,
-            rules.min_sig_sim_gap,
-        ),
-        (
-            "anchor",
-            contest.best_anchor,
-            contest.gap_anchor,
-            rules.min_anchor_sim,
-            rules.min_anchor_sim_gap,
-        ),
-    ):
-        name = f"{what}_similarity"
-        pairs = {"best": (best, least_best), "lead": (lead, least_lead)}
+    competing = evidence.tied if tied else evidence.all
+    contest = resolver.Contest(*[field[depth, row] for field in competing])
+    margins = resolver.rule_margins(contest, thresholds.rules)
+    for rule in resolver.RULES[len(shown_rules) : -1]:
+        # A similarity decides only where both hold, its height and its lead: one check states both.
+        pairs = [
+            (float(getattr(contest, row.meets)), scalar_value(getattr(thresholds.rules, row.key)))
+            for row in rule.thresholds
+        ]
         sides = {
             key: Reason(
                 "at_least",
-                {
-                    "value": decimals(float(value), scalar_value(least)),
-                    "bound": threshold_reason(scalar_value(least), float(value)),
-                },
+                {"value": decimals(value, least), "bound": threshold_reason(least, value)},
             )
-            for key, (value, least) in pairs.items()
+            for key, (value, least) in zip(("best", "lead"), pairs, strict=False)
         }
-        text = decisions.say(name, **sides)
-        yield format_check(
-            "resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text
-        )
+        value, least = pairs[0]
+        text = decisions.say(rule.name, **sides)
+        if len(pairs) == 1:  # value and threshold, without a verdict
+            shown = decisions.say("is_missing") if isnan(value) else decimals(value, least)
+            bound = say(decisions.language, threshold_reason(least, value))
+            text = f"{decisions.say(rule.name)} {shown}, {rule.thresholds[0].key} {bound}"
+        margin = getattr(margins, rule.name)
+        yield format_check("resolver", f"S3.3 {rule.name}", value, least, margin, text)
 
 
-def _coverage(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
-    gate, thresholds = gates.gate_by_name("coverage"), decisions.thresholds.gates["coverage"]
-    missing = int(read("missing"))
-    (margin,) = gates.margins_of(gate, read, thresholds)
-    least, names = decisions.policy.coverage.min_hits, ", ".join(decisions.lacking(row))
+def _coverage(case: GateCase) -> Iterator[Check]:
+    missing, (margin,) = int(case.read("missing")), case.margins
+    least, names = case.decisions.policy.coverage.min_hits, case.decisions.lacking(case.row)
     uncovered = "uncovered_hits" if least > 1 else "uncovered"
-    key, values = (uncovered, {"least": least, "names": names}) if missing else ("covered", {})
-    text = decisions.say(key, off=_off(thresholds.on), **values)
-    yield format_check(gate.name, gate.rule, missing, 0, margin, text)
+    values = {"least": least, "names": ", ".join(names)} if missing else {}
+    yield case.check(missing, 0, margin, uncovered if missing else "covered", **values)
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain
@@ -330,147 +272,104 @@ def decides_by_signal(check: Check) -> bool:
 
 
 def user_checks(
-    decisions: Judged, read: gates.Read, names: Sequence[str] | None = None
+    decisions: Any,
+    read: gates.Read,
+    names: Sequence[str] | None = None,
 ) -> Iterator[Check]:
     """Checks of gates on signals and of the user, refusing first, then asking, then warning.
 
+    A gate that is off may be on a signal that the trace lacks: there is nothing to check.
+
     Args:
+      decisions: `Decisions` of one policy.
       names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
-    thresholds = decisions.thresholds.user(names)
-    for act in SIGNAL_RULES:
-        yield from _signal_checks(
-            decisions,
-            read,
-            [
-                name
-                for name, signal_thresholds in thresholds.signals.items()
-                if firing_of(signal_thresholds) == act
-            ],
-        )
-        for own in thresholds.own.values():
-            if own.firing == act:
-                yield _own_check(decisions, own, read)
-
-
-def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check:
-    """Check of a gate of the user: its headroom, what it read and its thresholds."""
-    gate = own_gate(own.name)
-    margin = scalar_value(own.headroom(read))
-    readings = [(name, scalar_value(read(name))) for name in gate.reads]
-    thresholds = [
-        (threshold.key, scalar_value(getattr(own.values, threshold.key)))
-        for threshold in gate.thresholds
-    ]
-    numbers = ", ".join(f"{name} {decimals(value)}" for name, value in (*readings, *thresholds))
-    vain = own.firing == "ask" and int(read("n_options_all")) < LEAST_OPTIONS
-    fires = not gates.meets_threshold(margin)
-    text = decisions.say(
-        "own_gate", name=own.name, off=_off(own.on), numbers=numbers, margin=decimals(margin)
-    )
-    text += decisions.say("no_options") if fires and vain else ""
-    rule = OWN_RULES["refuse" if vain else own.firing]
-    return format_check(
-        gate.path, rule, readings[0][1], thresholds[0][1] if thresholds else 0.0, margin, text
-    )
-
-
-def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) -> Iterator[Check]:
-    """A check a signal that the policy gates; one that asks refuses without two options.
-
-    A gate that is off may be on a signal that the trace lacks: there is nothing to check.
-    """
+    user, known = decisions.thresholds.user(names), decisions.tables.evidence.known.names
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
-    for name in names:
-        if name not in decisions.tables.evidence.known.names:
-            continue
-        act = firing_of(decisions.thresholds.signals[name])
-        gate, thresholds = (
-            gates.signal_gate(decisions.tables.evidence.known.signal(name)),
-            decisions.thresholds.signals[name],
-        )
-        value = scalar_value(read(gate.measurements[0]))
-        (margin,) = gates.margins_of(gate, read, thresholds)
-        stated = {
-            threshold: scalar_value(getattr(thresholds, threshold.key))
-            for threshold in gate.thresholds
-        }
-        # The bound that is told first is the one that the value fails, or comes nearest to.
-        near = sorted(
-            (threshold for threshold, bound in stated.items() if not np.isnan(bound)),
-            key=lambda threshold: (
-                value - stated[threshold]
-                if threshold.side == "floor"
-                else stated[threshold] - value
-            ),
-        )
-        nearest_first = {threshold: stated[threshold] for threshold in near}
-        bound = next(iter(nearest_first.values()), np.nan)
-        text = _signal_text(
-            decisions, measured(gate), value, nearest_first, scalar_value(margin), thresholds.on
-        )
-        fires, vain = not gates.meets_threshold(scalar_value(margin)), act == "ask" and not can_ask
-        text += decisions.say("no_options") if fires and vain else ""
-        yield format_check(
-            gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text
-        )
+    for act in SIGNAL_RULES:
+        rows = [
+            (_signal_check(decisions, read, name), SIGNAL_RULES)
+            for name, thresholds in user.signals.items()
+            if firing_of(thresholds) == act and name in known
+        ]
+        rows += [
+            (_own_check(decisions, own, read), OWN_RULES)
+            for own in user.own.values()
+            if own.firing == act
+        ]
+        # one that asks refuses without two options
+        vain = act == "ask" and not can_ask
+        for check, rules in rows:
+            text = check.text + (decisions.say("no_options") if vain and not check.passes else "")
+            yield check._replace(rule=rules["refuse" if vain else act], text=text)
 
 
-def _signal_text(
-    decisions: Judged,
-    what: Reason | str,
-    value: float,
-    stated: Mapping[gates.Threshold, float],
-    margin: float,
-    on: Any,  # noqa: ANN401 - bool or [1, 1]
-) -> str:
-    """A signal and its bounds in words.
-
-    Args:
-      stated: bounds that are set, ordered tightest first.
-    """
-    if not stated:
-        return decisions.say("unbounded", what=what, value=decimals(value))
-    (nearest, bound), *rest = stated.items()
-    reason = _margin_reason(
-        what, value, nearest.key, bound, margin, on, upper=nearest.side == "ceiling"
+def _own_check(decisions: Any, own: OwnThresholds, read: gates.Read) -> Check:
+    """Check of a gate of the user: its headroom, what it read and its thresholds."""
+    gate, margin = own_gate(own.name), scalar_value(own.headroom(read))
+    numbers = {name: scalar_value(read(name)) for name in gate.reads}
+    bounds = {row.key: scalar_value(getattr(own.values, row.key)) for row in gate.thresholds}
+    pairs = (*numbers.items(), *bounds.items())
+    text = decisions.say(
+        "own_gate",
+        name=own.name,
+        off="" if scalar_value(own.on) else Reason("gate_off"),
+        numbers=", ".join(f"{name} {decimals(value)}" for name, value in pairs),
+        margin=decimals(margin),
     )
-    text = say(decisions.language, reason)
-    if not scalar_value(on):
-        return text
-    text += "".join(
-        f", {threshold.key} {decimals(next_bound, value)}" for threshold, next_bound in rest
+    first, least = next(iter(numbers.values())), next(iter(bounds.values()), 0.0)
+    return format_check(gate.path, "", first, least, margin, text)
+
+
+def _signal_check(decisions: Any, read: gates.Read, name: str) -> Check:
+    """Check of a gate on a signal; the bound told first is the one it fails or is nearest to."""
+    gate = gates.signal_gate(decisions.tables.evidence.known.signal(name))
+    thresholds, value = decisions.thresholds.signals[name], scalar_value(read(gate.name))
+    (margin,) = map(scalar_value, gates.margins_of(gate, read, thresholds))
+    bounds = ((row, scalar_value(getattr(thresholds, row.key))) for row in gate.thresholds)
+    stated = sorted(
+        (pair for pair in bounds if not isnan(pair[1])),
+        key=lambda pair: (value - pair[1]) * (1.0 if pair[0].side == "floor" else -1.0),
     )
-    missing = np.isnan(value) and gates.meets_threshold(margin)
-    return text + (decisions.say("may_miss") if missing else "")
+    bound = np.nan
+    text = decisions.say("unbounded", what=measured(gate), value=decimals(value))
+    if stated:
+        (nearest, bound), *farther = stated
+        language, on = decisions.language, thresholds.on
+        text = _compared(language, measured(gate), value, nearest, bound, margin, on)
+        if scalar_value(on):
+            text += "".join(
+                f", {row.key} {decimals(far_bound, value)}" for row, far_bound in farther
+            )
+            passes = gates.meets_threshold(margin)
+            text += decisions.say("may_miss") if isnan(value) and passes else ""
+    return format_check(gate.name, "", value, bound, margin, text)
 
 
-def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
+def _fused(case: GateCase) -> Iterator[Check]:
     """Check of the fused gate with each signal's part, of a policy that has one."""
-    model, depth = decisions.policy.fused_model, int(decisions.outcome.depth[row])
+    model, depth = case.decisions.policy.fused_model, int(case.decisions.outcome.depth[case.row])
     if model is None:
         return
-    evidence = decisions.tables.evidence
-    parts = fused_gate.logit_contributions(
-        evidence.signals[:, depth, [row]], model, evidence.known.names
-    )[:, 0]
-    largest = sorted(
-        zip(parts.tolist(), model.parts, strict=True),
-        key=lambda pair: (-abs(pair[0]), pair[1].signal),
-    )
-    terms = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
-    more = decisions.say("logits", terms=terms, bias=_signed_share(model.bias))
-    yield threshold_check(decisions, gates.gate_by_name("fused"), read, more)
+    evidence = case.decisions.tables.evidence
+    signals = evidence.signals[:, depth, [case.row]]
+    shares = fused_gate.logit_contributions(signals, model, evidence.known.names)[:, 0].tolist()
+    parts = zip(shares, (part.signal for part in model.parts), strict=True)
+    largest = sorted(parts, key=lambda pair: (-abs(pair[0]), pair[1]))
+    terms = ", ".join(f"{name} {_signed_share(share)}" for share, name in largest)
+    more = case.decisions.say("logits", terms=terms, bias=_signed_share(model.bias))
+    language = case.decisions.language
+    yield threshold_check(case.gate, case.read, case.thresholds, language, more)
 
 
 # Gates whose check is more than their label, measurement and threshold.
-_EXPLAINED: Mapping[str, Callable[[Judged, int, gates.Read], Iterator[Check]]] = {
+_EXPLAINED: Mapping[str, Callable[[GateCase], Iterator[Check]]] = {
     "domain": _domain,
-    "l2": _l2_check,
+    "l2": _l2,
     "density": _density,
-    "gap": gap_check,
+    "gap": _gap,
     "coverage": _coverage,
-    "fused": _fusion_check,
+    "fused": _fused,
 }
 
 
@@ -499,9 +398,10 @@ def answer_checks(
         "support": f": {claim!r}" if claim else why,
     }
     for gate in gates.judging_gates("answer"):
-        if gate.scalar:
-            yield _check_against(
-                gate, measured.__getitem__, thresholds, more.get(gate.name, ""), language
+        if gate.thresholds:
+            of_gate = thresholds.gates[gate.name]
+            yield threshold_check(
+                gate, measured.__getitem__, of_gate, language, more.get(gate.name, "")
             )
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
@@ -517,27 +417,22 @@ RELATIONS = {  # by whether the gate fails, and whether its threshold is an uppe
 }
 
 
-def _margin_reason(
+def _compared(
+    language: str,
     what: Reason | str,
     value: float,
-    name: str,
-    threshold: float,
-    margin: Floats,
-    on: Any,  # noqa: ANN401 - bool or [1, 1]
-    *,
-    upper: bool,
-) -> Reason:
+    met: gates.Threshold,
+    bound: float,
+    margin: float,
+    on: Any,
+) -> str:
     """What a check says, its relation read from the margin."""
-    values = {"what": what, "value": decimals(value, threshold), "name": name}
+    values = {"what": what, "value": decimals(value, bound), "name": met.key}
     if not scalar_value(on):
-        return Reason("unjudged", values | {"value": decimals(value)})
-    fails = not gates.meets_threshold(scalar_value(margin))
-    key = "missing" if np.isnan(value) else RELATIONS[fails, upper]
-    return Reason(key, values | {"bound": threshold_reason(threshold, value)})
-
-
-def _off(on: Any) -> Reason | str:  # noqa: ANN401 - bool or [1, 1]
-    return "" if scalar_value(on) else Reason("gate_off")
+        return say(language, Reason("unjudged", values | {"value": decimals(value)}))
+    fails = not gates.meets_threshold(margin)
+    key = "missing" if isnan(value) else RELATIONS[fails, met.side == "ceiling"]
+    return say(language, Reason(key, values | {"bound": threshold_reason(bound, value)}))
 
 
 def threshold_reason(threshold: float, value: float) -> Reason | str:
@@ -554,7 +449,7 @@ def counted(key: str, number: int) -> Reason:
     return Reason(key, {"n": number})
 
 
-def scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
+def scalar_value(value: Any) -> float:
     """The number of a scalar or an array of one."""
     return float(value if isinstance(value, float | int) else np.asarray(value).item())
 

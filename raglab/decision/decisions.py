@@ -27,7 +27,6 @@ from raglab.decision.checks import (
     counted,
     decides_by_signal,
     format_check,
-    gap_check,
     resolver_checks,
     scalar_value,
     step_checks,
@@ -35,18 +34,29 @@ from raglab.decision.checks import (
     user_checks,
 )
 from raglab.decision.measurement import Tables
+from raglab.decision.outcome_codes import answer_check_codes, at_slots
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import Measured, case_row
+from raglab.decision.trace_view import Measured
 from raglab.gating import expected_cost
-from raglab.gating.own_margins import OWN
-from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, firing_of
+from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, user_margins
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES
-from raglab.values import Case, Status, TraceData
+from raglab.values import (
+    BoolArray,
+    Case,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    PlaceArray,
+    SlotArray,
+    Status,
+    TextArray,
+    TraceData,
+)
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 from raglab.words.languages import Reason, say
@@ -65,9 +75,8 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
     if ended is not None and ended.judges == "query":
         return case_checks
     if decisions.thresholds.costs is not None:
-        steps = [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
         hard = (
-            step_checks(decisions, row, read, steps)
+            step_checks(decisions, row, read, chain.user_steps(decisions.thresholds))
             if decisions.tables.evidence.n_hits[0, row]
             else ()
         )
@@ -75,7 +84,7 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
     case_checks += step_checks(decisions, row, read, order.before)
     if decisions.decided_early(row):
         return case_checks
-    case_checks += gap_check(decisions, row, read)
+    case_checks += step_checks(decisions, row, read, [chain.GAP_STEP])
     # it hands over to the resolver
     if any(check.gate == chain.GAP.name and not check.passes for check in case_checks):
         case_checks += resolver_checks(decisions, row)
@@ -152,29 +161,28 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     # Without a hit there is nothing to answer from, so no cost is compared.
     hits = int(evidence.n_hits[0, row])
     text = decisions.say("retrieved", hits=counted("n_hits", hits))
-    yield format_check("l2", "S2.2", hits, 1, float(hits - 1), text)
+    yield format_check("l2", "S2.2", hits, 1, hits - 1.0, text)
     if not hits:
         return
     # What fires first ends the decision before costs are compared (rule S2.17).
     yield from hard
     if decisions.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
-    priced = zip(Status, chain.action_costs_of(evidence, thresholds), strict=True)
-    costs = {
-        status: float(np.broadcast_to(cost, (1, len(decisions)))[0, row]) for status, cost in priced
-    }
+    shape = (1, len(decisions))
+    costs = [
+        float(np.broadcast_to(cost, shape)[0, row])
+        for cost in chain.action_costs_of(evidence, thresholds)
+    ]
     # Asking back with one option asks nothing: its cost then does not compete.
     options = int(evidence.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
-    answer_cost, refuse_cost, ask_cost = costs.values()
-    status = Status(int(expected_cost.least_cost(answer_cost, refuse_cost, ask_cost, can_ask)))
-    if not can_ask:
-        del costs[Status.ambiguous]
-    alternative = min(refuse_cost, ask_cost) if can_ask else refuse_cost
+    status = Status(int(expected_cost.least_cost(costs[0], costs[1], costs[2], can_ask)))
+    answer_cost, *instead = costs if can_ask else costs[:2]
+    alternative = min(instead)
     margin = alternative - answer_cost
     rest_texts = (
         f"{decisions.say(action.name)} {decimals(cost, costs[status])}"
-        for action, cost in costs.items()
+        for action, cost in zip(Status, (answer_cost, *instead), strict=False)
         if action != status
     )
     text = decisions.say(
@@ -188,15 +196,8 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
     rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
-    yield Check(
-        EXPECTED_COST,
-        rule,
-        answer_cost,
-        alternative,
-        headroom,
-        answers,
-        f"{text}; {_largest_parts(decisions, row, status)}",
-    )
+    text = f"{text}; {_largest_parts(decisions, row, status)}"
+    yield Check(EXPECTED_COST, rule, answer_cost, alternative, headroom, answers, text)
     if evidence.answered and answers:
         recorded = decisions.answer(row)
         refusal = decisions.say("unrecorded") if recorded is None else recorded.refused
@@ -208,40 +209,27 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     """Largest contributions to the chosen class against the runner-up, by signal, in logits."""
     evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
-    added = expected_cost.class_logits(evidence.signals[:, 0, [row]], model, evidence.known.names)[
-        :, :, 0
-    ]
+    signals = evidence.signals[:, 0, [row]]
+    added = expected_cost.class_logits(signals, model, evidence.known.names)[:, :, 0]
     groups = model.group_values([decisions.trace.cases[row]])
-    logits = added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]
+    logits = (added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]).tolist()
     own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
-    rival = max(
-        (place for place in range(len(logits)) if place != own),
-        key=lambda place: (logits[place], -place),
-    )
-    names = expected_cost.CLASSES
-    parts = sorted(
-        (
-            (float(part[own] - part[rival]), model_part.signal)
-            for part, model_part in zip(added, model.parts, strict=True)
-        ),
-        key=lambda pair: (-abs(pair[0]), pair[1]),
-    )
+    rival = max({*range(len(logits))} - {own}, key=logits.__getitem__)
+    shares = (added[:, own] - added[:, rival]).tolist()
+    parts = zip((part.signal for part in model.parts), shares, strict=True)
+    largest = sorted(parts, key=lambda part: (-abs(part[1]), part[0]))[:PARTS]
     terms = [("bias", model.bias[own] - model.bias[rival])]
     if model.groups is not None and groups is not None:
         terms.append(_group_term(decisions, model.groups, groups[0], own, rival))
-    terms += [(name, share) for share, name in parts[:PARTS] if share]
-    listed = ", ".join(f"{name} {share:+.2f}" for name, share in terms)
-    rest = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
-    chance = ", ".join(
-        f"{name} {p:.2f}"
-        for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
-    )
+    terms += [part for part in largest if part[1]]
+    names, chances = expected_cost.CLASSES, evidence.probability[:, 0, row].tolist()
+    rest = logits[own] - logits[rival] - sum(share for _, share in terms)
     return decisions.say(
         "chances",
-        chance=chance,
+        chance=", ".join(f"{name} {p:.2f}" for name, p in zip(names, chances, strict=True)),
         action=names[own],
         rival=names[rival],
-        listed=listed,
+        listed=", ".join(f"{name} {share:+.2f}" for name, share in terms),
         rest=f"{rest:+.2f}",
     )
 
@@ -384,17 +372,17 @@ class Decisions(CaseVerdicts, Result):
         return say(self.language, Reason(key, values))
 
     @cached_property
-    def status(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+    def status(self) -> CodeArray:
         """Status codes, [Q]."""
         return read_only(chain.STATUS_OF[self.outcome.stage])
 
     @property
-    def label_code(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+    def label_code(self) -> CodeArray:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
         return self.tables.evidence.label_code
 
     @property
-    def status_only(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def status_only(self) -> BoolArray:
         """Whether each case is scored by status alone, being labelled ok with no sources, [Q]."""
         return trace_status_only(self.trace)
 
@@ -402,57 +390,32 @@ class Decisions(CaseVerdicts, Result):
         """Ids of the cases, [Q]."""
         return [case.id for case in self.trace.cases]
 
-    def cases_at(self, rows: np.ndarray[Any, np.dtype[np.intp]]) -> list[Case]:
+    def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at some positions."""
         return [self.trace.cases[row] for row in rows]
 
     @cached_property
-    def passes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         label = self.label_code
-        right = self._at_slot(self.tables.evidence.right)
+        (right,) = at_slots(self.tables.evidence.right, self._whole)
         earned = self.answer_checks != AnswerCheck.unearned
         return read_only((self.status == label) & (right | (label == Status.refuse)) & earned)
 
     @cached_property
-    def answer_checks(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+    def answer_checks(self) -> CodeArray:
         """`AnswerCheck` of every case, [Q].
 
         What its recorded answer says, where it is judged by text.
         """
-        evidence, answered = self.tables.evidence, chain.GENERATES[self.outcome.stage]
-        if not evidence.answered:
-            return read_only(np.full(len(self), AnswerCheck.by_sources, dtype=np.int8))
-        lacks = answered & self._at_slot(evidence.unrecorded)
-        unearned = lacks & (self.label_code == Status.refuse) & (self.status == Status.refuse)
-        wrong = (
-            self._at_slot(evidence.sources_right)
-            & ~self._at_slot(evidence.right)
-            & (self.status == Status.ok)
-        )
-        undecided = np.where(self.status == Status.ok, self._at_slot(evidence.undecided), 0)
-        checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
-            [unearned, ~evidence.by_text, ~answered, lacks, undecided > 0, wrong],
-            [
-                AnswerCheck.unearned,
-                AnswerCheck.by_sources,
-                AnswerCheck.not_answered,
-                AnswerCheck.unrecorded,
-                AnswerCheck.undecided - 1 + undecided,
-                AnswerCheck.wrong_text,
-            ],
-            AnswerCheck.recorded,
-        ).astype(np.int8)
-        return read_only(checks)
+        return read_only(answer_check_codes(self.tables.evidence, self._whole)[0])
 
-    def _at_slot(self, table: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
-        """Values of the chosen hits, [Q], of a table [D, S, Q]."""
-        values: np.ndarray[Any, np.dtype[Any]] = table[
-            self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))
-        ]
-        return values
+    @property
+    def _whole(self) -> chain.Outcome:
+        """The outcome as that of the first of many policies, [1, Q] each."""
+        return chain.Outcome(*(field[None] for field in self.outcome))
 
-    def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100.
 
         NaN where no score was measured.
@@ -460,7 +423,7 @@ class Decisions(CaseVerdicts, Result):
         return self._confidence
 
     @cached_property
-    def _confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
         evidence = self.tables.evidence
         if "confidence" in evidence.off:
@@ -477,7 +440,7 @@ class Decisions(CaseVerdicts, Result):
         return chain.STAGES[int(self.outcome.stage[row])][0]
 
     @cached_property
-    def decided_by(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+    def decided_by(self) -> TextArray:
         """Name of what decided each case, [Q].
 
         - a gate's name where that gate refused or asked back: `similarity`, `signals.<name>`,
@@ -487,65 +450,27 @@ class Decisions(CaseVerdicts, Result):
         - `expected_cost` where refusing or asking back costs least (rule S2.17).
         - `answered` where the chain ran through, or answering costs least.
         """
-        names: np.ndarray[Any, np.dtype[np.object_]] = DECIDED_BY[self.outcome.stage]
-        for asks in (False, True):
-            wanted = self.outcome.stage == chain.STAGE[SIGNALS_ASK if asks else SIGNALS]
-            if wanted.any():
-                self._name_user_gates(names, wanted, asks=asks)
+        names: TextArray = DECIDED_BY[self.outcome.stage]
+        for asks, stage in ((False, SIGNALS), (True, SIGNALS_ASK)):
+            is_open = self.outcome.stage == chain.STAGE[stage]
+            if is_open.any():
+                self._name_user_gates(names, is_open, asks=asks)
         return read_only(names)
 
-    def _name_user_gates(
-        self,
-        names: np.ndarray[Any, np.dtype[np.object_]],
-        wanted: np.ndarray[Any, np.dtype[np.bool_]],
-        *,
-        asks: bool,
-    ) -> None:
-        """Name the gate on a signal, or of the user, that decided the wanted cases.
-
-        The first that fires so.
-        """
-        evidence, thresholds = self.tables.evidence, self.thresholds
-        read = self.measurements
+    def _name_user_gates(self, names: TextArray, is_open: BoolArray, *, asks: bool) -> None:
+        """Name the first gate on a signal, or of the user, that fires so in the open cases."""
+        read, shape = self.measurements, (1, len(self))
         can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
-        is_open = wanted.copy()
-        steps = [
-            step
-            for step in (*thresholds.order.before, *thresholds.order.after)
-            if step.gate.name == SIGNALS
-        ]
-        for step in steps:
-            user = thresholds.user(step.names)
-            for act in ("ask",) if asks else ("refuse", "ask"):
-                # One that asks without two options refuses (rule S3.5), in the place of those that
-                # ask.
-                acts = can_ask == asks if act == "ask" else True
-                on_signals = [
-                    gates.signal_gate(evidence.known.signal(name))
-                    for name, signal_thresholds in user.signals.items()
-                    if firing_of(signal_thresholds) == act and name in evidence.known.names
-                ]
-                margins = {
-                    gate.name: gates.margins_of(
-                        gate, read, thresholds.signals[gate.name.removeprefix(f"{SIGNALS}.")]
-                    )[0]
-                    for gate in on_signals
-                }
-                margins |= {
-                    f"{OWN}.{n}": own.headroom(read)
-                    for n, own in user.own.items()
-                    if own.firing == act
-                }
-                for name, margin in margins.items():
-                    fires = (
-                        is_open
-                        & acts
-                        & ~gates.meets_threshold(
-                            np.reshape(np.broadcast_to(margin, (1, len(self))), -1)
-                        )
-                    )
-                    names[fires] = name
-                    is_open &= ~fires
+        for step in chain.user_steps(self.thresholds):
+            margins = list(user_margins(read, self.thresholds.user(step.names)))
+            # One that asks without two options refuses (rule S3.5), in the place of those that ask.
+            groups = [] if asks else [(gate, True) for gate in margins if np.all(gate.refuses)]
+            groups += [(gate, can_ask == asks) for gate in margins if np.all(gate.asks)]
+            for gate, acts in groups:
+                passes = gates.meets_threshold(np.broadcast_to(gate.margin, shape)[0])
+                fires = is_open & acts & ~passes
+                names[fires] = gate.name
+                is_open &= ~fires
 
     @cached_property
     def measurements(self) -> chain.GateMeasurements:
@@ -587,7 +512,7 @@ class Decisions(CaseVerdicts, Result):
         return int(self._slot_without_signals[self.outcome.depth[row], row])
 
     @cached_property
-    def _slot_without_signals(self) -> np.ndarray[Any, np.dtype[np.int16]]:
+    def _slot_without_signals(self) -> SlotArray:
         """Slot of every depth and case if no signal were gated, [D, Q]."""
         evidence, thresholds = self.tables.evidence, self.thresholds._replace(signals={}, own={})
         depths = range(evidence.l2.shape[0])
@@ -600,19 +525,22 @@ class Decisions(CaseVerdicts, Result):
         if self.status[row] != Status.ok:
             return []
         chosen = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return [int(place) for place in chosen if place >= 0]
+        return chosen[chosen >= 0].tolist()
 
     def chosen(self, row: int) -> list[int]:
         """Chunks of the chosen hits of a case, as numbers of `trace.chunks`."""
-        return [self._chunk(row, place) for place in self.places(row)]
+        return [*self.chunks_of_decision(row)] if self.status[row] == Status.ok else []
 
-    def row_of(self, case_id: str) -> int:
-        """Position of a case.
+    @cached_property
+    def _hit_chunks(self) -> IntArray:
+        """Chunks of the hits at the depth that decided, [Q, K]."""
+        arm, every = self.trace.arm(self.tables.arm), np.arange(len(self))
+        chunks: IntArray = self.trace.hits.chunk[every, arm, self.outcome.depth]
+        return chunks
 
-        Raises:
-          KeyError: the trace holds no such case.
-        """
-        return case_row(self.ids(), case_id)
+    def _chunks(self, row: int, places: Iterable[int]) -> tuple[int, ...]:
+        """Chunks of a case's hits at some places, of which -1 is none."""
+        return tuple(int(self._hit_chunks[row, place]) for place in places if place >= 0)
 
     def options(self, case_id: str) -> tuple[OptionShown, ...]:
         """Options of an ambiguous case, none for another."""
@@ -632,12 +560,6 @@ class Decisions(CaseVerdicts, Result):
     def _batch(self, row: int) -> int:
         return int(self.outcome.depth[row]) * len(self) + row
 
-    def _chunk(self, row: int, place: int) -> int:
-        hits = self.trace.hits.chunk[
-            row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row])
-        ]
-        return int(hits[place])
-
     def _ranked_options(self, row: int) -> tuple[resolver.Option, ...]:
         chosen, batch = self.tables.chosen, self._batch(row)
         last = self.tables.evidence.missing.shape[1] - 1  # `options_of_tied`, the last of `WINNERS`
@@ -652,7 +574,7 @@ class Decisions(CaseVerdicts, Result):
         return tuple(
             OptionShown(
                 option.option_id,
-                tuple(self._chunk(row, place) for place in option.places),
+                self._chunks(row, option.places),
                 tuple(names[key] for key in option.sources),
                 option.best_l2,
             )
@@ -670,13 +592,9 @@ class Decisions(CaseVerdicts, Result):
         None unless it is answered.
         """
         rows, chosen = np.flatnonzero(self.status == Status.ok), self.tables.chosen
-        depth, slot = (
-            self.outcome.depth[rows].astype(np.intp),
-            self.outcome.slot[rows].astype(np.intp),
-        )
-        places = chosen.places[depth * len(self) + rows, slot]
-        at = (rows[:, None], self.trace.arm(self.tables.arm), depth[:, None], np.maximum(places, 0))
-        chunk = self.trace.hits.chunk[at]
+        batch = self.outcome.depth[rows].astype(np.intp) * len(self) + rows
+        places = chosen.places[batch, self.outcome.slot[rows].astype(np.intp)]
+        chunk = self._hit_chunks[rows[:, None], np.maximum(places, 0)]
         numbers = np.where(places >= 0, np.append(chosen.source_of, -1)[chunk], -1)
         numbers = numbers[:, : self.tables.evidence.final_k]  # only options stand on more
         ordered = np.sort(numbers, axis=1)
@@ -684,21 +602,17 @@ class Decisions(CaseVerdicts, Result):
         texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
         lists = _empty_lists(len(self))
         for row, sources, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
-            lists[row] = (
-                sources if whole else [text for text in dict.fromkeys(sources) if text is not None]
-            )
+            # most name each source once
+            lists[row] = sources if whole else [*filter(None, dict.fromkeys(sources))]
         return lists
 
     def _answer_texts(self) -> list[str | None]:
         """Recorded answer of every case; None where there is none, or none is given."""
         texts: list[str | None] = [None] * len(self)
-        for row in (
-            np.flatnonzero(self.status == Status.ok).tolist()
-            if self.trace.answers is not None
-            else ()
-        ):
+        answers = self.trace.answers is not None
+        for row in np.flatnonzero(self.status == Status.ok).tolist() if answers else ():
             answer = self.answer(row)
-            texts[row] = None if answer is None else answer.text
+            texts[row] = answer and answer.text
         return texts
 
     def _option_lists(self) -> list[list[list[str]]]:
@@ -745,8 +659,8 @@ class Decisions(CaseVerdicts, Result):
 
     def chunks_of_decision(self, row: int) -> tuple[int, ...]:
         """Chunks that a case's decision rests on, in order."""
-        slot = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return tuple(self._chunk(row, int(place)) for place in slot if place >= 0)
+        places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return self._chunks(row, places)
 
     @cached_property
     def _answers(self) -> dict[AnswerKey, int]:
@@ -755,13 +669,9 @@ class Decisions(CaseVerdicts, Result):
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that too few hits of a case's slot carry."""
         pattern_hits, least = self.tables.pattern_hits, self.policy.coverage.min_hits
-        slot = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
-        carried = Counter(
-            name
-            for place in slot
-            if place >= 0
-            for name in pattern_hits.chunk_entities[self._chunk(row, int(place))]
-        )
+        places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
+        chunks = self._chunks(row, places)
+        carried = Counter(name for chunk in chunks for name in pattern_hits.chunk_entities[chunk])
         return [name for name in pattern_hits.query_entities[row] if carried[name] < least]
 
     def warnings(self, row: int) -> list[str]:
@@ -770,7 +680,10 @@ class Decisions(CaseVerdicts, Result):
         if self.status[row] == Status.ok:
             read = _case_measurements(self, row)
             warning = [gate for gate in gates.GATES if gate.firing == "warn"]
-            rows = [threshold_check(self, gate, read) for gate in warning]
+            limits = self.thresholds.gates
+            rows = [
+                threshold_check(gate, read, limits[gate.name], self.language) for gate in warning
+            ]
             rows += [check for check in user_checks(self, read) if check.rule in WARN_RULES]
             out += [check.text for check in rows if not check.passes]
             out += self._off_warnings
@@ -819,7 +732,7 @@ class Decisions(CaseVerdicts, Result):
 
         # a text array of pandas
         def named(
-            names: np.ndarray[Any, np.dtype[np.object_]],
+            names: TextArray,
             codes: np.ndarray[Any, Any],
         ) -> Any:  # noqa: ANN401
             # ten times as fast as texts one by one

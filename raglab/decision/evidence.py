@@ -21,9 +21,14 @@ from raglab import gates, resolver
 from raglab.arguments.plain_arrays import holds_read_only
 from raglab.signals import SignalSet
 from raglab.values import (
+    BitArray,
+    BoolArray,
     Case,
     Chunk,
+    CodeArray,
+    FloatArray,
     Hits,
+    IntArray,
     PatternHits,
     check_labelled,
 )
@@ -100,59 +105,59 @@ class Evidence(NamedTuple):
       final_k: hits of an answer.
     """
 
-    words: NDArray[np.int64]
-    denied: NDArray[np.int64]
-    allowed: NDArray[np.int64]
+    words: IntArray
+    denied: IntArray
+    allowed: IntArray
     needs_allowed: bool
-    overview: NDArray[np.bool_]
-    names_entity: NDArray[np.bool_]
-    explicit: NDArray[np.bool_]
-    label_code: NDArray[np.int8]
+    overview: BoolArray
+    names_entity: BoolArray
+    explicit: BoolArray
+    label_code: CodeArray
 
-    l2: NDArray[np.float64]
-    n_hits: NDArray[np.int64]
-    best_l2: NDArray[np.float64]
-    top1: NDArray[np.float64]
-    gap: NDArray[np.float64]
-    agree: NDArray[np.bool_]
+    l2: FloatArray
+    n_hits: IntArray
+    best_l2: FloatArray
+    top1: FloatArray
+    gap: FloatArray
+    agree: BoolArray
 
-    degenerate: NDArray[np.bool_]
-    top_rerank: NDArray[np.float64]
-    top_hybrid: NDArray[np.float64]
-    signals: NDArray[np.float64]
+    degenerate: BoolArray
+    top_rerank: FloatArray
+    top_hybrid: FloatArray
+    signals: FloatArray
     known: SignalSet
-    fused: NDArray[np.float64]
-    probability: NDArray[np.float64]
-    asked_right: NDArray[np.float64]
+    fused: FloatArray
+    probability: FloatArray
+    asked_right: FloatArray
 
-    n_groups: NDArray[np.int64]
-    has_winner: NDArray[np.bool_]
-    skips_entities: NDArray[np.bool_]
-    full_entities: NDArray[np.bool_]
+    n_groups: IntArray
+    has_winner: BoolArray
+    skips_entities: BoolArray
+    full_entities: BoolArray
     all: resolver.Contest
     tied: resolver.Contest
-    n_options_all: NDArray[np.int64]
-    n_options_tied: NDArray[np.int64]
+    n_options_all: IntArray
+    n_options_tied: IntArray
 
     missing: NDArray[np.unsignedinteger[Any]]
-    right: NDArray[np.bool_]
-    share: NDArray[np.float64]
+    right: BoolArray
+    share: FloatArray
 
     answered: bool
-    generation: NDArray[np.float64]
-    support: NDArray[np.float64]
-    unfit: NDArray[np.bool_]
-    by_text: NDArray[np.bool_]
-    unrecorded: NDArray[np.bool_]
-    undecided: NDArray[np.int8]
-    sources_right: NDArray[np.bool_]
+    generation: FloatArray
+    support: FloatArray
+    unfit: BoolArray
+    by_text: BoolArray
+    unrecorded: BoolArray
+    undecided: CodeArray
+    sources_right: BoolArray
 
     off: frozenset[str]
     rank_order: bool
     final_k: int
 
     @property
-    def label(self) -> NDArray[np.int8]:
+    def label(self) -> CodeArray:
         """The expected `Status` of every case, [Q].
 
         Raises:
@@ -176,12 +181,12 @@ class ChosenHits(NamedTuple):
     number of each chunk's, [C].
     """
 
-    places: NDArray[np.int64]
+    places: IntArray
     options_all: list[tuple[resolver.Option, ...]]
     options_tied: list[tuple[resolver.Option, ...]]
     pages: list[tuple[str, str]]
     sources: list[tuple[str, str]]
-    source_of: NDArray[np.int64]
+    source_of: IntArray
 
 
 class Tables(NamedTuple):
@@ -204,8 +209,8 @@ class CaseBatch(NamedTuple):
     cases: list[Case]
     hits: Hits
     keys: Keys
-    by_arm: NDArray[np.int64]
-    order: NDArray[np.int64]
+    by_arm: IntArray
+    order: IntArray
 
     def by_case(self, column: NDArray[Any]) -> NDArray[Any]:
         """Values of the rows [..., B] as [..., D, Q]."""
@@ -221,10 +226,10 @@ class Entities(NamedTuple):
     that the resolver uses, zero where the structure switches its extractor off.
     """
 
-    carried: NDArray[np.uint64]
-    must_cover: NDArray[np.uint64]
-    resolved: NDArray[np.uint64]
-    resolved_carried: NDArray[np.uint64]
+    carried: BitArray
+    must_cover: BitArray
+    resolved: BitArray
+    resolved_carried: BitArray
 
 
 class Contests(NamedTuple):
@@ -253,20 +258,20 @@ class Keys(NamedTuple):
     the policy identifies documents by path; source_of: number of each chunk's, [C].
     """
 
-    hit: NDArray[np.int64]
-    file: NDArray[np.int64]
-    page: NDArray[np.int64]
-    page_only: NDArray[np.int64]
-    core: NDArray[np.int64]
-    sign: NDArray[np.int64]
-    tagged: NDArray[np.bool_]
-    text: NDArray[np.int64]
+    hit: IntArray
+    file: IntArray
+    page: IntArray
+    page_only: IntArray
+    core: IntArray
+    sign: IntArray
+    tagged: BoolArray
+    text: IntArray
     pages: list[tuple[str, str]]
     sources: list[tuple[str, str]]
-    source_of: NDArray[np.int64]
+    source_of: IntArray
 
     @property
-    def source(self) -> NDArray[np.int64]:
+    def source(self) -> IntArray:
         """Number of each hit's path and page, [B, K], -1 where there is no hit."""
         return np.append(self.source_of, -1)[self.hit]
 
@@ -285,47 +290,37 @@ def hit_keys(
     """
     hit = np.where(hit_chunk >= 0, hit_chunk, -1).astype(np.int64)
 
-    def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.where(hit >= 0, np.append(values, -1)[hit], -1)
+    def by_hit(values: Sequence[Any] | IntArray) -> IntArray:
+        return np.append(np.asarray(values), -1)[hit]
 
     # Keys are numbers, so that hits compare as arrays and not text by text. Documents have the
     # names by which the resolver tells them apart (rules S3.1, S3.4, S3.5).
     names = [chunk.document if identity == PATH else chunk.file_name for chunk in chunks]
-    pages, page_of = _sorted_numbers(
-        [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
-    )
+    shown = [chunk.page_shown for chunk in chunks]
+    pages, page_of = _sorted_numbers(list(zip(names, shown, strict=True)))
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes
     # for one document.
     sources, source_of = pages, page_of
     if identity != PATH:
-        sources, source_of = _sorted_numbers(
-            [(chunk.document, chunk.page_shown) for chunk in chunks]
-        )
+        documents = (chunk.document for chunk in chunks)
+        sources, source_of = _sorted_numbers(list(zip(documents, shown, strict=True)))
+
+    def signatures(*, strict: bool) -> list[resolver.Signature]:
+        pairs = zip(chunks, names, strict=True)
+        return [resolver.signature(chunk.tags, name, strict=strict) for chunk, name in pairs]
+
     # Vendor and version part groups only where strict; the core leaves them out in any case (rule
     # S3.1).
-    signatures = [
-        resolver.signature(chunk.tags, name, strict=False)
-        for name, chunk in zip(names, chunks, strict=True)
-    ]
-    core = by_hit(_value_numbers(signatures))
-    tagged = np.array([not resolver.is_fallback(signature) for signature in signatures] + [False])[
-        hit
-    ]
-    sign = core
-    if strict:
-        strictly = (
-            resolver.signature(chunk.tags, name, strict=True)
-            for name, chunk in zip(names, chunks, strict=True)
-        )
-        sign = by_hit(_value_numbers(list(strictly)))
+    cores = signatures(strict=False)
+    core = by_hit(_value_numbers(cores))
     return Keys(
         hit=hit,
         file=by_hit(_value_numbers(names)),
         page=by_hit(page_of),
-        page_only=by_hit(_value_numbers([chunk.page_shown for chunk in chunks])),
+        page_only=by_hit(_value_numbers(shown)),
         core=core,
-        sign=sign,
-        tagged=tagged,
+        sign=by_hit(_value_numbers(signatures(strict=True))) if strict else core,
+        tagged=np.array([*(not resolver.is_fallback(sign) for sign in cores), False])[hit],
         text=by_hit(_value_numbers([chunk.full_text for chunk in chunks])),
         pages=pages,
         sources=sources,
@@ -335,19 +330,19 @@ def hit_keys(
 
 def _sorted_numbers(
     values: Sequence[tuple[str, str]],
-) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
+) -> tuple[list[tuple[str, str]], IntArray]:
     """Different values, sorted, and the number of each among them."""
     different = sorted(set(values))
     place = {value: number for number, value in enumerate(different)}
     return different, np.array([place[value] for value in values], dtype=np.int64)
 
 
-def _value_numbers(values: Sequence[Any]) -> NDArray[np.int64]:
+def _value_numbers(values: Sequence[Any]) -> IntArray:
     known: dict[Any, int] = {}
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
 
 
-def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def first_k_by_count(order: IntArray, hit: IntArray, k: int) -> IntArray:
     """First k in the order wanted among the n nearest hits, for n = 0 … K: places [B, K + 1, k].
 
     The k least positions of every prefix at once: what a prefix's least displaces competes for its
@@ -374,7 +369,7 @@ def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -
     )
 
 
-def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:
+def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> BoolArray:
     """Whether the first two hits agree by `raglab.gates.hits_agree`, [B].
 
     False where there are fewer than two.
@@ -397,10 +392,10 @@ def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bo
 
 def row_options(
     groups: resolver.Groups,
-    candidates: NDArray[np.bool_],
-    order: NDArray[np.int64],
+    candidates: BoolArray,
+    order: IntArray,
     keys: Keys,
-    l2: NDArray[np.float64],
+    l2: FloatArray,
     size: tuple[int, int],
     known: list[tuple[resolver.Option, ...]] | None = None,
 ) -> list[tuple[resolver.Option, ...]]:
@@ -418,25 +413,20 @@ def row_options(
     most, final_k = size
     in_order = order == np.arange(order.shape[1])
     same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
+    numbers = (keys.file, keys.page, keys.page_only, l2)
     options = []
-    for row in range(len(candidates)):
+    for row, group in enumerate(groups.group):
         if known is not None and same[row]:
             options.append(known[row])
             continue
-        group = groups.group[row]
         leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
         members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        numbers = (
-            keys.file[row].tolist(),
-            keys.page[row].tolist(),
-            keys.page_only[row].tolist(),
-            l2[row].tolist(),
-        )
-        options.append(resolver.options(members, *numbers, final_k))
+        of_row: Any = (table[row].tolist() for table in numbers)
+        options.append(resolver.options(members, *of_row, final_k))
     return options
 
 
-def option_places(options: list[tuple[resolver.Option, ...]]) -> NDArray[np.int64]:
+def option_places(options: list[tuple[resolver.Option, ...]]) -> IntArray:
     """Places of all hits of a row's options, [B, most], -1 at the end."""
     rows = [[place for option in of_row for place in option.places] for of_row in options]
     places = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
@@ -445,19 +435,16 @@ def option_places(options: list[tuple[resolver.Option, ...]]) -> NDArray[np.int6
     return places
 
 
-def pad_sets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def pad_sets(parts: Sequence[IntArray]) -> IntArray:
     """Sets of places of different widths as one array, [B, S, most], -1 at the end.
 
     Args:
       parts: [B, s, width] or, of one set, [B, width].
     """
     whole = [part if part.ndim == 3 else part[:, None] for part in parts]
-    sizes = [part.shape[1] for part in whole]
-    out = np.full(
-        (len(whole[0]), sum(sizes), max(part.shape[2] for part in whole)), -1, dtype=np.int64
-    )
-    start = 0
-    for part, size in zip(whole, sizes, strict=True):
-        out[:, start : start + size, : part.shape[2]] = part
-        start += size
-    return out
+    most = max(part.shape[2] for part in whole)
+    padded = [
+        np.pad(part, ((0, 0), (0, 0), (0, most - part.shape[2])), constant_values=-1)
+        for part in whole
+    ]
+    return np.concatenate(padded, axis=1)

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.trace_view import TraceView, trace_parts
 from raglab.metrics import TrafficMix
-from raglab.values import Case, refuse
+from raglab.values import Case, FloatArray, refuse
 
 PROBABILITY = "inclusion_probability"  # key of `Case.extra`
 _GRID = 2.0**20  # parts of a weight: sums of such numbers are exact in any order
 
 
-def inclusion_weights(trace: TraceView) -> NDArray[np.float64] | None:
+def inclusion_weights(trace: TraceView) -> FloatArray | None:
     """Weight of each case, 1 / its inclusion probability, mean 1, [Q]; None where all are alike.
 
     Raises:
@@ -27,7 +26,7 @@ def inclusion_weights(trace: TraceView) -> NDArray[np.float64] | None:
     return case_weights(list(chain.from_iterable(part.cases for part in trace_parts(trace))))
 
 
-def case_weights(cases: Sequence[Case]) -> NDArray[np.float64] | None:
+def case_weights(cases: Sequence[Case]) -> FloatArray | None:
     """`inclusion_weights` of cases."""
     stated = [case.extra.get(PROBABILITY) for case in cases]
     if all(chance is None for chance in stated):
@@ -44,11 +43,11 @@ def case_weights(cases: Sequence[Case]) -> NDArray[np.float64] | None:
             "take the drawn cases alone (trace.subset)",
         )
     weight = 1.0 / probability
-    rounded: NDArray[np.float64] = np.round(weight * (len(weight) / weight.sum()) * _GRID) / _GRID
+    rounded: FloatArray = np.round(weight * (len(weight) / weight.sum()) * _GRID) / _GRID
     return rounded if np.ptp(rounded) > 2.0 / _GRID else None
 
 
-def check_alone(mix: TrafficMix, weight: NDArray[np.float64] | None) -> None:
+def check_alone(mix: TrafficMix, weight: FloatArray | None) -> None:
     """Stop at a mix that is stated for cases whose inclusion probabilities state another.
 
     Raises:

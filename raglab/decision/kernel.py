@@ -12,6 +12,7 @@ arguments: compiled code is kept on disk and must not hold those of another tabl
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,47 +39,22 @@ from raglab.loops.compiled import compile_kernel
 from raglab.loops.parallel import by_threads
 from raglab.metrics import CELLS
 from raglab.signals import retrieval_confidence
+from raglab.values import BoolArray, FloatArray, IntArray
 
-# ruff: noqa: ANN401, FBT001 - records and arrays, which numba types for itself
+# ruff: noqa: ANN401 - records and arrays, which numba types for itself
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 SLOTS = SLOT_TABLE.astype(np.int64)
-# Each with code of its own here.
+# Each with code of its own here, the twin of its primitive.
 COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"})
+# Their primitives are `headroom` of one measurement, as of a row without a primitive of its own.
+PLAIN = frozenset({"similarity", "fused"})
 
 
-class Numbers(NamedTuple):
-    """Numbers of the outcomes that the compiled code decides by name, as in `chain.STAGE`.
-
-    asked_slot: slot, after those of relevant hits, of the options that a gate on a signal offers.
-    """
-
-    empty_query: int
-    deny: int
-    allow: int
-    no_hits: int
-    l2: int
-    density: int
-    coverage: int
-    signals: int
-    signals_ask: int
-    confidence: int
-    overview: int
-    options: int
-    gap: int
-    single_group: int
-    entities: int
-    group_gap: int
-    signature_similarity: int
-    anchor_similarity: int
-    single_option: int
-    least_cost_refuse: int
-    least_cost_ask: int
-    least_cost_answer: int
-    asked_slot: int
-
-
-NUMBERS = Numbers._make([*(STAGE[name] for name in Numbers._fields[:-1]), int(ASKED_SLOT)])
+# Numbers of the outcomes by name, which the compiled code decides by; asked_slot: slot, after those
+# of relevant hits, of the options that a gate on a signal offers.
+Numbers = namedtuple("Numbers", (*STAGE, "asked_slot"))  # type: ignore[misc]  # noqa: PYI024
+NUMBERS: Any = Numbers(*STAGE.values(), int(ASKED_SLOT))
 
 
 def complete() -> bool:
@@ -89,13 +65,12 @@ def complete() -> bool:
 
 def _scalars() -> tuple[gates.Gate, ...]:
     """Gates on the chosen hits that compare one case measurement, which depends on no policy."""
-    chosen = [
+    return tuple(
         gate
         for gate in gates.judging_gates("chosen")
-        if gate.firing == "refuse" and gate.name not in COMPILED
-    ]
-    return tuple(
-        gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED
+        if gate.firing == "refuse"
+        and (gate.name in PLAIN or (gate.margins is None and gate.name not in COMPILED))
+        and gate.measurements[0] not in BY_SLOT | COMPUTED
     )
 
 
@@ -154,15 +129,6 @@ def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:
 
 
 @compile_kernel()
-def _cost_stages(policies: Any, cases: Any, number: Any) -> Any:
-    stage = np.empty((len(policies), len(cases)), dtype=np.int8)
-    for p in range(len(policies)):
-        for q in range(len(cases)):
-            stage[p, q] = _decide_by_cost(cases[q], policies[p], number)
-    return stage
-
-
-@compile_kernel()
 def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int) -> Any:
     """How often each policy met each (stage, label, expected sources found), [P, codes].
 
@@ -182,36 +148,35 @@ class PolicyColumns(NamedTuple):
 
     min_keep: 0 where the density gate is off. coverage_stage, confidence_stage, scalar_stage: what
     the gate decides, `NONE` where it is off, so that it never does. scalar_stage, scalar_bound: of
-    the scalar gates on the chosen hits, [gates, P] and [gates, thresholds of one, P]. signal_bound,
-    signal_stage: bounds of signals that some policy sets, [B, P], upper ones with their signs
-    changed, and what each decides.
+    the scalar gates on the chosen hits, [gates, P]. signal_bound, signal_stage: bounds of signals
+    that some policy sets, [B, P], upper ones with their signs changed, and what each decides.
     """
 
-    domain_on: NDArray[np.bool_]
-    l2_on: NDArray[np.bool_]
-    max_l2: NDArray[np.float64]
-    soft_max_l2: NDArray[np.float64]
-    min_keep: NDArray[np.int64]
-    gap_on: NDArray[np.bool_]
-    min_gap: NDArray[np.float64]
-    overview: NDArray[np.bool_]
-    overview_entities_lift: NDArray[np.bool_]
-    entities: NDArray[np.bool_]
-    require_full: NDArray[np.bool_]
-    min_group_gap: NDArray[np.float64]
-    min_sig_sim: NDArray[np.float64]
-    min_sig_sim_gap: NDArray[np.float64]
-    min_anchor_sim: NDArray[np.float64]
-    min_anchor_sim_gap: NDArray[np.float64]
-    blend: NDArray[np.float64]
-    tau_default: NDArray[np.float64]
-    tau_explicit: NDArray[np.float64]
-    coverage_stage: NDArray[np.int64]
-    confidence_stage: NDArray[np.int64]
-    scalar_stage: NDArray[np.int64]
-    scalar_bound: NDArray[np.float64]
-    signal_bound: NDArray[np.float64]
-    signal_stage: NDArray[np.int64]
+    domain_on: BoolArray
+    l2_on: BoolArray
+    max_l2: FloatArray
+    soft_max_l2: FloatArray
+    min_keep: IntArray
+    gap_on: BoolArray
+    min_gap: FloatArray
+    overview: BoolArray
+    overview_entities_lift: BoolArray
+    entities: BoolArray
+    require_full: BoolArray
+    min_group_gap: FloatArray
+    min_sig_sim: FloatArray
+    min_sig_sim_gap: FloatArray
+    min_anchor_sim: FloatArray
+    min_anchor_sim_gap: FloatArray
+    blend: FloatArray
+    tau_default: FloatArray
+    tau_explicit: FloatArray
+    coverage_stage: IntArray
+    confidence_stage: IntArray
+    scalar_stage: IntArray
+    scalar_bound: FloatArray
+    signal_bound: FloatArray
+    signal_stage: IntArray
 
 
 class HitColumns(NamedTuple):
@@ -220,12 +185,12 @@ class HitColumns(NamedTuple):
     Of signals [Q, B].
     """
 
-    l2: NDArray[np.float64]
-    rerank: NDArray[np.float64]
-    hybrid: NDArray[np.float64]
+    l2: FloatArray
+    rerank: FloatArray
+    hybrid: FloatArray
     missing: NDArray[np.uint8]
-    right: NDArray[np.bool_]
-    measured: NDArray[np.float64]
+    right: BoolArray
+    measured: FloatArray
 
 
 class Tile(NamedTuple):
@@ -240,16 +205,16 @@ class Tile(NamedTuple):
     and [K + 1].
     """
 
-    cut: NDArray[np.float64]
-    score: NDArray[np.float64]
-    early: NDArray[np.int64]
-    stage: NDArray[np.int64]
-    slot: NDArray[np.int64]
-    tied: NDArray[np.int64]
-    fired: NDArray[np.int64]
-    nearest: NDArray[np.float64]
-    edge: NDArray[np.float64]
-    chosen: NDArray[np.int64]
+    cut: FloatArray
+    score: FloatArray
+    early: IntArray
+    stage: IntArray
+    slot: IntArray
+    tied: IntArray
+    fired: IntArray
+    nearest: FloatArray
+    edge: FloatArray
+    chosen: IntArray
 
 
 @compile_kernel()
@@ -270,17 +235,16 @@ def _new_tile(n_hits: int, size: int) -> Any:
 
 
 @compile_kernel()
-def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile: Any) -> int:
-    """Number of distances at which one more hit becomes relevant, [K] in `edge`.
+def _find_edges(case: Any, l2: Any, missing: Any, right: Any, tile: Any) -> int:
+    """Number of distances at which one more hit changes the decision, [K] in `edge`.
 
-    chosen: a slot that stands for all from one such distance to the next. exact: tell every count
-    from the others, else only sets of hits that lack other entities, or are right or wrong.
+    Its sets of hits lack other entities, or are right or wrong. chosen: a slot that stands for all
+    from one such distance to the next.
     """
     count, slot = 0, 0
     tile.chosen[0] = 0
     for k in range(min(len(l2), case.most_slots)):
-        differs = (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]
-        if exact or differs:
+        if (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]:
             slot = k + 1
             tile.edge[count] = l2[k]
             count += 1
@@ -434,11 +398,7 @@ def _judge_chosen(
         lacking = NONE if tile.score[i] - tau[i] >= 0.0 else policies.confidence_stage[i]
         tile.fired[i] = min(tile.fired[i], lacking)
     for g in range(len(case.scalar)):
-        bound, stage, value = (
-            policies.scalar_bound[g, case.met[g]],
-            policies.scalar_stage[g],
-            case.scalar[g],
-        )
+        bound, stage, value = policies.scalar_bound[g], policies.scalar_stage[g], case.scalar[g]
         for i in range(size):
             lacking = NONE if value - bound[i] >= 0.0 else stage[i]
             tile.fired[i] = min(tile.fired[i], lacking)
@@ -481,7 +441,6 @@ def _decide_case(
     size: int,
     hits: Any,
     slots: Any,
-    exact: bool,
     number: Any,
     tile: Any,
 ) -> None:
@@ -503,7 +462,7 @@ def _decide_case(
             tile.stage[i] = min(tile.early[i], number.no_hits)
             tile.slot[i] = 0
         return
-    n_edges = _find_edges(case, l2, missing, hits.right[q], exact, tile)
+    n_edges = _find_edges(case, l2, missing, hits.right[q], tile)
     _choose_hits(case, policies, size, l2, slots, n_edges, number, tile)
     _blend_scores(case, policies, size, hits.rerank[q], hits.hybrid[q], tile)
     _judge_chosen(case, policies, size, missing, number, tile)
@@ -521,26 +480,11 @@ def _outcome_counts(
     size = len(policies.blend)
     tile, counted = _new_tile(hits.l2.shape[1], size), np.zeros((codes, size), dtype=np.int32)
     for q in range(len(cases)):
-        _decide_case(cases[q], q, policies, size, hits, slots, False, number, tile)
+        _decide_case(cases[q], q, policies, size, hits, slots, number, tile)
         of_label, right = cases[q].label * 2, hits.right[q]
         for i in range(size):
             counted[tile.stage[i] * CELLS + of_label + right[tile.slot[i]], i] += 1
     return counted
-
-
-@compile_kernel()
-def _stages(policies: Any, cases: Any, hits: Any, slots: Any, number: Any) -> Any:
-    """Stage and slot of each policy of a tile and case, [Q, P]."""
-    size = len(policies.blend)
-    stage, slot = (
-        np.empty((len(cases), size), dtype=np.int8),
-        np.empty((len(cases), size), dtype=np.int16),
-    )
-    tile = _new_tile(hits.l2.shape[1], size)
-    for q in range(len(cases)):
-        _decide_case(cases[q], q, policies, size, hits, slots, True, number, tile)
-        stage[q], slot[q] = tile.stage, tile.slot
-    return stage, slot
 
 
 def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
@@ -562,16 +506,13 @@ def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
         return np.ascontiguousarray(np.broadcast_to(values, (n, 1))[:, 0])
 
     # A gate that is off writes no stage, so the loops need no switch beside it.
-    def stage_of(name: str) -> NDArray[np.int64]:
+    def stage_of(name: str) -> IntArray:
         return np.where(column(thresholds.gates[name].on), STAGE[name], NONE)
 
     # With the sign of a ceiling turned, one loop serves floors and ceilings.
     scalars, of_gates = _scalars(), thresholds.gates
-    most = max(len(gate.thresholds) for gate in scalars)
-    bound = np.zeros((len(scalars), most, n))
-    for g, gate in enumerate(scalars):
-        for t, threshold in enumerate(gate.thresholds):
-            bound[g, t] = _sign(gate) * column(getattr(of_gates[gate.name], threshold.key))
+    bounds = [getattr(of_gates[gate.name], gate.thresholds[0].key) for gate in scalars]
+    signed = [_sign(gate) * column(bound) for gate, bound in zip(scalars, bounds, strict=True)]
     density = of_gates["density"]
     signal_bound, signal_stage = _bounds(thresholds, n)
     return PolicyColumns(
@@ -593,7 +534,7 @@ def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
         coverage_stage=stage_of("coverage"),
         confidence_stage=stage_of("confidence"),
         scalar_stage=np.stack([stage_of(gate.name) for gate in scalars]),
-        scalar_bound=bound,
+        scalar_bound=np.stack(signed),
         signal_bound=signal_bound,
         signal_stage=signal_stage,
     )
@@ -613,55 +554,33 @@ def _sign(gate: gates.Gate) -> float:
     return 1.0 if gate.thresholds[0].side == "floor" else -1.0
 
 
-def _scalars_of(evidence: Evidence, n: int) -> dict[str, Any]:
-    """Of the scalar gates on the chosen hits, [Q, gates].
-
-    Their measurement, and which of its thresholds a case meets.
-
-    An upper threshold and what it meets have their signs changed.
-    """
-    read, scalars = GateMeasurements(evidence), _scalars()
-    value, met = np.empty((n, len(scalars))), np.zeros((n, len(scalars)), dtype=np.int64)
-    for g, gate in enumerate(scalars):
-        value[:, g] = _sign(gate) * read(gate.measurements[0])
-        for t, threshold in enumerate(gate.thresholds[1:], 1):
-            met[:, g] = np.where(read(threshold.where), t, met[:, g])
-    return {"scalar": value, "met": met}
-
-
 def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
     """Name of each signal and bound, `min` or `max`, that a policy sets, of gates on in some."""
-    pairs = [
-        (name, key)
-        for name, gate in thresholds.signals.items()
-        if is_gated(gate)
-        for key in ("min", "max")
-    ]
     return [
         (name, key)
-        for name, key in pairs
-        if not np.isnan(getattr(thresholds.signals[name], key)).all()
+        for name, gate in thresholds.signals.items()
+        for key in ("min", "max")
+        if is_gated(gate) and not np.isnan(getattr(gate, key)).all()
     ]
 
 
-def _signals_of(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.float64]:
+def _signals_of(evidence: Evidence, thresholds: Thresholds) -> FloatArray:
     """Signal that each set bound is compared with, [Q, B].
 
     Upper bounds negated, +inf passes every bound.
     """
-    out = np.empty((len(evidence.label), len(stated := _stated_bounds(thresholds))))
+    stated = _stated_bounds(thresholds)
+    out = np.empty((len(evidence.label), len(stated)))
     for b, (name, key) in enumerate(stated):
-        value = evidence.signals[evidence.known.place(name), 0]
-        value = value if key == "min" else np.negative(value)
-        out[:, b] = (
-            np.where(np.isnan(value), np.inf, value)
-            if evidence.known.signal(name).missing == "passes"
-            else value
-        )
+        place = evidence.known.place(name)
+        value = evidence.signals[place, 0]
+        out[:, b] = value if key == "min" else np.negative(value)
+        if evidence.known.rows[place].missing == "passes":
+            out[np.isnan(value), b] = np.inf
     return out
 
 
-def _bounds(thresholds: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _bounds(thresholds: Thresholds, n: int) -> tuple[FloatArray, IntArray]:
     """Each stated bound of each policy, [B, P], and the outcome that it leads to.
 
     `NONE` where the policy has none.
@@ -671,12 +590,10 @@ def _bounds(thresholds: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArra
     for b, (name, key) in enumerate(stated):
         gate = thresholds.signals[name]
         value = getattr(gate, key)
-        acts = gate.on & ~np.isnan(value)
-        codes = np.where(
-            gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE)
-        )
-        bound[b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
-        stage[b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
+        asks = np.where(gate.asks, NUMBERS.signals_ask, NONE)
+        codes = np.where(gate.refuses, NUMBERS.signals, asks)
+        bound[b] = (value if key == "min" else np.negative(value)).ravel()
+        stage[b] = np.where(gate.on & ~np.isnan(value), codes, NONE).ravel()
     return bound, stage
 
 
@@ -727,7 +644,9 @@ def _inputs(evidence: Evidence, thresholds: Thresholds) -> tuple[NDArray[np.void
         right,
         _signals_of(evidence, thresholds),
     )
-    return _numpy_records(columns | _scalars_of(evidence, n), n), hits
+    read = GateMeasurements(evidence)
+    scalars = [_sign(gate) * read(gate.measurements[0]) for gate in _scalars()]
+    return _numpy_records(columns | {"scalar": np.stack(scalars, axis=1)}, n), hits
 
 
 def _cost_policies(thresholds: Thresholds, n: int) -> NDArray[np.void]:
@@ -739,7 +658,7 @@ def _cost_policies(thresholds: Thresholds, n: int) -> NDArray[np.void]:
     )
 
 
-def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], BoolArray]:
     """Case records as expected-cost decisions read them, and if options and answer are right."""
     n, every = len(evidence.label), np.arange(len(evidence.label))
     right, miss, refuse, ambiguous = evidence.probability[:, 0]
@@ -770,7 +689,7 @@ def is_compiled(thresholds: Thresholds) -> bool:
     return bool(function.signatures)
 
 
-def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
+def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> IntArray:
     """Cases by code (what decided, label, expected sources found), [P, codes], of many policies.
 
     Of depth 0 only.
@@ -782,7 +701,7 @@ def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDAr
     codes, thresholds = len(STAGES) * CELLS, thresholds.without(evidence.off)
     if thresholds.costs is not None:
         cases, right = _cost_inputs(evidence)
-        counted: NDArray[np.int64] = _cost_counts(
+        counted: IntArray = _cost_counts(
             _cost_policies(thresholds, n_policies), cases, right, NUMBERS, codes
         )
         return counted
@@ -792,23 +711,3 @@ def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDAr
         _tiles(thresholds, n_policies),
     )
     return np.concatenate(tiles, axis=1).T.astype(np.int64)
-
-
-def stages(
-    evidence: Evidence, thresholds: Thresholds, n_policies: int
-) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
-    """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
-    thresholds = thresholds.without(evidence.off)
-    if thresholds.costs is not None:
-        cases, _ = _cost_inputs(evidence)
-        stage = _cost_stages(_cost_policies(thresholds, n_policies), cases, NUMBERS)
-        asks = stage == NUMBERS.least_cost_ask
-        slot = np.where(
-            asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence)
-        )
-        on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
-        return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
-    cases, hits = _inputs(evidence, thresholds)
-    tiles = [_stages(tile, cases, hits, SLOTS, NUMBERS) for tile in _tiles(thresholds, n_policies)]
-    stage, slot = (np.concatenate(parts, axis=1).T for parts in zip(*tiles, strict=True))
-    return stage, slot

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.trace_view import TraceView, once, trace_parts
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.values import Case, refuse
+from raglab.values import BitArray, BoolArray, Case, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 
@@ -71,7 +71,7 @@ def trace_queries(trace: TraceView) -> dict[str | None, list[str]]:
     return by_split
 
 
-def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
+def question_codes(queries: Iterable[str]) -> BitArray:
     """The first 48 bits of the SHA-256 of each question: of its plain form, and as written, [2, Q].
 
     Files of raglab 0.1.0 hold the latter.
@@ -81,7 +81,7 @@ def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
     return np.array(codes, dtype=np.uint64).reshape(-1, 2).T
 
 
-def is_repeated_set(codes: NDArray[np.uint64], text: str) -> bool:
+def is_repeated_set(codes: BitArray, text: str) -> bool:
     """Whether a set holds more than `REPEATED` of some questions, in either form.
 
     Args:
@@ -104,13 +104,13 @@ def code_text(queries: Iterable[str]) -> str:
     return _joined_codes(np.append(text_codes(PLAIN), question_codes(queries)[0]))
 
 
-def _joined_codes(codes: NDArray[np.uint64]) -> str:
+def _joined_codes(codes: BitArray) -> str:
     codes = np.unique(codes)[:MOST_CODES]
     raw = codes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - CODE_BYTES :]
     return b64encode(raw.tobytes()).decode("ascii")
 
 
-def text_codes(text: str) -> NDArray[np.uint64]:
+def text_codes(text: str) -> BitArray:
     """Codes of `code_text`, ascending, [N]."""
     raw = np.frombuffer(b64decode(text), dtype=np.uint8).reshape(-1, CODE_BYTES)
     return np.pad(raw, ((0, 0), (8 - CODE_BYTES, 0))).view(">u8").ravel().astype(np.uint64)
@@ -227,8 +227,8 @@ class KnownQuestions(NamedTuple):
     Codes of both forms [2, Q], and by the hash of a union of splits who of them is in it.
     """
 
-    codes: NDArray[np.uint64]
-    unions: Mapping[str, NDArray[np.bool_]]
+    codes: BitArray
+    unions: Mapping[str, BoolArray]
 
 
 def learned_cases(
@@ -281,15 +281,12 @@ def _learned_rows(
     policies: Sequence[PolicyData], sources: Sequence[Mapping[str, str]], known: KnownQuestions
 ) -> list[Learned]:
     """What each policy learned from the questions, by its parts and the hashes of their sets."""
-    rows: dict[tuple[tuple[str, str, str], ...], Learned] = {}
-    keys = []
-    for policy, parts in zip(policies, sources, strict=True):
-        # Policies of one study share their sets, so each set is compared once.
-        key = tuple((name, of, policy.learned_cases.get(of, "")) for name, of in parts.items())
-        keys.append(key)
-        if key not in rows:
-            rows[key] = _learned_row(key, known)
-    return [rows[key] for key in keys]
+    # Policies of one study share their sets, so each set is compared once.
+    learned = cache(partial(_learned_row, known=known))
+    return [
+        learned(tuple((name, of, policy.learned_cases.get(of, "")) for name, of in parts.items()))
+        for policy, parts in zip(policies, sources, strict=True)
+    ]
 
 
 def _learned_row(parts: Iterable[tuple[str, str, str]], known: KnownQuestions) -> Learned:

@@ -62,6 +62,7 @@ from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import degenerate_scores
 from raglab.values import (
     Case,
+    FloatArray,
     PatternHits,
     Status,
     TraceData,
@@ -120,12 +121,34 @@ def measure_tables(
     off = gates_off(trace)
     if "confidence" in off:  # of no score at all the formula makes 0, which would look measured
         by_hits["confidence"] = np.full_like(by_hits["confidence"], np.nan)
+    hits, there = batch.hits, batch.keys.hit >= 0
+    # A hit without a distance lies beyond every bound: it is relevant only where none is set.
+    # Padding becomes NaN, so that it passes no gate.
+    l2 = np.where(there, np.where(np.isnan(hits.l2), np.inf, hits.l2), np.nan)
+    n_entities = np.bitwise_count(entities.resolved).sum(axis=0)
+    by_case: dict[str, Any] = {
+        "n_hits": there.sum(axis=1),
+        "best_l2": np.where(there[:, 0], hits.l2[:, 0], np.nan),
+        "top1": np.where(there[:, 0], hits.cosine[:, 0], np.nan),
+        "gap": confidence_gap(hits),
+        "agree": agree(batch.keys, trace.chunks, structure.near_pages),
+        "degenerate": first.degenerate,
+        "top_rerank": first.rerank,
+        "top_hybrid": np.where(first.degenerate, first.fallback, first.hybrid),
+        "n_groups": contests.groups.n,
+        "has_winner": contests.entities.winner >= 0,
+        "skips_entities": contests.entities.best == 0,
+        "full_entities": contests.entities.best >= n_entities,
+        "n_options_all": np.array(list(map(len, chosen.options_all))),
+        "n_options_tied": np.array(list(map(len, chosen.options_tied))),
+    }
     evidence = Evidence(
         **_question_fields(trace, hits_of, entities, needs_allowed=needs_allowed),
-        **_distance_fields(batch, trace, structure),
-        **_score_fields(batch, first),
+        **{name: batch.by_case(column) for name, column in by_case.items()},
         **_signal_fields(trace, arm, hits_of.query_entities, by_hits, structure.fused),
-        **_resolver_fields(batch, entities, contests, chosen),
+        l2=by_slot(l2, batch.shape),
+        all=resolver.reshape_contest(contests.all, batch.shape),
+        tied=resolver.reshape_contest(contests.tied, batch.shape),
         missing=by_slot(slots.missing, batch.shape),
         right=by_slot(slots.right, batch.shape),
         share=by_slot(slots.share, batch.shape),
@@ -271,25 +294,6 @@ def gates_off(trace: Any) -> frozenset[str]:  # noqa: ANN401 - a trace, in memor
     return named
 
 
-def _distance_fields(batch: CaseBatch, trace: TraceData, structure: Structure) -> dict[str, Any]:
-    """Fields of `Evidence` on the hits in the order of l2.
-
-    Padding becomes NaN, so that it passes no gate.
-
-    A hit without a distance lies beyond every bound: it is relevant only where none is set.
-    """
-    hits, there = batch.hits, batch.keys.hit >= 0
-    l2 = np.where(np.isnan(hits.l2), np.inf, hits.l2)
-    return {
-        "l2": by_slot(np.where(there, l2, np.nan), batch.shape),
-        "n_hits": batch.by_case(there.sum(axis=1)),
-        "best_l2": batch.by_case(np.where(there[:, 0], hits.l2[:, 0], np.nan)),
-        "top1": batch.by_case(np.where(there[:, 0], hits.cosine[:, 0], np.nan)),
-        "gap": batch.by_case(confidence_gap(hits)),
-        "agree": batch.by_case(agree(batch.keys, trace.chunks, structure.near_pages)),
-    }
-
-
 def _first_hits(batch: CaseBatch, structure: Structure) -> FirstHits:
     """Scores of the first hits in the arm's order."""
     hits, k = batch.hits, structure.final_k
@@ -314,18 +318,9 @@ def _first_hits(batch: CaseBatch, structure: Structure) -> FirstHits:
     )
 
 
-def _score_fields(batch: CaseBatch, first: FirstHits) -> dict[str, Any]:
-    """Fields of `Evidence` on the scores of the first hits in the arm's order."""
-    return {
-        "degenerate": batch.by_case(first.degenerate),
-        "top_rerank": batch.by_case(first.rerank),
-        "top_hybrid": batch.by_case(np.where(first.degenerate, first.fallback, first.hybrid)),
-    }
-
-
 def _hit_signals(
     batch: CaseBatch, first: FirstHits, contests: Contests, chosen: ChosenHits, slots: SlotLabels
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, FloatArray]:
     """Signals of an arm's hits by name, [D, Q] each.
 
     Of their scores, and of what resolver and slots say of them.
@@ -337,7 +332,7 @@ def _hit_signals(
         "anchor_similarity": contests.all.best_anchor,
         "signature_similarity": contests.all.best_signature,
         "groups": contests.groups.n,
-        "options": np.array([len(options) for options in chosen.options_all]),
+        "options": np.array(list(map(len, chosen.options_all))),
         "group_gap": contests.all.group_gap,
     }
     return {name: batch.by_case(column) for name, column in columns.items()}
@@ -374,25 +369,6 @@ def _signal_fields(
         "fused": fused,
         "probability": np.full((len(CLASSES), *retrieved.shape), np.nan),
         "asked_right": np.full(retrieved.shape[1], np.nan),
-    }
-
-
-def _resolver_fields(
-    batch: CaseBatch, entities: Entities, contests: Contests, chosen: ChosenHits
-) -> dict[str, Any]:
-    """Fields of `Evidence` on groups of hits, rule `entities` and the two contests."""
-    most = contests.entities.best
-    return {
-        "n_groups": batch.by_case(contests.groups.n),
-        "has_winner": batch.by_case(contests.entities.winner >= 0),
-        "skips_entities": batch.by_case(most == 0),
-        "full_entities": batch.by_case(most >= np.bitwise_count(entities.resolved).sum(axis=0)),
-        "all": resolver.reshape_contest(contests.all, batch.shape),
-        "tied": resolver.reshape_contest(contests.tied, batch.shape),
-        "n_options_all": batch.by_case(np.array([len(options) for options in chosen.options_all])),
-        "n_options_tied": batch.by_case(
-            np.array([len(options) for options in chosen.options_tied])
-        ),
     }
 
 
@@ -434,20 +410,20 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     judged = np.tile(by_text, depths)[:, None] & ~asks
     needed = judged | (np.tile(evidence.label_code == Status.refuse, depths)[:, None] & ~asks)
     verdicts = slot_answer_verdicts(by_row, number, verdict_of_answer, judged, needed)
-    tables = (
-        slot_answer_scores(answers, number, structure.calibration)._asdict() | verdicts._asdict()
-    )
+    scores = slot_answer_scores(answers, number, structure.calibration)
+    tables = scores._asdict() | verdicts._asdict()
     fields: dict[str, Any] = {
         name: by_slot(table, (depths, n_cases)) for name, table in tables.items()
     }
     rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
-    fields |= {
-        "by_text": by_text,
-        "sources_right": sources_right,
-        "signals": with_columns(evidence.signals, rows),
-    }
-    answered = measured._replace(evidence=evidence._replace(answered=True, **fields))
-    return add_probabilities(answered, structure, trace.cases)
+    answered = evidence._replace(
+        answered=True,
+        by_text=by_text,
+        sources_right=sources_right,
+        signals=with_columns(evidence.signals, rows),
+        **fields,
+    )
+    return add_probabilities(measured._replace(evidence=answered), structure, trace.cases)
 
 
 def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:

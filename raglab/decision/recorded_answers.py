@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.document_names import known_documents, source_meanings
-from raglab.values import Answers, Case, Chunk, TraceData
+from raglab.values import (
+    Answers,
+    BoolArray,
+    Case,
+    Chunk,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    TraceData,
+)
 from raglab.words.answer_match import AnswerMatch
 
 
@@ -50,9 +59,9 @@ class AnswerScores(NamedTuple):
     nothing to give.
     """
 
-    generation: NDArray[np.float64]
-    support: NDArray[np.float64]
-    unfit: NDArray[np.bool_]
+    generation: FloatArray
+    support: FloatArray
+    unfit: BoolArray
 
 
 def answer_positions(answers: Answers) -> dict[AnswerKey, int]:
@@ -180,7 +189,7 @@ def answer_at(answers: Answers, number: int) -> Answer:
 
 
 def slot_sets(
-    places: NDArray[np.int64], chunk: NDArray[np.integer], keep: NDArray[np.bool_]
+    places: IntArray, chunk: NDArray[np.integer], keep: BoolArray
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
 
@@ -205,8 +214,8 @@ def slot_sets(
 
 
 def calibrate_confidence(
-    confidence: NDArray[np.float64], knots: tuple[tuple[float, ...], tuple[float, ...]] | None
-) -> NDArray[np.float64]:
+    confidence: FloatArray, knots: tuple[tuple[float, ...], tuple[float, ...]] | None
+) -> FloatArray:
     """Probability of being right that a generator's confidence is worth, [...].
 
     As it is without knots x, y.
@@ -223,8 +232,8 @@ def calibrate_confidence(
 
 
 def slot_answers(
-    answers: Answers, arm: int, places: NDArray[np.int64], chunk: NDArray[np.integer], n_cases: int
-) -> NDArray[np.int64]:
+    answers: Answers, arm: int, places: IntArray, chunk: NDArray[np.integer], n_cases: int
+) -> IntArray:
     """Position of the recorded answer of every slot, [B, S], -1 where none is recorded.
 
     Args:
@@ -240,7 +249,7 @@ def slot_answers(
 
 def slot_answer_scores(
     answers: Answers,
-    number: NDArray[np.int64],
+    number: IntArray,
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
 ) -> AnswerScores:
     """Measurements of the recorded answers by slot.
@@ -251,7 +260,7 @@ def slot_answer_scores(
     """
     there = number >= 0
 
-    def of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(values: FloatArray) -> FloatArray:
         return np.where(there, np.append(values, np.nan)[number], np.nan)
 
     confidence = calibrate_confidence(of(answers.confidence), calibration)
@@ -269,17 +278,17 @@ class AnswerVerdicts(NamedTuple):
     an answer is needed and none is recorded. undecided: as in `Evidence`.
     """
 
-    right: NDArray[np.bool_]
-    unrecorded: NDArray[np.bool_]
-    undecided: NDArray[np.int8]
+    right: BoolArray
+    unrecorded: BoolArray
+    undecided: CodeArray
 
 
 def slot_answer_verdicts(
-    sources_right: NDArray[np.bool_],
-    number: NDArray[np.int64],
-    verdicts: NDArray[np.int8],
-    judged: NDArray[np.bool_],
-    needed: NDArray[np.bool_],
+    sources_right: BoolArray,
+    number: IntArray,
+    verdicts: CodeArray,
+    judged: BoolArray,
+    needed: BoolArray,
 ) -> AnswerVerdicts:
     """Whether each slot is right by sources and text (rule S6.3).
 

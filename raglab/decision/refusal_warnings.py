@@ -39,6 +39,11 @@ class Bound(NamedTuple):
     measured: str
     thresholds: dict[str, float]
 
+    @property
+    def stated(self) -> str:
+        """The thresholds in words."""
+        return " and ".join(f"{key} is {decimals(value)}" for key, value in self.thresholds.items())
+
 
 def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     """That gates refuse nearly all cases labelled ok.
@@ -61,19 +66,24 @@ def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     if n_ok < LEAST_OK or refused.sum() <= MOST_REFUSED * n_ok or is_refusal(decisions.policy):
         return ""
     names, counts = np.unique(decisions.decided_by[refused].astype(str), return_counts=True)
-    gate, count = str(names[np.argmax(counts)]), int(counts.max())
-    if count <= MOST_REFUSED * n_ok:
-        return _joint_text(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_ok, remedy)
-    if gate in {*UNSWITCHED, EXPECTED_COST}:
+    refusals = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    for name in (*UNSWITCHED, EXPECTED_COST):  # they have no threshold to move
+        refusals.pop(name, None)
+    total = sum(refusals.values())
+    if total <= MOST_REFUSED * n_ok:
         return ""
-    text = f"gate {gate} refuses {count:,} of {n_ok:,} cases labelled ok"
+    ordered = sorted(refusals, key=lambda name: (-refusals[name], name))
+    gate = ordered[0]
+    if refusals[gate] <= MOST_REFUSED * n_ok:
+        named = ", ".join(f"{name} {refusals[name]:,}" for name in ordered)
+        return f"gates together refuse {total:,} of {n_ok:,} cases labelled ok ({named}){remedy}."
+    text = f"gate {gate} refuses {refusals[gate]:,} of {n_ok:,} cases labelled ok"
     bound = _bound(next(_parts(decisions)), gate)
     if bound is None:
         return f'{text}; see decisions.frame(reasons=True)["reason"].'
-    stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
-    ends = _ends(decisions, bound.measured, gate)
-    extent = " to ".join(map(decimals, ends)) or "missing"
-    return f"{text}: {stated + ', ' if stated else ''}{bound.label} of these is {extent}{remedy}."
+    stated = f"{bound.stated}, " if bound.thresholds else ""
+    extent = " to ".join(map(decimals, _ends(decisions, bound.measured, gate))) or "missing"
+    return f"{text}: {stated}{bound.label} of these is {extent}{remedy}."
 
 
 def idle_text(decisions: CaseVerdicts, *, remedy: str = SCALE) -> str:
@@ -94,24 +104,21 @@ def idle_text(decisions: CaseVerdicts, *, remedy: str = SCALE) -> str:
         return ""
     first = next(_parts(decisions))
     for name in decisions.policy.signals:
-        bound = (
-            _bound(first, f"{SIGNALS}.{name}")
-            if decisions.policy.value(f"{SIGNALS}.{name}.enabled")
-            else None
-        )
+        path = f"{SIGNALS}.{name}"
+        bound = _bound(first, path) if decisions.policy.value(f"{path}.enabled") else None
         ends = _ends(decisions, bound.measured) if bound is not None and bound.thresholds else ()
         if bound is None or not ends:
             continue
         unit, aside = first.tables.evidence.known.signal(name).unit, FAR * (ends[1] - ends[0])
-        far = {"min": unit.low < bound.thresholds.get("min", ends[0]) < ends[0] - aside}
-        far["max"] = unit.high > bound.thresholds.get("max", ends[1]) > ends[1] + aside
+        far = {
+            "min": unit.low < bound.thresholds.get("min", ends[0]) < ends[0] - aside,
+            "max": unit.high > bound.thresholds.get("max", ends[1]) > ends[1] + aside,
+        }
         if all(far[key] for key in bound.thresholds):
-            stated = " and ".join(
-                f"{key} is {decimals(value)}" for key, value in bound.thresholds.items()
-            )
+            extent = " to ".join(map(decimals, ends))
             return (
-                f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
-                f"{stated}, {bound.label} is {' to '.join(map(decimals, ends))}{remedy}."
+                f"gate {path} fires on none of {n:,} cases, and no other gate does: "
+                f"{bound.stated}, {bound.label} is {extent}{remedy}."
             )
     return ""
 
@@ -131,20 +138,6 @@ def _ends(decisions: CaseVerdicts, measured: str, gate: str = "") -> tuple[float
         values = values[np.isfinite(values)]
         ends += [float(values.min()), float(values.max())] if values.size else []
     return (min(ends), max(ends)) if ends else ()
-
-
-def _joint_text(refusals: dict[str, int], n_ok: int, remedy: str) -> str:
-    """That several gates together refuse nearly all cases labelled ok.
-
-    Empty where only what has no switch does.
-    """
-    switched = refusals.keys() - {*UNSWITCHED, EXPECTED_COST}
-    n_refused = sum(refusals[name] for name in switched)
-    if n_refused <= MOST_REFUSED * n_ok:
-        return ""
-    ordered = sorted(switched, key=lambda name: (-refusals[name], name))
-    named = ", ".join(f"{name} {refusals[name]:,}" for name in ordered)
-    return f"gates together refuse {n_refused:,} of {n_ok:,} cases labelled ok ({named}){remedy}."
 
 
 def warn_of_refusals(decisions: CaseVerdicts) -> None:

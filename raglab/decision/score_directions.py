@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import HELD_BACK
-from raglab.values import UNLABELLED, Status, TraceData, label_codes
+from raglab.values import UNLABELLED, BoolArray, Status, TraceData, label_codes
 
 LEAST = 10  # right cases, and others, below which labels contradict no direction
 SIGNS = {"surer": 1.0, "ask": -1.0}
@@ -48,8 +48,8 @@ class ScoredCases(NamedTuple):
     """
 
     score: NDArray[np.floating[Any]]
-    right: NDArray[np.bool_]
-    ambiguous: NDArray[np.bool_]
+    right: BoolArray
+    ambiguous: BoolArray
 
     @classmethod
     def of_labels(
@@ -64,7 +64,7 @@ class ScoredCases(NamedTuple):
         cases = cls(score, label == Status.ok, label == Status.ambiguous)
         return cases.rows(label != UNLABELLED)
 
-    def rows(self, keep: NDArray[np.bool_]) -> ScoredCases:
+    def rows(self, keep: BoolArray) -> ScoredCases:
         """Some of the cases.
 
         Args:

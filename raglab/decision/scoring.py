@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import Basis, judged_cases, may_be_judged
@@ -25,7 +24,7 @@ from raglab.decision.trace_view import (
     once,
     trace_parts,
 )
-from raglab.values import Case, TraceData
+from raglab.values import BoolArray, Case, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,21 +32,18 @@ if TYPE_CHECKING:
 _LENGTH = 80  # characters of a source that a note shows
 
 
-def status_only(cases: Iterable[Case]) -> NDArray[np.bool_]:
+def status_only(cases: Iterable[Case]) -> BoolArray:
     """Whether each case is labelled ok and states no sources, so any answer is correct, [Q].
 
     A case states sources by `expect_sources`, `expect_sources_any` or `min_sources`.
     """
-    return np.array([_states_no_sources(case) for case in cases], dtype=bool)
-
-
-def _states_no_sources(case: Case) -> bool:
-    return case.expect_status == "ok" and not (
-        case.expect_sources or case.expect_sources_any or case.min_sources
+    return np.array(
+        [case.expect_status == "ok" and not (_expects(case) or case.min_sources) for case in cases],
+        dtype=bool,
     )
 
 
-def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
+def trace_status_only(trace: TraceView) -> BoolArray:
     """Which cases of a trace are scored by status alone, [Q].
 
     `status_only`, and no recorded answer is judged by text.
@@ -60,7 +56,7 @@ def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
     return np.concatenate(parts)
 
 
-def _part_status_only(part: TracePart) -> NDArray[np.bool_]:
+def _part_status_only(part: TracePart) -> BoolArray:
     cases = part.cases
     alone = status_only(cases)
     return alone & ~judged_cases(part.loaded()) if (alone & may_be_judged(cases)).any() else alone
@@ -96,7 +92,7 @@ def status_only_sentence(count: int, cases: int) -> str:
     )
 
 
-def status_only_note(alone: NDArray[np.bool_]) -> str:
+def status_only_note(alone: BoolArray) -> str:
     """The sentence about cases, [Q], with the reason.
 
     '' where every case labelled ok states sources.
@@ -121,7 +117,7 @@ def headline_sentence(alone: int, cases: int, failed: int = 0) -> str:
     return "; ".join(filter(None, sentences))
 
 
-def headline_note(trace: TraceView, alone: NDArray[np.bool_] | None = None) -> str:
+def headline_note(trace: TraceView, alone: BoolArray | None = None) -> str:
     """The same as a note on the cases of a trace, with the reason.
 
     Args:
@@ -178,13 +174,14 @@ def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
         {source for case, _ in lacking for source in _expects(case)}, documents
     )
     slips = misspelt_sources((case for case, _ in lacking), documents, meanings)
-    near = (
-        f" {len(slips):,} of them name a source that is a document of the hits up to case or file "
-        "extension, as "
-        f"{slips[0][1][:_LENGTH]!r} beside {slips[0][2][:_LENGTH]!r}: correct those first."
-        if slips
-        else ""
-    )
+    near = ""
+    if slips:
+        _, slip, document = slips[0]
+        near = (
+            f" {len(slips):,} of them name a source that is a document of the hits up to case or "
+            f"file extension, as {slip[:_LENGTH]!r} beside {document[:_LENGTH]!r}: correct those "
+            "first."
+        )
     return (
         f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of "
         "their hits has, at any "
@@ -201,28 +198,18 @@ def _part_unretrieved(part: TracePart, arm: str | None) -> UnretrievedCases:
     rows = [
         row
         for row, case in enumerate(trace.cases)
-        if case.expect_status == "ok" and not by_text[row]
+        if case.expect_status == "ok" and not by_text[row] and _expects(case)
     ]
-    rows = [row for row in rows if _expects(trace.cases[row])]
-    named = chunk_sources(
-        trace.chunks,
-        source_meanings(
-            {source for row in rows for source in _expects(trace.cases[row])}, documents
-        ),
-    )
+    expected = {source for row in rows for source in _expects(trace.cases[row])}
+    named = chunk_sources(trace.chunks, source_meanings(expected, documents))
     lacking = []
-    hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])]
+    hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])].reshape(len(trace), -1)
     for row in rows:
-        case = trace.cases[row]
-        there = {
-            source
-            for place in set(hit[row].ravel().tolist())
-            if place >= 0
-            for source in named[place]
-        }
+        case, chunks = trace.cases[row], set(hit[row].tolist()) - {-1}
+        there = {source for place in chunks for source in named[place]}
         missing = [source for source in case.expect_sources if source not in there]
-        if not missing and case.expect_sources_any and there.isdisjoint(case.expect_sources_any):
-            missing = [case.expect_sources_any[0]]
+        if not missing and there.isdisjoint(case.expect_sources_any):
+            missing = [*case.expect_sources_any]
         if missing:
             lacking.append((case, missing[0]))
     return UnretrievedCases(tuple(lacking), len(rows), frozenset(documents if lacking else ()))

@@ -8,44 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
-from raglab.decision.case_verdicts import CaseVerdicts
+from raglab.decision.case_verdicts import CaseColumns, CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
-from raglab.decision.trace_view import TracePart, TraceView, case_row
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
-from raglab.values import Case
+from raglab.values import Case, PlaceArray
 from raglab.words.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class CaseColumns(NamedTuple):
-    """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
-
-    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them. label_code:
-    expected status. passes: whether it passes its contract, false without a label. status_only:
-    whether it is scored by status alone. answer_checks: codes of `AnswerCheck`.
-    """
-
-    ids: NDArray[np.object_]
-    status: NDArray[np.int8]
-    decided_by: NDArray[np.object_]
-    depth: NDArray[np.int8]
-    confidence: NDArray[np.float64]
-    label_code: NDArray[np.int8]
-    passes: NDArray[np.bool_]
-    status_only: NDArray[np.bool_]
-    answer_checks: NDArray[np.int8]
 
 
 def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
@@ -55,16 +35,16 @@ def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
 
 def decision_columns(decisions: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
-    depth = decisions.outcome.depth.astype(np.int8)
-    ids = np.array(decisions.ids(), dtype=object)
-    verdicts = (
-        decisions.label_code,
-        decisions.passes,
-        decisions.status_only,
-        decisions.answer_checks,
-    )
     return CaseColumns(
-        ids, decisions.status, decisions.decided_by, depth, decisions.confidence(), *verdicts
+        ids=np.array(decisions.ids(), dtype=object),
+        status=decisions.status,
+        decided_by=decisions.decided_by,
+        depth=decisions.outcome.depth.astype(np.int8),
+        confidence=decisions.confidence(),
+        label_code=decisions.label_code,
+        passes=decisions.passes,
+        status_only=decisions.status_only,
+        answer_checks=decisions.answer_checks,
     )
 
 
@@ -98,58 +78,16 @@ class ShardedDecisions(CaseVerdicts, Result):
             ("shards", f"{len(self.sizes):,}"),
         ]
 
-    @property
-    def status(self) -> NDArray[np.int8]:
-        """Status codes, [Q]."""
-        return self.columns.status
-
-    @property
-    def decided_by(self) -> NDArray[np.object_]:
-        """Name of what decided each case, [Q], see `Decisions.decided_by`."""
-        return self.columns.decided_by
-
-    @property
-    def label_code(self) -> NDArray[np.int8]:
-        """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
-        return self.columns.label_code
-
-    @property
-    def passes(self) -> NDArray[np.bool_]:
-        """Whether each case passes its contract, [Q]; false where it has no label."""
-        return self.columns.passes
-
-    @property
-    def status_only(self) -> NDArray[np.bool_]:
-        """Whether each case is scored by status alone, [Q]."""
-        return self.columns.status_only
-
-    @property
-    def answer_checks(self) -> NDArray[np.int8]:
-        """`AnswerCheck` of every case, [Q].
-
-        What its recorded answer says, where it is judged by text.
-        """
-        return self.columns.answer_checks
-
-    def confidence(self) -> NDArray[np.float64]:
-        """Retrieval confidence at the depth that decided, [Q], 0 to 100.
-
-        NaN where no score was measured.
-        """
-        return self.columns.confidence
-
-    def ids(self) -> Sequence[str]:
-        """Ids of the cases, [Q]."""
-        ids: list[str] = self.columns.ids.tolist()
-        return ids
-
-    def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
+    def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions.
 
         Of each shard that holds some the cases are read, without its hits.
         """
         return [
-            case for part, here in self._part_rows(rows) for case in _cases_at(part.cases, here)
+            part_cases[row]
+            for part, here in self._part_rows(rows)
+            for part_cases in [part.cases]
+            for row in here
         ]
 
     def reasons(self, rows: Sequence[int]) -> dict[int, str]:
@@ -164,7 +102,7 @@ class ShardedDecisions(CaseVerdicts, Result):
             zip(at.tolist(), (text for texts in shard_texts for text in texts), strict=True)
         )
 
-    def _part_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[TracePart, list[int]]]:
+    def _part_rows(self, rows: PlaceArray) -> Iterator[tuple[TracePart, list[int]]]:
         """Parts that hold some of ascending positions, and the positions in each."""
         start = 0
         for size, part in zip(self.sizes, self.trace.parts, strict=True):
@@ -185,10 +123,6 @@ class ShardedDecisions(CaseVerdicts, Result):
         """
         number = int(np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right"))
         return self.decided(self.trace.parts[number])
-
-    def row_of(self, case_id: str) -> int:
-        """Position of a case, see `Decisions.row_of`."""
-        return case_row(self.ids(), case_id)
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the order of the chain, see `Decisions.explain`.
@@ -215,10 +149,6 @@ class ShardedDecisions(CaseVerdicts, Result):
         function = partial(shard_frame, decided=self.decided, reasons=reasons)
         table = join_frames(list(run_each(function, self.trace.parts, what="frame")))
         return table.assign(**mix_column(self.label_code, mix))
-
-
-def _cases_at(cases: Sequence[Case], rows: Sequence[int]) -> list[Case]:
-    return [cases[row] for row in rows]
 
 
 def shard_reasons(

@@ -35,7 +35,7 @@ from raglab.signals import (
     declared_signal,
     retrieval_confidence,
 )
-from raglab.values import Case, Hits, TraceData, refuse
+from raglab.values import BoolArray, Case, FloatArray, Hits, IntArray, TraceData, refuse
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, Language, expression
 from raglab.words.tokeniser import word_count
@@ -46,19 +46,17 @@ BEST = 10  # best cosines whose spread is a signal
 ROOM = "clarification"  # of `raglab.extensions`, that measures the signals of `STORED`
 STORED = tuple(signal.name for signal in PARSED)  # signals that only a trace's columns tell
 ANSWERED = tuple(signal.name for signal in BUILT_IN if signal.stage == "answer")
-Columns = dict[str, NDArray[np.float64]]
+Columns = dict[str, FloatArray]
 
 
-def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
+def arm_order(rank: NDArray[np.int32], hit: IntArray) -> IntArray:
     """Places of the hits in the arm's final order, hits without a rank last."""
     return np.argsort(
         np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable"
     )
 
 
-def first_by_rank(
-    values: NDArray[np.float64], order: NDArray[np.int64], k: int
-) -> NDArray[np.float64]:
+def first_by_rank(values: FloatArray, order: IntArray, k: int) -> FloatArray:
     """Values of the first k hits in an order, [k, B]."""
     return np.ascontiguousarray(values[np.arange(len(values)), order[:, :k].T])
 
@@ -76,22 +74,15 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
       >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
       [4.0, 0.0, 1.0]
     """
-    intents = (intent(case.query) for case in cases)
-    scores = np.array(
-        [
-            (query_intent.graph, query_intent.table, query_intent.complexity)
-            for query_intent in intents
-        ],
-        dtype=np.float64,
-    ).reshape(-1, 3)
-    return {
-        "words": np.array([word_count(case.query) for case in cases], dtype=np.float64),
-        "entities": np.array([len(named) for named in entities], dtype=np.float64),
-        "documents": np.array([len(case.selected_sources) for case in cases], dtype=np.float64),
-        "intent_graph": scores[:, 0],
-        "intent_table": scores[:, 1],
-        "complexity": scores[:, 2],
+    columns = {
+        "words": [word_count(case.query) for case in cases],
+        "entities": list(map(len, entities)),
+        "documents": [len(case.selected_sources) for case in cases],
     }
+    intents = [intent(case.query)[: len(INTENT_FLAGS)] for case in cases]
+    names = ("intent_graph", "intent_table", "complexity")
+    scores = dict(zip(names, np.array(intents, dtype=np.float64).reshape(-1, 3).T, strict=True))
+    return {name: np.array(counts, dtype=np.float64) for name, counts in columns.items()} | scores
 
 
 class FirstHits(NamedTuple):
@@ -101,11 +92,11 @@ class FirstHits(NamedTuple):
     that says nothing, in [0, 1]. degenerate: whether it says nothing, bool [B].
     """
 
-    rerank: NDArray[np.float64]
-    hybrid: NDArray[np.float64]
-    cosine: NDArray[np.float64]
-    fallback: NDArray[np.float64]
-    degenerate: NDArray[np.bool_]
+    rerank: FloatArray
+    hybrid: FloatArray
+    cosine: FloatArray
+    fallback: FloatArray
+    degenerate: BoolArray
 
 
 def score_signals(hits: Hits, first: FirstHits) -> Columns:
@@ -134,7 +125,7 @@ def score_signals(hits: Hits, first: FirstHits) -> Columns:
     }
 
 
-def confidence_gap(hits: Hits) -> NDArray[np.float64]:
+def confidence_gap(hits: Hits) -> FloatArray:
     """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
     return (
         np.abs(hits.l2[:, 1] - hits.l2[:, 0])
@@ -143,7 +134,7 @@ def confidence_gap(hits: Hits) -> NDArray[np.float64]:
     )
 
 
-def score_statistics(cosine: NDArray[np.float64]) -> Columns:
+def score_statistics(cosine: FloatArray) -> Columns:
     """Scale and spread of the scores of all hits, and the one over the other, by name, [B] each.
 
     NaN without a hit.
@@ -172,8 +163,8 @@ def score_statistics(cosine: NDArray[np.float64]) -> Columns:
 
 
 def _mean_and_spread(
-    values: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    values: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of every row without its NaN, [B] each.
 
     NaN, without a warning, of an empty row.
@@ -203,36 +194,36 @@ def arm_agreement(trace: TraceData) -> Columns:
         none = np.full((depths, len(trace)), np.nan)
         return {"arms_first": none, "arms_overlap": none}
     lists = [_first_chunks(trace, at) for at in there]
-    pairs = [_pair_agreement(first, second) for first, second in combinations(lists, 2)]
-    both = np.array([pair[0] for pair in pairs])
+    both, same, overlap = (
+        np.array(rows)
+        for rows in zip(*(_pair_agreement(*pair) for pair in combinations(lists, 2)), strict=True)
+    )
     n = both.sum(axis=0)
 
-    def mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        total = np.where(both, np.array(values), 0.0).sum(axis=0)
+    def mean(values: FloatArray) -> FloatArray:
+        total = np.where(both, values, 0.0).sum(axis=0)
         return np.where(n > 0, total / np.maximum(n, 1), np.nan).reshape(depths, len(trace))
 
-    return {
-        "arms_first": mean([pair[1] for pair in pairs]),
-        "arms_overlap": mean([pair[2] for pair in pairs]),
-    }
+    return {"arms_first": mean(same), "arms_overlap": mean(overlap)}
 
 
-def _first_chunks(trace: TraceData, at: int) -> NDArray[np.int64]:
+def _first_chunks(trace: TraceData, at: int) -> IntArray:
     """Chunks of the first hits of an arm in its final order, [D·Q, 5], -1 where there are fewer."""
-    chunk, rank = (np.moveaxis(field[:, at], 1, 0) for field in (trace.hits.chunk, trace.hits.rank))
-    hit = chunk.reshape(-1, chunk.shape[-1]).astype(np.int64)
-    order = arm_order(rank.reshape(hit.shape), hit)[:, :OVERLAP_AT]
-    return np.take_along_axis(hit, order, axis=1)
+    chunk, rank = (
+        np.moveaxis(field[:, at], 1, 0).reshape(-1, field.shape[-1])
+        for field in (trace.hits.chunk, trace.hits.rank)
+    )
+    order = arm_order(rank, chunk)[:, :OVERLAP_AT]
+    return np.take_along_axis(chunk.astype(np.int64), order, axis=1)
 
 
-def _pair_agreement(
-    first: NDArray[np.int64], second: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+def _pair_agreement(first: IntArray, second: IntArray) -> tuple[BoolArray, BoolArray, FloatArray]:
     """Whether both arms have hits, whether the first is the same, and the overlap, [B] each."""
-    longer = np.maximum((first >= 0).sum(axis=1), (second >= 0).sum(axis=1))
-    shared = ((first[:, :, None] == second[:, None, :]) & (first >= 0)[:, :, None]).sum(axis=(1, 2))
-    both = (first[:, 0] >= 0) & (second[:, 0] >= 0)
-    return both, (first[:, 0] == second[:, 0]).astype(np.float64), shared / np.maximum(longer, 1)
+    there = first >= 0
+    longer = np.maximum(there.sum(axis=1), (second >= 0).sum(axis=1))
+    shared = ((first[:, :, None] == second[:, None, :]) & there[:, :, None]).sum(axis=(1, 2))
+    both = there[:, 0] & (second[:, 0] >= 0)
+    return both, first[:, 0] == second[:, 0], shared / np.maximum(longer, 1)
 
 
 def stored_signals(trace: TraceData, arm: str) -> Columns:
@@ -260,9 +251,7 @@ def trace_signals(trace: TraceData) -> SignalSet:
     return SignalSet((*BUILT_IN, *(declared_signal(name, stated.get(name)) for name in own)))
 
 
-def answer_signals(
-    generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int
-) -> Columns:
+def answer_signals(generation: FloatArray, support: FloatArray, n_hits: int) -> Columns:
     """Signals of the recorded answer to all hits, by name, [D, Q] each; NaN where none is recorded.
 
     The answer hangs on which hits are chosen and those on thresholds, which a signal must not: so
@@ -277,9 +266,9 @@ def answer_signals(
 
 def signal_rows(
     columns: Mapping[str, NDArray[Any]],
-    retrieved: NDArray[np.bool_],
+    retrieved: BoolArray,
     known: SignalSet = BUILT_IN_SET,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Signals in the order of a set, [signals, D, Q]; NaN where nobody measured one.
 
     Args:
@@ -303,9 +292,7 @@ def signal_rows(
     return rows
 
 
-def with_columns(
-    rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def with_columns(rows: FloatArray, columns: Mapping[str, FloatArray]) -> FloatArray:
     """Signals with those of some built-in columns, if they have values, [signals, D, Q]; a copy."""
     changed = rows.copy()
     for name, column in columns.items():
@@ -567,16 +554,10 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
     """
     text = unaccented(question.replace("’", "'"))  # as the patterns are written
     spoke = [rule for rule in rules if _occurs(rule, text)]
-    absence = {
-        flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag)
-        for flag in INTENT_FLAGS
-    }
-    reasons: dict[str, tuple[str, ...]] = {
-        flag: tuple(rule.name for rule in spoke if rule.flag == flag) for flag in INTENT_FLAGS
-    }
-    return Intent(
-        1.0 - absence["graph"], 1.0 - absence["table"], 1.0 - absence["complexity"], reasons
-    )
+    by_flag = {flag: [rule for rule in spoke if rule.flag == flag] for flag in INTENT_FLAGS}
+    scores = [1.0 - prod(1.0 - rule.weight for rule in rules) for rules in by_flag.values()]
+    reasons = {flag: tuple(rule.name for rule in rules) for flag, rules in by_flag.items()}
+    return Intent(*scores, reasons)  # type: ignore[arg-type]
 
 
 def _occurs(rule: IntentPattern, text: str) -> bool:

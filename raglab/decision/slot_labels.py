@@ -23,7 +23,16 @@ from raglab.decision.document_names import (
 )
 from raglab.decision.evidence import OPTION_SLOTS, CaseBatch, ChosenHits, Entities
 from raglab.policy import Structure
-from raglab.values import PatternHits, TraceData, refuse
+from raglab.values import (
+    BitArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    PatternHits,
+    PlaceArray,
+    TraceData,
+    refuse,
+)
 from raglab.words.text import BITS, content_words, word_set
 
 
@@ -33,7 +42,7 @@ class Plane(NamedTuple):
     rows: of the batch; all of them in the first plane. items: of each of these rows.
     """
 
-    rows: NDArray[np.intp] | slice
+    rows: PlaceArray | slice
     items: Sequence[Sequence[str]]
 
 
@@ -57,9 +66,9 @@ def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
 
 def item_masks(
     items: Sequence[Sequence[str]],
-    holders: Mapping[str, NDArray[np.intp]],
+    holders: Mapping[str, PlaceArray],
     chunk: NDArray[np.integer[Any]],
-) -> NDArray[np.uint64]:
+) -> BitArray:
     """Bit i of plane w of a hit is set where its chunk has the query's item 64·w + i.
 
     Args:
@@ -77,7 +86,7 @@ def item_masks(
     return np.stack(masks)
 
 
-def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> NDArray[np.uint64]:
+def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> BitArray:
     """Bits of that many items, uint64 [W, B].
 
     Example:
@@ -90,9 +99,9 @@ def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> NDArray[np.uin
 
 def bit_masks(
     items: Sequence[Sequence[str]],
-    holders: Mapping[str, NDArray[np.intp]],
+    holders: Mapping[str, PlaceArray],
     chunk: NDArray[np.integer[Any]],
-) -> NDArray[np.uint64]:
+) -> BitArray:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
     Args:
@@ -126,7 +135,7 @@ def bit_masks(
     return masks
 
 
-def positions(sets: Sequence[Sequence[str]]) -> dict[str, NDArray[np.intp]]:
+def positions(sets: Sequence[Sequence[str]]) -> dict[str, PlaceArray]:
     """Item -> positions of the sets that hold it."""
     lists: dict[str, list[int]] = {}
     for place, members in enumerate(sets):
@@ -160,9 +169,9 @@ AT_ONCE = 1 << 16  # hits of sets looked up at once
 
 def _bits(
     wanted: Sequence[Collection[str]],
-    rows: NDArray[np.intp] | slice,
+    rows: PlaceArray | slice,
     specs: Sequence[Sequence[str]],
-) -> NDArray[np.uint64]:
+) -> BitArray:
     """Bits of the wanted sources of some rows among their own in a plane."""
     numbers = range(len(wanted))[rows] if isinstance(rows, slice) else rows
     sets = (frozenset(wanted[number]) for number in numbers)
@@ -181,8 +190,8 @@ class SlotLabels(NamedTuple):
     """
 
     missing: NDArray[np.unsignedinteger[Any]]
-    right: NDArray[np.bool_]
-    share: NDArray[np.float64]
+    right: BoolArray
+    share: FloatArray
 
 
 def slot_labels(
@@ -209,7 +218,7 @@ def slot_labels(
     )
 
 
-def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np.bool_]:
+def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> BoolArray:
     """Whether a slot's hits hold what the case expects.
 
     All of some sources, one of others, and enough of them.
@@ -239,11 +248,11 @@ def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np
 
 
 def _expect_sources(
-    right: NDArray[np.bool_],
-    places: NDArray[np.int64],
+    right: BoolArray,
+    places: IntArray,
     batch: CaseBatch,
     specs: Sequence[Sequence[str]],
-    holders: Mapping[str, NDArray[np.intp]],
+    holders: Mapping[str, PlaceArray],
 ) -> None:
     """A slot that lacks a required source, or all of those of which one will do, is not right.
 
@@ -265,9 +274,7 @@ def _expect_sources(
     right &= ~one_will_do[:, None] | some
 
 
-def _keyword_share(
-    places: NDArray[np.int64], batch: CaseBatch, trace: TraceData
-) -> NDArray[np.float64]:
+def _keyword_share(places: IntArray, batch: CaseBatch, trace: TraceData) -> FloatArray:
     """Share of the question's content words that stand in a slot's hits, [B, S].
 
     1 where it has none (rule S2.7).
@@ -289,7 +296,7 @@ def _keyword_share(
     return share
 
 
-def _cache_blocks(places: NDArray[np.int64]) -> list[slice]:
+def _cache_blocks(places: IntArray) -> list[slice]:
     """Parts of the batch whose sets of hits fit the cache of one core."""
     step = max(1, AT_ONCE // max(1, places.shape[1] * places.shape[2]))
     return [slice(start, start + step) for start in range(0, len(places), step)]
@@ -298,7 +305,7 @@ def _cache_blocks(places: NDArray[np.int64]) -> list[slice]:
 # a number
 def _values_at(
     values: NDArray[Any],
-    places: NDArray[np.int64],
+    places: IntArray,
     nothing: Any,  # noqa: ANN401
 ) -> NDArray[Any]:
     """Values [b, K] at places [b, S, k]; `nothing` where there is none."""
@@ -306,9 +313,7 @@ def _values_at(
     return np.where(places >= 0, taken, nothing)
 
 
-def _unions(
-    mask: NDArray[np.uint64], places: NDArray[np.int64], least: int = 1
-) -> NDArray[np.uint64]:
+def _unions(mask: BitArray, places: IntArray, least: int = 1) -> BitArray:
     """Bits that at least so many of every slot's hits have, [B, S]: their union where it is one."""
     out = np.zeros(places.shape[:2], dtype=np.uint64)
     for rows in _cache_blocks(places):
@@ -328,7 +333,7 @@ def _unions(
     return out
 
 
-def _distinct_counts(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _distinct_counts(key: IntArray, places: IntArray) -> IntArray:
     """How many different keys every slot's hits have, [B, S]."""
     out = np.zeros(places.shape[:2], dtype=np.int64)
     for rows in _cache_blocks(places):
@@ -338,7 +343,7 @@ def _distinct_counts(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArr
 
 
 def _expect_option(
-    right: NDArray[np.bool_],
+    right: BoolArray,
     options: Sequence[list[tuple[resolver.Option, ...]]],
     batch: CaseBatch,
     named: Sequence[Sequence[str]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from raglab.gating.expected_cost import PATHS, ActionCosts
 from raglab.gating.own_margins import OWN, OwnThresholds
 from raglab.gating.signal_gates import SIGNALS, SignalThresholds, UserThresholds
 from raglab.policy import PolicyData
-from raglab.policy_parts.acting import check_order_names
+from raglab.policy_parts.acting import RULE_SWITCHES, check_order_names
 from raglab.policy_parts.gate_order import (
     ON_CHOSEN,
     PUBLISHED_ORDER,
@@ -24,8 +24,8 @@ from raglab.policy_parts.gate_order import (
     user_names,
 )
 from raglab.policy_parts.own_gates import own_gate, own_thresholds
-from raglab.policy_parts.sections import EXPECTED_COST, UNSTATED, SignalSection, in_order
-from raglab.resolver import RuleSwitches, RuleThresholds
+from raglab.policy_parts.sections import EXPECTED_COST, UNSTATED, in_order
+from raglab.resolver import RULES, RuleSwitches, RuleThresholds
 from raglab.values import Floats, refuse
 
 # of `ActionCosts`, by path in `decision.costs`
@@ -71,26 +71,21 @@ class Thresholds(NamedTuple):
     def with_value(self, path: str, values: Floats) -> Thresholds:
         """The same with the values at a path of a gate or rule replaced."""
         section, _, key = path.partition(".")
-        if section == "signals":
-            name, _, bound = key.partition(".")
-            # as if the policy gated it
-            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
-            moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
-            return self._replace(signals={**self.signals, name: moved})
-        if section == OWN:
-            name, _, own = key.partition(".")
-            gate_of_user = self.own[name]
-            moved_own = replace(gate_of_user, values=gate_of_user.values._replace(**{own: values}))
-            return self._replace(own={**self.own, name: moved_own})
-        if section == "decision":
-            name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
-            costs = self.costs and self.costs._replace(**{name: values})
-            return self._replace(costs=costs)
         if section == "resolver":
             return self._replace(rules=self.rules._replace(**{key: values}))
-        return self._replace(
-            gates={**self.gates, section: self.gates[section]._replace(**{key: values})}
-        )
+        if section == "decision":
+            name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
+            return self._replace(costs=self.costs and self.costs._replace(**{name: values}))
+        name, _, bound = key.partition(".")
+        if section == SIGNALS:  # one that no policy gates moves as if the policy gated it
+            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
+            return self._replace(signals={**self.signals, name: gate._replace(**{bound: values})})
+        if section == OWN:
+            own = self.own[name]
+            moved = replace(own, values=own.values._replace(**{bound: values}))
+            return self._replace(own={**self.own, name: moved})
+        of_gate = self.gates[section]._replace(**{key: values})
+        return self._replace(gates={**self.gates, section: of_gate})
 
 
 # thresholds, a part of them, or an array
@@ -124,40 +119,40 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
         values = list(map(attrgetter(path), policies))
         kind = np.bool_ if isinstance(values[0], bool) else np.float64
-        return np.array([unset if value is None else value for value in values], dtype=kind)[
-            :, None
-        ]
-
-    def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
-        return np.where(of(on), of(path, -np.inf), np.nan)
+        return _column([unset if value is None else value for value in values], kind)
 
     order = gates_order(policies)
     signals, own = _signal_thresholds(policies), _own_thresholds(policies)
-    of_gates = {gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch}
-    return Thresholds(
-        gates=of_gates
-        | {
-            name: of_gates[name]._replace(on=np.zeros_like(of_gates[name].on)) for name in order.off
-        },
+    if not order.published:
+        signals, own = _named(signals, SIGNALS, order.user), _named(own, OWN, order.user)
+    by_cost = policies and policies[0].decision.rule == EXPECTED_COST
+    costs = {name: of(f"decision.costs.{path}") for name, path in PATHS.items() if by_cost}
+    rules = {
+        threshold.key: np.where(of(RULE_SWITCHES[rule.name]), of(threshold.path, -np.inf), np.nan)
+        if rule.name in RULE_SWITCHES
+        else of(threshold.path)
+        for rule in RULES
+        for threshold in rule.thresholds
+    }
+    thresholds = Thresholds(
+        gates={gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch},
         blend=of("confidence.blend"),
         switches=RuleSwitches(*(of(f"resolver.{name}") for name in RuleSwitches._fields)),
-        rules=RuleThresholds(
-            of("resolver.min_group_gap"),
-            rule("resolver.signature", "resolver.min_sig_sim"),
-            rule("resolver.signature", "resolver.min_sig_sim_gap"),
-            rule("resolver.anchor", "resolver.min_anchor_sim"),
-            rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
-        ),
+        rules=RuleThresholds(**rules),
         refine=RefineThresholds(
             of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")
         ),
-        signals=signals if order.published else _named(signals, SIGNALS, order.user),
-        costs=_action_costs(of)
-        if policies and policies[0].decision.rule == EXPECTED_COST
-        else None,
-        own=own if order.published else _named(own, OWN, order.user),
+        signals=signals,
+        costs=ActionCosts(**costs, ratio=of("decision.ratio")) if by_cost else None,
+        own=own,
         order=order,
     )
+    return thresholds.without(order.off)
+
+
+def _column(values: Sequence[Any], kind: type[np.generic]) -> Any:  # noqa: ANN401 - an array
+    """A value a policy, [P, 1]; None is NaN among floats."""
+    return np.array(values, dtype=kind)[:, None]
 
 
 def _named(thresholds: Mapping[str, Any], section: str, names: Collection[str]) -> dict[str, Any]:
@@ -198,40 +193,22 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     return order
 
 
-def _action_costs(of: Callable[[str], Any]) -> ActionCosts:
-    """Costs of the actions of policies that decide by them, [P, 1] each."""
-    costs = {name: of(f"decision.costs.{path}") for name, path in PATHS.items()}
-    return ActionCosts(**costs, ratio=of("decision.ratio"))
-
-
 def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresholds]:
     """Bounds of the signals that some policy gates, by name, built-in ones first, [P, 1] each."""
     stated = {name for policy in policies for name in policy.signals}
-    if not stated:  # as of nearly every policy
-        return {}
-
-    # an array
-    def column(
-        name: str,
-        of: Callable[[SignalSection], Any],
-        kind: type[np.generic],
-    ) -> Any:  # noqa: ANN401
-        return np.array(
-            [of(policy.signals.get(name, UNSTATED)) for policy in policies], dtype=kind
-        )[:, None]
-
-    def bound(key: str) -> Callable[[SignalSection], float]:
-        return lambda row: np.nan if (value := getattr(row, key)) is None else value
-
+    rows = {
+        name: [policy.signals.get(name, UNSTATED) for policy in policies]
+        for name in (in_order(stated) if stated else ())  # none of nearly every policy
+    }
     return {
         name: SignalThresholds(
-            min=column(name, bound("min"), np.float64),
-            max=column(name, bound("max"), np.float64),
-            refuses=column(name, lambda row: row.on_fire == "refuse", np.bool_),
-            asks=column(name, lambda row: row.on_fire == "ask", np.bool_),
-            on=column(name, lambda row: row.enabled, np.bool_),
+            min=_column([row.min for row in sections], np.float64),
+            max=_column([row.max for row in sections], np.float64),
+            refuses=_column([row.on_fire == "refuse" for row in sections], np.bool_),
+            asks=_column([row.on_fire == "ask" for row in sections], np.bool_),
+            on=_column([row.enabled for row in sections], np.bool_),
         )
-        for name in in_order(stated)
+        for name, sections in rows.items()
     }
 
 

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import measured_values
 from raglab.gating.case_groups import group_values
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.signals import NAMES
-from raglab.values import Case, Floats, Status, refuse
+from raglab.values import Case, CodeArray, FloatArray, Floats, Status, refuse
 
 # answer would be right; ok but its evidence would miss; the rest
 CLASSES = ("right", "miss", "refuse", "ambiguous")
@@ -147,7 +146,7 @@ PATHS: dict[str, str] = {
 }
 
 
-def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCosts:
+def action_costs(matrix: FloatArray, ratio: Floats = 1.0) -> ActionCosts:
     """Costs of the actions, of a cost matrix [..., 3, 5].
 
     Args:
@@ -163,8 +162,8 @@ def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCost
 
 
 def class_logits(
-    signals: NDArray[np.float64], model: DecisionModel, names: Sequence[str] = NAMES
-) -> NDArray[np.float64]:
+    signals: FloatArray, model: DecisionModel, names: Sequence[str] = NAMES
+) -> FloatArray:
     """Part of each signal in the logit of each class, [signals of the model, 4, ...].
 
     Args:
@@ -208,7 +207,7 @@ def mixed_bias(
     return tuple(np.maximum(np.asarray(bias, dtype=np.float64) + shift, ABSENT).tolist())
 
 
-def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np.float64]:
+def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> FloatArray:
     """Bias of each class with that of each case's group, [4, Q]; [4, 1] of a model without groups.
 
     Args:
@@ -236,18 +235,16 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np
         )
         refuse(rule, "none", "pass those of `DecisionModel.group_values`")
     of_group, none = dict(model.groups.bias), (0.0,) * len(CLASSES)
-    added: NDArray[np.float64] = np.array(
-        [of_group.get(name, none) for name in groups], dtype=np.float64
-    )
+    added: FloatArray = np.array([of_group.get(name, none) for name in groups], dtype=np.float64)
     return common + added.reshape(-1, len(CLASSES)).T
 
 
 def class_probabilities(
-    signals: NDArray[np.float64],
+    signals: FloatArray,
     model: DecisionModel,
     names: Sequence[str] = NAMES,
     groups: Sequence[str] | None = None,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Probability of each class, [4, ...], by `CLASSES`.
 
     Args:
@@ -279,12 +276,12 @@ def class_probabilities(
     logits -= logits.max(axis=0)
     odds = np.exp(logits)
     total = odds[0] + odds[1] + odds[2] + odds[3]
-    probability: NDArray[np.float64] = odds / total
+    probability: FloatArray = odds / total
     return probability
 
 
 def expected_costs(
-    probability: NDArray[np.float64], asked_right: Floats, costs: ActionCosts
+    probability: FloatArray, asked_right: Floats, costs: ActionCosts
 ) -> tuple[Floats, Floats, Floats]:
     """Expected cost of answering, refusing and asking back, [...] each.
 
@@ -314,7 +311,7 @@ def least_cost(
     refuse_cost: Floats,
     ask_cost: Floats,
     can_ask: Any,  # noqa: ANN401
-) -> NDArray[np.int8]:
+) -> CodeArray:
     """Status of the cheapest action, [...].
 
     Ties go to refuse, then to asking, and so does a cost that is NaN.

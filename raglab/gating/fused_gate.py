@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array
 from raglab.signals import SIGNALS
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, refuse
 from raglab.words.characters import visible
 from raglab.words.html_display import Fold, display, short
 
@@ -78,8 +77,8 @@ class Model(NamedTuple):
 
 
 def logit_contributions(
-    signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
-) -> NDArray[np.float64]:
+    signals: FloatArray, model: Model, names: Sequence[str] = SIGNALS
+) -> FloatArray:
     """Contribution of each part to the logit, [parts, ...].
 
     A missing signal adds the least that it can.
@@ -104,9 +103,7 @@ def logit_contributions(
     return out
 
 
-def logit(
-    signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
-) -> NDArray[np.float64]:
+def logit(signals: FloatArray, model: Model, names: Sequence[str] = SIGNALS) -> FloatArray:
     """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured.
 
     Args:
@@ -122,8 +119,8 @@ def logit(
 
 
 def fused_probability(
-    signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
-) -> NDArray[np.float64]:
+    signals: FloatArray, model: Model, names: Sequence[str] = SIGNALS
+) -> FloatArray:
     """Probability that the case is right if it is answered, [...], to ten digits.
 
     NaN where nothing was measured.
@@ -136,7 +133,7 @@ def fused_probability(
     return np.round(1.0 / (1.0 + np.exp(-logit(signals, model, names))), DIGITS)
 
 
-def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rank_knots(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Knots of a signal (levels, or quantiles if many) and the normal scores of their ranks.
 
     Args:
@@ -158,9 +155,7 @@ def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
 RIDGE = 1.0  # penalty on the squared weights, in units of one case
 
 
-def fit_fusion(
-    signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS
-) -> Model:
+def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIGNALS) -> Model:
     """Monotone logistic regression on ranked, standardised signals.
 
     Every signal is replaced by the normal score of its rank, standardised; weights are not
@@ -211,7 +206,7 @@ def fit_fusion(
         refuse("a fused gate needs a signal that varies", "none", "check that the trace holds hits")
     design = np.stack(columns, axis=1)
 
-    def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
         eta = theta[0] + design @ theta[1:]
         residual = 1.0 / (1.0 + np.exp(-eta)) - y
         value = float(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from raglab.arguments.plain_arrays import read_only
+from raglab.gating.headroom import switched
 from raglab.signals import LONGEST_TEXT
 from raglab.words.characters import visible
 
@@ -52,8 +53,7 @@ class OwnThresholds:
         """
         if not np.any(self.on):
             return np.inf
-        margin = own_margin(self, read)
-        return margin if np.all(self.on) else np.where(self.on, margin, np.inf)
+        return switched(own_margin(self, read), self.on)
 
 
 REMEDY = "correct the function, or take the gate out of the policy"
@@ -118,26 +118,28 @@ def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # n
     Raises:
       ValueError: it is no number or array of real numbers, or of another shape.
     """
-    as_numbers = "return an array of floats or a number"
-    if type(margin) is not np.ndarray and not isinstance(margin, int | float | np.number):
-        raise _no_headroom(gate, f"a value of type {type(margin).__name__}", as_numbers)
+    got, remedy = "", "return an array of floats or a number"
     numbers = np.asarray(margin)
-    if numbers.dtype.kind not in "iuf":
-        raise _no_headroom(gate, f"numbers of type {numbers.dtype}", as_numbers)
-    if numbers.dtype.kind == "u":
-        raise _no_headroom(
-            gate, f"numbers of type {numbers.dtype}, never below 0", "convert them to float first"
-        )
-    try:
-        fits = np.broadcast_shapes(shape, numbers.shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        of = f"shape {numbers.shape} where what it read has {shape}"
-        raise _no_headroom(
-            gate, of, "compute with what it reads and its thresholds, element by element"
-        )
+    if type(margin) is not np.ndarray and not isinstance(margin, int | float | np.number):
+        got = f"a value of type {type(margin).__name__}"
+    elif numbers.dtype.kind not in "if":
+        got = f"numbers of type {numbers.dtype}"
+        if numbers.dtype.kind == "u":
+            got, remedy = f"{got}, never below 0", "convert them to float first"
+    elif not _fits(numbers.shape, shape):
+        got = f"shape {numbers.shape} where what it read has {shape}"
+        remedy = "compute with what it reads and its thresholds, element by element"
+    if got:
+        raise _no_headroom(gate, got, remedy)
     return margin
+
+
+def _fits(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether an array of a shape broadcasts to a whole."""
+    try:
+        return np.broadcast_shapes(whole, shape) == whole
+    except ValueError:
+        return False
 
 
 def _no_headroom(gate: str, got: str, remedy: str) -> ValueError:

@@ -7,13 +7,14 @@ one that asks back, so that outcomes do not grow with the gates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from raglab.arguments.plain_arrays import measured_values
-from raglab.gating.own_margins import OwnThresholds
+from raglab.gating.headroom import headroom, switched
+from raglab.gating.own_margins import OWN, OwnThresholds
 from raglab.signals import SignalSet
 from raglab.values import Bools, Floats
 
@@ -81,22 +82,46 @@ def signal_margins(
       >>> signal_margins(3.0, SignalThresholds(max=1.0))
       SignalMargins(signal=np.float64(-2.0))
     """
-    value = measured_values(value)
-    margin: Any = np.inf
-    for bound, least in ((thresholds.min, True), (thresholds.max, False)):
-        unset = np.isnan(bound)
-        if not np.all(unset):  # most gates set one bound: no pass over the cases for the other
-            bound_margin = np.subtract(value, bound) if least else np.subtract(bound, value)
-            margin = np.minimum(
-                margin, np.where(unset, np.inf, bound_margin) if np.any(unset) else bound_margin
-            )
+    value, margin = measured_values(value), np.inf
+    for bound, is_floor in ((thresholds.min, True), (thresholds.max, False)):
+        is_set = ~np.isnan(bound)
+        if np.any(is_set):  # most gates set one bound: no pass over the cases for the other
+            pair = (value, bound) if is_floor else (bound, value)
+            margin = np.minimum(margin, headroom(*pair, is_set))
     if missing_passes:
         margin = np.where(np.isnan(value), np.inf, margin)
-    return SignalMargins(
-        signal=margin
-        if np.asarray(thresholds.on).all()
-        else np.where(thresholds.on, margin, np.inf)
-    )
+    return SignalMargins(signal=switched(margin, thresholds.on))
+
+
+class UserMargin(NamedTuple):
+    """Headroom of a gate on a signal or of the user, by its name, and what it does on fire."""
+
+    name: str
+    refuses: Bools
+    asks: Bools
+    margin: Floats
+
+
+def user_margins(read: Callable[[str], Any], thresholds: UserThresholds) -> Iterator[UserMargin]:
+    """Headroom of each gate on a signal, then of the user, that does more than warn.
+
+    Args:
+      read: measurement by its name; `known` are the signals that there are.
+      thresholds: of each gate that some policy has.
+
+    Source: rules S2.15, S2.18.
+    """
+    known: SignalSet = read("known")
+    for name, of_signal in thresholds.signals.items():
+        if is_gated(of_signal) and np.any(of_signal.refuses | of_signal.asks):
+            passes = known.signal(name).missing == "passes"
+            path = signal_path(name)
+            (margin,) = signal_margins(read(path), of_signal, missing_passes=passes)
+            yield UserMargin(path, of_signal.refuses, of_signal.asks, margin)
+    for own in thresholds.own.values():
+        if own.firing != "warn":
+            refuses = own.firing == "refuse"
+            yield UserMargin(f"{OWN}.{own.name}", refuses, not refuses, own.headroom(read))
 
 
 class SignalsMargins(NamedTuple):
@@ -122,34 +147,13 @@ def all_signal_margins(read: Callable[[str], Any], thresholds: UserThresholds) -
     """
     refuses: Any = np.inf
     asks: Any = np.inf
-    known: SignalSet = read("known")
-    for name, signal_thresholds in thresholds.signals.items():
-        if not is_gated(signal_thresholds):
-            continue
-        passes = known.signal(name).missing == "passes"
-        (margin,) = signal_margins(
-            read(signal_path(name)), signal_thresholds, missing_passes=passes
-        )
-        refuses = np.minimum(refuses, _margin_where(signal_thresholds.refuses, margin))
-        asks = np.minimum(asks, _margin_where(signal_thresholds.asks, margin))
-    for own in thresholds.own.values():
-        if own.firing == "refuse":
-            refuses = np.minimum(refuses, own.headroom(read))
-        elif own.firing == "ask":
-            asks = np.minimum(asks, own.headroom(read))
+    for gate in user_margins(read, thresholds):
+        # no pass over the cases where none refuses, or none asks
+        if np.any(gate.refuses):
+            refuses = np.minimum(refuses, switched(gate.margin, gate.refuses))
+        if np.any(gate.asks):
+            asks = np.minimum(asks, switched(gate.margin, gate.asks))
     if np.ndim(asks) == 0 and asks == np.inf:  # nobody asks
         return SignalsMargins(refuses, asks)
     can_ask = np.greater_equal(read("n_options_all"), LEAST_OPTIONS)
-    return SignalsMargins(
-        np.minimum(refuses, np.where(can_ask, np.inf, asks)), np.where(can_ask, asks, np.inf)
-    )
-
-
-def _margin_where(acts: Any, margin: Any) -> Any:  # noqa: ANN401 - bool or array, scalar or array
-    """A margin where a gate acts so, +inf elsewhere.
-
-    Without a pass over the cases where all do, or none.
-    """
-    if np.all(acts):
-        return margin
-    return np.where(acts, margin, np.inf) if np.any(acts) else np.inf
+    return SignalsMargins(np.minimum(refuses, switched(asks, ~can_ask)), switched(asks, can_ask))

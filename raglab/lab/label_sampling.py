@@ -36,7 +36,7 @@ from raglab.decision.trace_view import Measured, TraceView, answered_traces
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard
 from raglab.replaying.breakpoints import acting_paths, swept_threshold
-from raglab.replaying.step_functions import flip_distances, piece_status
+from raglab.replaying.step_functions import nearest_flips, piece_status
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.traces import StudyTrace
 from raglab.values import Status, TraceData
@@ -75,7 +75,8 @@ def shard_requests(
         evidence, policy, acting_paths(evidence, policy)
     ).items():
         swept, value = swept_threshold(evidence.known, thresholds, path), float(policy.value(path))
-        distances[path] = flip_distances(value, points, status, decisions.status, swept)
+        flip = nearest_flips(value, points, status, decisions.status, swept)
+        distances[path] = flip.distance
     return SampledRequests(
         np.array(decisions.ids(), dtype=object), decisions.status, decisions.decided_by, distances
     )

@@ -24,7 +24,7 @@ def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:
     names = [
         gate.name
         for gate in gates.judging_gates("answer")
-        if (own if not gate.scalar else gate.name in acting)
+        if (gate.name in acting if gate.switch else own)
     ]
     # Where the answers of all cases are missing, the gates fire on them.
     if trace.has_answers or trace.meta.get("generator") or not names:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.gates import Threshold
+from raglab.gating.headroom import headroom, meets_threshold
 from raglab.signals import COSINE, LEAD, SQUARED_L2
-from raglab.values import Bools, Floats, Status
+from raglab.values import BoolArray, Bools, CodeArray, FloatArray, Floats, IntArray, Status
 
 
 class Rule(NamedTuple):
@@ -87,14 +87,14 @@ class Contest(NamedTuple):
       gap_anchor: its lead over the second; NaN where there is none.
     """
 
-    first: NDArray[np.int64]
-    group_gap: NDArray[np.float64]
-    by_signature: NDArray[np.int64]
-    best_signature: NDArray[np.float64]
-    gap_signature: NDArray[np.float64]
-    by_anchor: NDArray[np.int64]
-    best_anchor: NDArray[np.float64]
-    gap_anchor: NDArray[np.float64]
+    first: IntArray
+    group_gap: FloatArray
+    by_signature: IntArray
+    best_signature: FloatArray
+    gap_signature: FloatArray
+    by_anchor: IntArray
+    best_anchor: FloatArray
+    gap_anchor: FloatArray
 
 
 def reshape_contest(evidence: Contest, shape: tuple[int, ...]) -> Contest:
@@ -109,8 +109,8 @@ def reshape_contest(evidence: Contest, shape: tuple[int, ...]) -> Contest:
 
 
 def _best_two(
-    values: NDArray[np.float64], order: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    values: FloatArray, order: IntArray | None
+) -> tuple[IntArray, FloatArray, FloatArray]:
     filled = np.where(np.isnan(values), -np.inf, values)
     rows = np.arange(len(values))
     if order is None:
@@ -127,11 +127,11 @@ def _best_two(
 
 
 def contest(
-    candidates: NDArray[np.bool_],
-    best_l2: NDArray[np.float64],
-    sig_sim: NDArray[np.float64],
-    anchor_sim: NDArray[np.float64],
-    order: NDArray[np.int64] | None = None,
+    candidates: BoolArray,
+    best_l2: FloatArray,
+    sig_sim: FloatArray,
+    anchor_sim: FloatArray,
+    order: IntArray | None = None,
 ) -> Contest:
     """Winner by each of the rules that have a threshold.
 
@@ -196,16 +196,13 @@ def rule_margins(evidence: Contest, thresholds: RuleThresholds) -> RuleMargins:
 
     Source: rule S3.3.
     """
+    of_gap, of_signature, signature_lead, of_anchor, anchor_lead = (
+        headroom(getattr(evidence, threshold.meets), getattr(thresholds, threshold.key))
+        for rule in RULES
+        for threshold in rule.thresholds
+    )
     return RuleMargins(
-        group_gap=np.subtract(evidence.group_gap, thresholds.min_group_gap),
-        signature_similarity=np.minimum(
-            np.subtract(evidence.best_signature, thresholds.min_sig_sim),
-            np.subtract(evidence.gap_signature, thresholds.min_sig_sim_gap),
-        ),
-        anchor_similarity=np.minimum(
-            np.subtract(evidence.best_anchor, thresholds.min_anchor_sim),
-            np.subtract(evidence.gap_anchor, thresholds.min_anchor_sim_gap),
-        ),
+        of_gap, np.minimum(of_signature, signature_lead), np.minimum(of_anchor, anchor_lead)
     )
 
 
@@ -215,7 +212,8 @@ def decides(margin: Floats) -> Bools:
     Args:
       margin: headroom of the rule, [...].
     """
-    return np.greater_equal(margin, 0.0)
+    is_met: Bools = meets_threshold(margin)
+    return is_met
 
 
 class RuleSwitches(NamedTuple):
@@ -254,30 +252,30 @@ class RuleEvidence(NamedTuple):
       n_options_tied: options among the groups that tie on entities.
     """
 
-    n_groups: NDArray[np.int64]
-    overview: NDArray[np.bool_]
-    names_entity: NDArray[np.bool_]
-    skips_entities: NDArray[np.bool_]
-    full_entities: NDArray[np.bool_]
-    has_winner: NDArray[np.bool_]
+    n_groups: IntArray
+    overview: BoolArray
+    names_entity: BoolArray
+    skips_entities: BoolArray
+    full_entities: BoolArray
+    has_winner: BoolArray
     all: Contest
     tied: Contest
-    n_options_all: NDArray[np.int64]
-    n_options_tied: NDArray[np.int64]
+    n_options_all: IntArray
+    n_options_tied: IntArray
 
 
-def number_unless(number: int, passes: Any) -> NDArray[np.int8]:  # noqa: ANN401 - bool or array
+def number_unless(number: int, passes: Any) -> CodeArray:  # noqa: ANN401 - bool or array
     """A number, and `NO_NUMBER` where something passes, [...].
 
     Passing sets all of its bits, which is never the least: 40 times as fast as a masked copy.
     """
-    numbers: NDArray[np.int8] = np.multiply(
+    numbers: CodeArray = np.multiply(
         np.asarray(passes).view(np.int8), np.int8(NO_NUMBER)
     ) | np.int8(number)
     return numbers
 
 
-def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
+def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArray:
     """Whether rule `overview` asks back.
 
     Args:
@@ -288,7 +286,7 @@ def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bo
     return np.logical_and(switches.overview, evidence.overview) & ~lifted
 
 
-def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
+def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArray:
     """Whether rule `entities` applies.
 
     It is on, some group has a hit, and full coverage where that is required.
@@ -301,7 +299,7 @@ def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> NDA
     return np.logical_and(switches.entities, ~evidence.skips_entities) & ~lacking
 
 
-def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
+def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArray:
     """Whether rule `entities` leaves the groups that tie on entities.
 
     The rules after it then choose among these.
@@ -319,7 +317,7 @@ def decide_rules(
     switches: RuleSwitches,
     thresholds: RuleThresholds,
     shape: tuple[int, ...],
-) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+) -> tuple[CodeArray, BoolArray]:
     """Which rule decides: the first in the order of `RULES`.
 
     Args:

@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates, metrics
 from raglab.decision import chain
@@ -42,7 +41,7 @@ from raglab.signals import (
     is_name,
     own_signal,
 )
-from raglab.values import Status
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, PlaceArray, SlotArray, Status
 
 # What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is
 # chosen up to some value.
@@ -104,7 +103,7 @@ def threshold_at(path: str) -> Threshold | None:
     return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
 
 
-def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArray[np.float64]:
+def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatArray:
     """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end.
 
     All within its range.
@@ -121,7 +120,7 @@ def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArra
         if special.where and special.section == swept.section:
             meets &= chain.measurement(evidence, special.where) == (special.path == path)
     values = np.where(meets, flat, np.nan)
-    ordered: NDArray[np.float64] = np.sort(values, axis=0)
+    ordered: FloatArray = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 
 
@@ -168,7 +167,7 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
 
 def threshold_values(
     evidence: Evidence, thresholds: Thresholds, path: str, depth: int
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Measurements that a threshold is compared with at a depth, [B, Q].
 
     The nearest hit first of several.
@@ -195,20 +194,18 @@ def threshold_values(
     return _one_value(chain.GateMeasurements(evidence, depth), thresholds, meets)
 
 
-def _one_value(
-    read: chain.GateMeasurements, thresholds: Thresholds, meets: str
-) -> NDArray[np.float64]:
+def _one_value(read: chain.GateMeasurements, thresholds: Thresholds, meets: str) -> FloatArray:
     """Measurement of a case at the depth that is read, [1, Q]."""
     if meets == "confidence":
         read = replace(
             read,
             computed={meets: chain.depth_confidence(read.evidence, thresholds, int(read.depth))[0]},
         )
-    values: NDArray[np.float64] = np.asarray(read(meets), dtype=np.float64)[None]
+    values: FloatArray = np.asarray(read(meets), dtype=np.float64)[None]
     return values
 
 
-def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArray[np.float64]:
+def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatArray:
     """Those of `breakpoints` where a decision may change if other thresholds stay fixed, [B, Q].
 
     Of the sets of hits that a threshold may meet, those that are chosen; of the hits that it may
@@ -279,9 +276,7 @@ def _acts(evidence: Evidence, thresholds: Thresholds, section: str) -> bool:
     )
 
 
-def _chosen_values(
-    evidence: Evidence, thresholds: Thresholds, path: str, depth: int
-) -> NDArray[np.float64]:
+def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> FloatArray:
     """Measurements of the chosen hits that a threshold is compared with at a depth, [B, Q]."""
     if path.startswith(f"{OWN}."):
         name, _, key = path.removeprefix(f"{OWN}.").partition(".")
@@ -312,14 +307,14 @@ def _chosen_values(
     return threshold_values(evidence, thresholds, path, depth)
 
 
-def _slot_before_gates(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.int16]:
+def _slot_before_gates(evidence: Evidence, thresholds: Thresholds, depth: int) -> SlotArray:
     """Set of hits that the gates on the chosen ones judge, [1, Q]."""
     if thresholds.costs is not None:
         return chain.answer_slots(evidence)[None]
     return chain.choose_hits(evidence, thresholds, depth, (1, len(evidence.label_code)))[1]
 
 
-def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.bool_]:
+def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> BoolArray:
     """Hits of a depth whose relevance can change the decision, [K, Q].
 
     The first, the second (rule S2.4) and the one that fills up `min_keep`, and those with which the
@@ -349,9 +344,7 @@ def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> ND
     return telling
 
 
-def _greatest_costs(
-    evidence: Evidence, thresholds: Thresholds, path: str, _: int
-) -> NDArray[np.float64]:
+def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: int) -> FloatArray:
     """Greatest cost at which its action is still chosen, [1, Q].
 
     NaN where it is chosen at none or at all.
@@ -373,7 +366,7 @@ def _greatest_costs(
     changing = np.flatnonzero(at_low & ~at_high)
     of_cases = _cost_fields(evidence, changing)
 
-    def chosen(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def chosen(value: FloatArray, cases: PlaceArray) -> BoolArray:
         few = _cost_fields(of_cases, cases)
         status = chain.cheapest_action(few, thresholds.with_value(path, value[None]))
         return np.broadcast_to(status == STATUS_OF[action], (1, len(cases)))[0]
@@ -382,7 +375,7 @@ def _greatest_costs(
     return dearest
 
 
-def _cost_fields(evidence: Evidence, rows: NDArray[np.intp]) -> Evidence:
+def _cost_fields(evidence: Evidence, rows: PlaceArray) -> Evidence:
     """Evidence with what the costs of actions read cut to some cases."""
     return evidence._replace(
         probability=evidence.probability[..., rows],
@@ -391,9 +384,7 @@ def _cost_fields(evidence: Evidence, rows: NDArray[np.intp]) -> Evidence:
     )
 
 
-def _critical(
-    evidence: Evidence, thresholds: Thresholds, path: str, depth: int
-) -> NDArray[np.float64]:
+def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> FloatArray:
     """Value of a threshold of the user's gate at which each case changes at a depth, [B, Q].
 
     By slot where it reads it.
@@ -409,12 +400,12 @@ def _critical(
     return _distinct_breakpoints(critical_values(gate, key, thresholds.own[name], of_slots, shape))
 
 
-def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distinct_breakpoints(values: FloatArray) -> FloatArray:
     """Each column's values once, ascending, NaN at the end, [most, Q]."""
     ordered = np.sort(values, axis=0)
     repeated = np.zeros(ordered.shape, dtype=bool)
     repeated[1:] = ordered[1:] == ordered[:-1]
-    points: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
+    points: FloatArray = np.sort(np.where(repeated, np.nan, ordered), axis=0)
     return points[: int(np.max(np.sum(~np.isnan(points), axis=0), initial=0))]
 
 
@@ -424,9 +415,9 @@ class StepCells(NamedTuple):
     Cells [N, 20].
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    cells: NDArray[np.int64]
+    low: FloatArray
+    high: FloatArray
+    cells: IntArray
 
 
 NOTHING = StepCells(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
@@ -442,11 +433,11 @@ class Moves(NamedTuple):
     is 1.
     """
 
-    first: NDArray[np.int64]
-    at: NDArray[np.float64]
-    before: NDArray[np.int8]
-    after: NDArray[np.int8]
-    weight: NDArray[np.float64] | None = None
+    first: IntArray
+    at: FloatArray
+    before: CodeArray
+    after: CodeArray
+    weight: FloatArray | None = None
 
 
 def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> StepCells:
@@ -476,7 +467,7 @@ def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None =
     return StepCells(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
 
 
-def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:
+def _snapped(values: FloatArray, swept: Threshold, resolution: int) -> FloatArray:
     """Values moved to a few of them, evenly spaced in order, so counts there stay exact, [E].
 
     A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the

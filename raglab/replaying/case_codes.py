@@ -27,7 +27,7 @@ from raglab.gating.own_margins import OwnThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Order
 from raglab.progress import progress
-from raglab.values import Case
+from raglab.values import Case, CodeArray, FloatArray
 
 # cases of a part, whose measurements stay in the cache of one core while all policies pass
 CASES = 4_096
@@ -38,7 +38,7 @@ def vectorised_codes(
     evidence: Evidence,
     thresholds: Thresholds,
     n_policies: int,
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> NDArray[Any]:
     """Cases by code of `outcome_codes`, [P, codes], of many policies.
 
@@ -106,7 +106,7 @@ def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401
 def policy_cells(
     evidence: Evidence,
     policies: Sequence[PolicyData],
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> NDArray[Any]:
     """Cells of policies of one structure, [P, 20], over cases that are measured already.
 
@@ -119,7 +119,7 @@ def policy_cells(
     return count_codes(codes).cells
 
 
-def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
+def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> CodeArray:
     """Cell of every case under one structure's policies, [P, Q], over already measured cases.
 
     Args:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.chain import (
@@ -31,13 +31,13 @@ from raglab.replaying.breakpoints import (
     swept_threshold,
 )
 from raglab.replaying.case_codes import case_rows, spans
-from raglab.values import Status
+from raglab.values import CodeArray, FloatArray, SlotArray, Status
 
 MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
 # decisions made at once where parts of the cases would cost more than they save
 ROWS_AT_ONCE = 1 << 19
 # breakpoints [B, Q] and codes [B + 1, Q] between them
-Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]
+Pieces = tuple[FloatArray, SlotArray]
 
 
 def piece_codes(
@@ -76,7 +76,7 @@ def piece_codes(
 
 def piece_status(
     evidence: Evidence, policy: PolicyData, paths: Sequence[str]
-) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int8]]]:
+) -> dict[str, tuple[FloatArray, CodeArray]]:
     """Breakpoints [B, Q] of each case and its status on the pieces between them, [B + 1, Q].
 
     No case needs a label.
@@ -126,10 +126,10 @@ def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyD
 
 def _end_codes(
     evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]
-) -> dict[str, NDArray[np.int16]]:
+) -> dict[str, SlotArray]:
     """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
     size = len(evidence.label)
-    codes: dict[str, NDArray[np.int16]] = {}
+    codes: dict[str, SlotArray] = {}
     for some in spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
         moved = [
             thresholds.with_value(threshold.path, np.array([[threshold.low], [threshold.high]]))
@@ -145,8 +145,8 @@ def _end_codes(
 
 
 def _between_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
-) -> NDArray[np.int16]:
+    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: FloatArray
+) -> SlotArray:
     """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
     # Most cases have far fewer pieces than the one that has most: the few that have many are
     # decided apart.
@@ -164,8 +164,8 @@ def _between_codes(
 
 
 def _piecewise_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
-) -> NDArray[np.int16]:
+    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: FloatArray
+) -> SlotArray:
     """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
     low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
     if swept.side == "ceiling":
@@ -179,27 +179,18 @@ def _piecewise_codes(
     )
 
 
-def case_moves(
-    values: NDArray[np.float64],
-    codes: NDArray[np.int16],
-    weight: NDArray[np.float64] | None = None,
+def cell_moves(
+    values: FloatArray,
+    cell: CodeArray,
+    weight: FloatArray | None = None,
 ) -> Moves:
-    """Where cases go, from the code of each on each of its pieces.
+    """Where cases go, from the cell of each on each of its pieces.
 
     Args:
       values: [B, Q] breakpoints.
-      codes: [B + 1, Q].
+      cell: [B + 1, Q].
       weight: of each case, [Q]; 1 where not given.
     """
-    return cell_moves(values, CELL_OF_CODE.take(codes), weight)
-
-
-def cell_moves(
-    values: NDArray[np.float64],
-    cell: NDArray[np.int8],
-    weight: NDArray[np.float64] | None = None,
-) -> Moves:
-    """Where cases go, from the cell of each on each of its pieces, [B + 1, Q]; see `case_moves`."""
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
     first = np.bincount(cell[0], weight, minlength=metrics.N_CELLS)
     weights = None if weight is None else np.broadcast_to(weight, moved.shape)[moved]
@@ -210,7 +201,7 @@ def step_cells(
     evidence: Evidence,
     policy: PolicyData,
     path: str,
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> StepCells:
     """Cells behind `steps` of one threshold, of cases that are measured already.
 
@@ -228,7 +219,7 @@ def path_moves(
     evidence: Evidence,
     policy: PolicyData,
     path: str,
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> tuple[Threshold, Moves]:
     """A threshold and the values at which cases change cell, of already measured cases.
 
@@ -259,66 +250,53 @@ def moves_of_paths(
     evidence: Evidence,
     policy: PolicyData,
     paths: Sequence[str],
-    weight: NDArray[np.float64] | None = None,
+    weight: FloatArray | None = None,
 ) -> dict[str, tuple[Threshold, Moves]]:
     """Some thresholds, and the values at which cases change their cell, by path."""
     thresholds = policy_thresholds([policy])
-    pieces = piece_codes(evidence, thresholds, paths)
     return {
         path: (
             swept_threshold(evidence.known, thresholds, path),
-            case_moves(*pieces.pop(path), weight),
+            cell_moves(points, CELL_OF_CODE.take(codes), weight),
         )
-        for path in paths
+        for path, (points, codes) in piece_codes(evidence, thresholds, paths).items()
     }
 
 
-def closest_flip(
+class Flips(NamedTuple):
+    """Nearest value of a threshold at which each case has another status, [Q].
+
+    value: of the threshold. becomes: the status there. distance: how far it lies; infinite where
+    no value flips the case.
+    """
+
+    value: FloatArray
+    becomes: CodeArray
+    distance: FloatArray
+
+
+def nearest_flips(
     value: float,
-    points: NDArray[np.float64],
-    status: NDArray[np.int8],
-    current: int,
+    points: FloatArray,
+    status: CodeArray,
+    current: CodeArray,
     swept: Threshold,
-) -> tuple[float, int] | None:
-    """Nearest value of a threshold at which the status of one case is another, and that status."""
-    points = points[~np.isnan(points)]
-    inward = np.inf if swept.side == "floor" else -np.inf
-    best: tuple[float, int] | None = None
-    for piece in range(len(points) + 1):
-        if status[piece] == current:
-            continue
-        first = points[piece - 1] if piece else swept.low
-        last = points[piece] if piece < len(points) else swept.high
-        just_above = first + 1.0 if swept.whole else np.nextafter(first, inward)
-        low = just_above if swept.side == "floor" and piece else first
-        high = (
-            np.nextafter(last, inward) if swept.side == "ceiling" and piece < len(points) else last
-        )
-        if low > high:
-            continue
-        at = float(min(max(value, low), high))
-        if best is None or abs(at - value) < abs(best[0] - value):
-            best = at, int(status[piece])
-    return best
+) -> Flips:
+    """Smallest change of a threshold that flips each case.
 
-
-def flip_distances(
-    value: float,
-    points: NDArray[np.float64],
-    status: NDArray[np.int8],
-    current: NDArray[np.int8],
-    swept: Threshold,
-) -> NDArray[np.float64]:
-    """Smallest change of a threshold that flips each case, [Q]; infinite where none does.
-
-    `closest_flip` of many cases: breakpoints [B, Q], status between them [B + 1, Q], current status
-    [Q].
+    Args:
+      value: of the threshold.
+      points: breakpoints of each case, [B, Q].
+      status: between them, [B + 1, Q].
+      current: status of each case, [Q].
+      swept: the threshold.
 
     Example: a floor at 0.5; the first case is answered up to 0.7, the second only up to 0.2.
       >>> from raglab.replaying.breakpoints import SWEPT
       >>> points, status = np.array([[0.7, 0.2]]), np.array([[0, 0], [1, 1]], dtype=np.int8)
       >>> floor = SWEPT["similarity.min_similarity"]
-      >>> flip_distances(0.5, points, status, np.array([0, 1], dtype=np.int8), floor).round(6)
+      >>> now = np.array([0, 1], dtype=np.int8)
+      >>> nearest_flips(0.5, points, status, now, floor).distance.round(6)
       array([0.2, 0.3])
     """
     inward = np.inf if swept.side == "floor" else -np.inf
@@ -334,5 +312,6 @@ def flip_distances(
         last = np.where(inner, np.nextafter(last, inward), last)
     flips = (status != current) & (first <= last)  # a piece behind the last point begins at NaN
     at = np.minimum(np.maximum(value, first), last)
-    distance: NDArray[np.float64] = np.where(flips, np.abs(at - value), np.inf).min(axis=0)
-    return distance
+    distance = np.where(flips, np.abs(at - value), np.inf)
+    nearest = (distance.argmin(axis=0), np.arange(points.shape[1]))
+    return Flips(at[nearest], status[nearest], distance[nearest])
