@@ -200,7 +200,7 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None
         ]
         rows.append((case, [hits]))
     trace: Any = trace_of(*rows)
-    seen = shard_signals(trace, CHOSEN, None).labelled
+    seen = shard_signals(trace, CHOSEN, None)
     assert seen.cases.can_ask.all()
     assert seen.cases.options_right[seen.ambiguous].all()
     audit = audit_signals(trace, CHOSEN, repeats=1, folds=3)

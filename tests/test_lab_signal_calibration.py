@@ -144,7 +144,7 @@ def test_groups_must_be_known() -> None:
     trace = low_scores(100)
     for missing in (None, float("nan")):
         groups = [*(f"d{n}" for n in range(99)), missing]
-        with pytest.raises(ValueError, match="at position 99"):
+        with pytest.raises(ValueError, match="got 99 for 100 cases"):
             calibrate_signal(trace, "yes_no", groups=np.array(groups, dtype=object))
     mixed = np.array([*range(50), *"abcdefghij" * 5], dtype=object)
     assert calibrate_signal(trace, "yes_no", groups=mixed).calibrated.p.shape == (100,)
@@ -257,12 +257,9 @@ class TestLive:
             )
 
     def test_another_function_is_refused(self) -> None:
-        """Of another signal or version, and what is none."""
+        """Of another signal or version."""
         made = calibrate_signal(raglab.add_signals(low_scores(), self.measured()), "yes_no")
-        with pytest.raises(ValueError, match="one of judge"):
+        with pytest.raises(ValueError, match="got judge of '1'"):
             made.signal_function(self.measured(name="judge"))
-        with pytest.raises(ValueError, match="got '2'"):
+        with pytest.raises(ValueError, match="got yes_no of '2'"):
             made.signal_function(self.measured("2"))
-        for wrong in ("yes_no", made, None, len):
-            with pytest.raises(TypeError, match="must be the signal function of yes_no"):
-                made.signal_function(wrong)  # type: ignore[arg-type]

@@ -123,18 +123,26 @@ def compare_learners(
         known), and `pulls_<arm>` (share of the rounds).
 
     Raises:
-      ValueError: learners or plans that are no mapping, or neither of them; a learner that is no
-        `Bandit`, or a plan of another shape than [Q, A].
+      ValueError: neither learners nor plans; a learner that is no `Bandit`, or a plan of another
+        shape than [Q, A].
 
     Source: rule S4.7.
     """
     import pandas as pd
 
-    _check_compared(world, learners, plans)
+    if not learners and not plans:
+        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
     trained: dict[str, tuple[Bandit, Table]] = {}
     for name, settings in learners.items():
-        bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
-        trained[name] = bandit, world._replace(reward=reward)
+        bandit, *reward = [settings] if isinstance(settings, Bandit) else settings
+        if not isinstance(bandit, Bandit):
+            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
+            refuse(rule, f"{settings!r:.80}", "write Bandit('ucb1')")
+        trained[name] = bandit, world._replace(reward=(reward or [world.reward])[0])
+    for name, plan in plans.items():
+        if np.shape(plan) != world.mask.shape:
+            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
+            refuse(rule, f"{plan!r:.80}", "give a row a case, a column an arm")
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
     how: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
@@ -142,12 +150,10 @@ def compare_learners(
         name: run(bandit, met, **sizes, **how, budget=budget_by_learner.get(name))
         for name, (bandit, met) in progress(trained.items(), "simulate", "learner")
     }
-    cases = _drawn_cases(
-        next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes)
-    )
-    drawn = _per_case(cases, len(world.mask))
+    played = next(iter(runs.values())) if runs else run(next(iter(plans.values())), world, **sizes)
+    drawn = _per_case(cast("NDArray[np.int32]", played.case), len(world.mask))
     # The same cases for all: what chance the draws leave is the same on both sides of a difference.
-    each = {name: run_earnings(played, world) for name, played in runs.items()}
+    each = {name: run_earnings(done, world) for name, done in runs.items()}
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
     best_arms = greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
@@ -175,28 +181,6 @@ def compare_learners(
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
     return LearnerComparison(table, runs, against, tuple(notes))
-
-
-def _check_compared(world: Table, learners: object, plans: object) -> None:
-    """Stop at what cannot be compared, before anything is played."""
-    for name, value in (("learners", learners), ("plans", plans)):
-        if not isinstance(value, Mapping):
-            example = "{'ucb1': Bandit('ucb1')}" if name == "learners" else "baselines(table)"
-            refuse(f"{name} must be a mapping by name", type(value).__name__, f"write {example}")
-    learners, plans = cast("Mapping[str, Any]", learners), cast("Mapping[str, Any]", plans)
-    if not learners and not plans:
-        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
-    for name, settings in learners.items():
-        bandit = settings[0] if type(settings) is tuple and settings else settings
-        if not isinstance(bandit, Bandit):
-            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
-            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
-    for name, plan in plans.items():
-        shape = () if isinstance(plan, str | Bandit) else np.shape(plan)
-        if shape != world.mask.shape:
-            value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
-            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
-            refuse(rule, value, "give a row a case, a column an arm")
 
 
 def _plan_accounts(
@@ -260,7 +244,7 @@ def compare_on_arms(
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case, n_cases = _drawn_cases(simulation), len(world.mask)
+    case, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
     arm = simulation.arm.astype(np.intp)
     ms = world.ms[case, arm]
     return Earnings(
@@ -284,12 +268,6 @@ def mean_ms(earnings: Earnings) -> float:
     """Mean milliseconds a round, of the rounds where they are known; NaN where none are."""
     total = float(earnings.timed.sum())
     return float(earnings.ms.sum()) / total if total > MS_KNOWN else float("nan")
-
-
-def _drawn_cases(simulation: Run) -> NDArray[np.int32]:
-    if simulation.case is None:
-        refuse("a run must be over a table", "arms of known means", "see compare_on_arms")
-    return simulation.case
 
 
 def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | None = None) -> Array:

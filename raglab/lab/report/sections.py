@@ -59,7 +59,7 @@ from raglab.lab.report.case_counts import (
     threshold_curves,
 )
 from raglab.lab.search_space import Goal
-from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
+from raglab.lab.slice_rates import DEPTHS_OF_LIST, ranking
 from raglab.lab.targets import USUAL_TARGETS, reachable, verdicts
 from raglab.lab.traffic_review import Review
 from raglab.metrics import LABELS, OUTCOMES
@@ -348,7 +348,8 @@ def flips_section(judged: ReportData) -> list[Block]:
 def ranking_section(judged: ReportData) -> list[Block]:
     """Ranking measures of every arm."""
     trace = judged.trace
-    frame, measures = ranking(trace), ndcg_measures(trace)
+    frame = ranking(trace)
+    measures = [name for name in frame if name.startswith("nDCG")]
     columns: dict[str, Any] = {name: frame[name] for name in ("arm", "order", "n")}
     for name in (f"hit@{k}" for k in DEPTHS_OF_LIST):
         pairs = zip(frame[name], frame["n"].astype(int), strict=True)
