@@ -53,6 +53,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 FOLDS, REPEATS = 10, 2  # of the cross-validation
 EVERYWHERE, CONSTANT = "missing everywhere", "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
@@ -84,7 +85,7 @@ class LabelledSignals(NamedTuple):
 
     cases: DecisionCases
     can_answer: NDArray[np.bool_]
-    ms: NDArray[np.float64]
+    ms: Array
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -102,9 +103,7 @@ class LabelledSignals(NamedTuple):
         """The same of some cases."""
         return LabelledSignals(self.cases.rows(keep), self.can_answer[keep], self.ms[:, keep])
 
-    def case_costs(
-        self, decided: NDArray[np.integer[Any]] | int, matrix: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def case_costs(self, decided: NDArray[np.integer[Any]] | int, matrix: Array) -> Array:
         """What each case costs under a decision, [Q].
 
         Nothing retrieved is refused before, as by a hard gate.
@@ -117,7 +116,7 @@ class LabelledSignals(NamedTuple):
         label = LABELS[self.cases.classes]
         is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
         cell = (status.astype(np.int64) * len(Status) + label) * 2 + is_right
-        costs: NDArray[np.float64] = matrix[label, OUTCOME_OF_CELL[cell]]
+        costs: Array = matrix[label, OUTCOME_OF_CELL[cell]]
         return costs
 
 
@@ -291,7 +290,7 @@ def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> Labelled
     return LabelledSignals(cases, evidence.n_hits[0] >= 1, ms)
 
 
-def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
+def rank_correlations(signals: Array) -> Array:
     """Spearman's rank correlation of any two rows over the columns that have both, [S, S].
 
     NaN where one is constant.
@@ -304,7 +303,7 @@ def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     import pandas as pd
 
-    correlations: NDArray[np.float64] = pd.DataFrame(signals.T).corr("spearman").to_numpy()
+    correlations: Array = pd.DataFrame(signals.T).corr("spearman").to_numpy()
     return correlations
 
 
@@ -345,10 +344,10 @@ def audit_folds(
 def crossed_costs(
     labelled: LabelledSignals,
     names: Sequence[str],
-    matrix: NDArray[np.float64],
+    matrix: Array,
     folds: Sequence[AuditFold],
     seed: int = 0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Cost of each case under decisions by models that did not see it, mean over repeats, [Q].
 
     Without a signal that varies the decision is the better of always answering and always refusing.
@@ -394,7 +393,7 @@ COSTS = ("cost", "cost_without", *WORTHS[:6], "cost_alone", *WORTHS[6:])
 def _costed(
     labelled: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
-    matrix: NDArray[np.float64],
+    matrix: Array,
     folds: Sequence[AuditFold],
     seed: int,
     level: float,
@@ -406,10 +405,10 @@ def _costed(
     """
 
     @cache
-    def paid(names: tuple[str, ...]) -> NDArray[np.float64]:
+    def paid(names: tuple[str, ...]) -> Array:
         return crossed_costs(labelled, names, matrix, folds, seed)
 
-    def paid_without(left_out: frozenset[str]) -> NDArray[np.float64]:
+    def paid_without(left_out: frozenset[str]) -> Array:
         return paid(tuple(name for name in doubles if name not in left_out))
 
     every, none = paid_without(frozenset()), paid(())
@@ -423,7 +422,7 @@ def _costed(
     return cost, float(none.mean()), rows
 
 
-def _mean_difference(paired: NDArray[np.float64], level: float) -> tuple[float, float, float]:
+def _mean_difference(paired: Array, level: float) -> tuple[float, float, float]:
     """Mean of paired differences with its t interval over cases.
 
     Without one where no case differs.
@@ -463,7 +462,7 @@ def _signal_row(signal: Signal, labelled: LabelledSignals, level: float) -> dict
 
 
 def _doubles(
-    names: Sequence[str], correlations: NDArray[np.float64], known: SignalSet
+    names: Sequence[str], correlations: Array, known: SignalSet
 ) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
     rows = {name: np.nan_to_num(np.abs(correlations[known.place(name)])) for name in names}

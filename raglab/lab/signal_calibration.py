@@ -25,6 +25,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
@@ -57,7 +58,7 @@ class SignalCalibration(Result):
         """The map, fitted to all labelled cases; `raglab.calibration.apply` applies it."""
         return self.calibrated.calibrator
 
-    def probability(self, values: ArrayLike) -> NDArray[np.float64]:
+    def probability(self, values: ArrayLike) -> Array:
         """Probability of values of the signal, [...]; NaN stays NaN."""
         return calibration.apply(self.calibrator, values)
 

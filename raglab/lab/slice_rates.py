@@ -38,6 +38,7 @@ from raglab.values import SOURCE_GRADES, TraceData, source_grades
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 NONE = "(none)"  # value of a case of which the column says nothing
 SEVERAL = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
@@ -164,7 +165,7 @@ def slices(
 
 
 def _slice_counts(
-    cells: NDArray[np.int8], place: int, matrix: NDArray[np.float64]
+    cells: NDArray[np.int8], place: int, matrix: Array
 ) -> tuple[int, int, int, float]:
     """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
     counts = np.bincount(cells, minlength=metrics.N_CELLS)
@@ -331,7 +332,7 @@ class RankedCases(NamedTuple):
     n_cases: int
     rows: NDArray[np.int64]
     graded: bool
-    measures: dict[tuple[str, str], NDArray[np.float64]]
+    measures: dict[tuple[str, str], Array]
     reranked: frozenset[str]
 
 
@@ -377,7 +378,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     )
 
 
-def _gain_table(gains: Sequence[Sequence[tuple[float, float]]]) -> NDArray[np.float64]:
+def _gain_table(gains: Sequence[Sequence[tuple[float, float]]]) -> Array:
     """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R]."""
     table = np.zeros((2, len(gains), max(map(len, gains), default=0) or 1))
     for row, of_case in enumerate(gains):
@@ -488,7 +489,7 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     return table
 
 
-def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float64]:
+def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
     """nDCG@10 of every case under every arm in its final order, [Q, A].
 
     NaN where a case expects no source.

@@ -66,6 +66,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 Method = Literal["quantile", "refit"]
 LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
@@ -373,7 +374,7 @@ class Scores(NamedTuple):
     Known: the signals.
     """
 
-    by_path: dict[str, NDArray[np.float64]]
+    by_path: dict[str, Array]
     known: SignalSet
 
 
@@ -474,7 +475,7 @@ def _warn_of_turned(path: str, old: ScoredCases, new: ScoredCases) -> None:
         warn_user(turned)
 
 
-def _is_same(old: NDArray[np.float64], new: NDArray[np.float64]) -> bool:
+def _is_same(old: Array, new: Array) -> bool:
     """Whether the scores are the same, in any order."""
     return np.array_equal(np.sort(old), np.sort(new), equal_nan=True)
 
@@ -496,9 +497,9 @@ def _check_declared(before: Scores, after: Scores) -> None:
 def _moved_value(
     swept: Threshold,
     value: float,
-    scores: tuple[NDArray[np.float64], NDArray[np.float64]],
-    old_ok: NDArray[np.float64],
-    new_ok: NDArray[np.float64],
+    scores: tuple[Array, Array],
+    old_ok: Array,
+    new_ok: Array,
 ) -> tuple[float, str]:
     """Threshold on the new scores within its range, and a note.
 
@@ -519,9 +520,7 @@ def _moved_value(
     return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), ""
 
 
-def quantile_map(
-    threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
-) -> float:
+def quantile_map(threshold: float, source: Array, target: Array) -> float:
     """Threshold on another embedder's score that answers the same share of the same queries.
 
     It needs no labels.
