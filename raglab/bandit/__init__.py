@@ -9,7 +9,7 @@ from raglab.bandit.budget import Budget, Frontier, Pacer, choose_price, frontier
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import baselines, best_fixed_arm
 from raglab.bandit.latency_guard import guarded
-from raglab.bandit.learned_states import learned_state
+from raglab.bandit.learned_states import history_of, learned_state, warm_start
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
@@ -26,14 +26,7 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.learners import POLICIES
 from raglab.bandit.ledgers import Ledger, learned_ledger
-from raglab.bandit.persistence import (
-    Saved,
-    dumps,
-    history_of,
-    loads,
-    merge,
-    warm_start,
-)
+from raglab.bandit.persistence import Saved, dumps, loads, merge
 from raglab.bandit.plans import compare_plans
 from raglab.bandit.priced_policy import PricedPolicy, fit_priced_policy, play_paced
 from raglab.bandit.propensity import propensities, sample
