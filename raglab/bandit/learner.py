@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.arguments.plain_arrays import float_array, within_range
 from raglab.values import Floats, refuse
 
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 TIES = ("lowest", "random")
 
 
@@ -127,6 +129,33 @@ class State(NamedTuple):
     recent_arm: NDArray[np.int64]
     recent_reward: NDArray[np.float64]
     recent_context: NDArray[np.float64]
+
+    @property
+    def net(self) -> State:
+        """What a choice reads: itself; a ledger's is net of what its price charges."""
+        return self
+
+    @property
+    def price(self) -> NDArray[np.float64]:
+        """Value lost a unit of cost: NaN, since nothing is charged, [...]."""
+        return np.full(self.t.shape, np.nan)
+
+    def after_choice(self, arm: Ints, _: Array, bandit: Bandit) -> State:
+        """State after a round, as `record_pull`."""
+        return record_pull(self, arm, bandit)
+
+    def after_rewards(
+        self,
+        rows: Ints,
+        arm: Ints,
+        reward: Array,
+        _: Array,
+        age: Ints,
+        context: Array,
+        bandit: Bandit,
+    ) -> State:
+        """State after rewards, as `record_rewards`."""
+        return record_rewards(self, rows, arm, reward, age, context, bandit)
 
 
 class Choice(NamedTuple):
@@ -381,10 +410,6 @@ def check_count(name: str, value: Any, least: int, remedy: str) -> int:  # noqa:
     return int(value)
 
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
 def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
     """State after a round that chose these arms: pulls, forgetting."""
     places = np.asarray(arm)[..., None]
@@ -589,14 +614,14 @@ def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Arr
     return epsilon + floor - epsilon * floor
 
 
-def choose_arm(
+def pick_arm(
     state: State,
     bandit: Bandit,
     rng: np.random.Generator,
     mask: NDArray[np.bool_] | None,
     context: Array,
-) -> tuple[State, Choice]:
-    """What `choose` returns, of arguments that were checked."""
+) -> Choice:
+    """Arm that `choose` takes, of arguments that were checked; the round is not counted yet."""
     score = scores(state, bandit, rng, mask, context)
     if bandit.ties == "random":
         tied = score == score.max(axis=-1, keepdims=True)
@@ -612,7 +637,7 @@ def choose_arm(
             (chance / np.maximum(share, 1e-300) * n_available), n_available - 1
         ).astype(np.int64)
         arm = np.where(chance < share, nth(open_, place), arm)
-    return record_pull(state, arm, bandit), Choice(arm, score)
+    return Choice(arm, score)
 
 
 def choose(
@@ -646,8 +671,8 @@ def choose(
       >>> int(choice.arm), choice.score
       (1, array([-inf,  inf]))
     """
-    mask, context = check_round(state, bandit, mask, context)
-    return choose_arm(state, bandit, rng, mask, context)
+    choice = pick_arm(state, bandit, rng, *check_round(state, bandit, mask, context))
+    return record_pull(state, choice.arm, bandit), choice
 
 
 def check_round(

@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.budget import START, Budget, check_budget, choose_price, frontier, table_costs
-from raglab.bandit.environments import Table, check_world
-from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
+from raglab.bandit.budget import START, Budget, check_budget
+from raglab.bandit.environments import Table, check_world, table_costs
+from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, baselines, best_fixed_arm
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit, check_count, stored_settings
-from raglab.bandit.ledgers import check_budgeted
-from raglab.bandit.plans import MIXTURE
-from raglab.bandit.priced_policy import fit_priced_policy
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
+from raglab.extension_points import extension
 from raglab.lab.fresh_tables import REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
-WITHIN, PRICED = "oracle within the budget", "ridge with a price"
+WITHIN = "oracle within the budget"
 UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
 ROUNDS = 1000  # of each simulation, where none are stated
 LEAST_ROWS = 4  # of a table that is split: two to tune on, two to judge
@@ -365,18 +363,9 @@ class TableProblem:
         # Under a budget the best of every row is not to be had: the best within it is. A plan that
         # cannot be made of these rows is left out, and named in the settings.
         del plans[ORACLE]
-        try:
-            mixture = frontier(tune).mixture_at(self.budget)
-            if judge.mask[:, mixture > 0.0].all():
-                plans[MIXTURE] = np.broadcast_to(mixture, judge.mask.shape)
-        except ValueError:
-            pass
-        try:
-            if np.ptp(tune.features, axis=0).any():
-                plans[PRICED] = fit_priced_policy(tune, self.budget).plan(judge)
-        except ValueError:
-            pass
-        plans[WITHIN] = _plan_within(judge.value, judge, self.budget)
+        plans |= extension("study_plans", "budgets", "a budget")(tune, judge, self.budget)
+        plan_within = extension("plan_within", "budgets", "a budget")
+        plans[WITHIN] = plan_within(judge.value, judge, self.budget)
         return Rivals(plans, fixed)
 
     @property
@@ -591,10 +580,11 @@ def _table_problem(
         warn_user(switched)
     price = table.price
     if checked is not None:
-        check_budgeted(learner, tune)  # some learners cannot keep one
+        # some learners cannot keep one
+        extension("check_budgeted", "budgets", "a budget")(learner, tune)
         # what nothing can keep is refused with the least spend that there is
         for part in (tune, judged):
-            _plan_within(part.gross, part, checked)
+            extension("plan_within", "budgets", "a budget")(part.gross, part, checked)
         price = START / checked.per_question if checked.price is None else checked.price
     n_rounds = check_count("rounds", ROUNDS if rounds is None else rounds, 1, "simulate one")
     if table.order != "replacement":  # each row is played once
@@ -764,16 +754,6 @@ def _compare(
     shares = [name for name in table.columns if name.startswith("pulls_")]
     columns = [name for name in table.columns if name not in {*drop, *shares}]
     return table[[*columns, *shares]], shown.notes
-
-
-def _plan_within(reward: Array, table: Table, budget: Budget) -> Array:
-    """Plan [Q, A] of most reward within a budget, by one who knows every reward and cost.
-
-    Raises:
-      ValueError: the budget is below the spend of the cheapest arm of each row.
-    """
-    known, cost = (np.where(table.mask, cells, 0.0) for cells in (reward, table_costs(table)))
-    return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
 
 
 def _study_notes(

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
-from raglab.bandit.environments import BLOCK, POLICY, Arms, Feed, Table, check_world, feed, stream
+from raglab.bandit.environments import BLOCK, POLICY, Table, check_world, feed, stream
 from raglab.bandit.learner import Bandit
-from raglab.bandit.ledgers import Ledger
-from raglab.bandit.simulation import first_ledger, is_plain, kernel, ledger_arms, stepwise_arms
+from raglab.bandit.simulation import block_arms, first_ledger
 from raglab.metrics.intervals import t_quantile
 
 Array = NDArray[np.float64]
@@ -132,7 +131,7 @@ def learner_values(
     # An arm chosen whatever the case is earns its mean over the table: the luck of the draws is
     # left out.
     means = copies.value[fresh.row].mean(axis=2).reshape(-1, copies.n_arms)
-    blind = not (bandit.linear or isinstance(first, Ledger) or world.order == "given") and bool(
+    blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
         world.mask.all()
     )
     earned, expected = [], []
@@ -143,29 +142,11 @@ def learner_values(
         if copies.delay is not None and np.ndim(met.delay):
             met = met._replace(delay=copies.delay.reshape(len(copies.mask), -1)[:, 0][case])
         rng = stream(seed, number, POLICY)
-        if isinstance(first, Ledger):
-            arm = ledger_arms(met, copies, bandit, rng, first)
-        else:
-            arm = played_arms(bandit, met, rng, work, engine)
+        arm = block_arms(bandit, met, copies, rng, work=work, engine=engine, initial=first)
         earned.append(met.worth[case, arm].mean(axis=0))
         expected.append(means[np.arange(start, start + case.shape[1]) // TWINS, arm].mean(axis=0))
     values = np.concatenate(earned).reshape(2, -1, TWINS)
     return values, np.concatenate(expected).reshape(2, -1, TWINS) if blind else None
-
-
-def played_arms(
-    bandit: Bandit, met: Feed, rng: np.random.Generator, work: float, engine: str
-) -> Arms:
-    """Arms [T, R] that a learner chooses of what it meets, by its compiled loop where one knows.
-
-    Args:
-      work: choices of the whole simulation, as `simulation.kernel` reads them.
-    """
-    compiled = kernel(bandit, work, engine) if is_plain(bandit, met) else None
-    if compiled is None:
-        return stepwise_arms(met, bandit, rng)
-    arms: Arms = compiled.played(met, bandit, rng)
-    return arms
 
 
 def plan_values(by_row: Array, fresh: FreshTables) -> tuple[Array, Array]:

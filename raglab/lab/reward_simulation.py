@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from raglab.bandit.environments import POLICY, Table, check_world, feed, replication_blocks, stream
 from raglab.bandit.fixed_plans import FIXED
 from raglab.bandit.learner import Bandit, check_count
-from raglab.bandit.simulation import run
-from raglab.lab.fresh_tables import played_arms
+from raglab.bandit.simulation import block_arms, run
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
@@ -183,7 +182,8 @@ def _resampled_values(
         table = (len(learned) * PATHS + np.arange(block)) // PATHS
         case = own[table, met.case]
         met = met._replace(case=case)
-        arms = played_arms(bandit, met, stream(sizes.seed + 1, number, POLICY), work, "auto")
+        rng = stream(sizes.seed + 1, number, POLICY)
+        arms = block_arms(bandit, met, world, rng, work=work, engine="auto")
         for place in range(0, block, PATHS):
             paths, rows = slice(place, place + PATHS), own[table[place]]
             ends = arms[first:, paths].T, case[first:, paths].T
