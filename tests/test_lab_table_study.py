@@ -25,9 +25,8 @@ from raglab.bandit import (
     frontier,
     run,
 )
-from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM
-from raglab.bandit.plans import MIXTURE
-from raglab.lab.bandit_study import PRICED, UNTUNED, WITHIN, BanditStudy, table_rows
+from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
+from raglab.lab.bandit_study import UNTUNED, WITHIN, BanditStudy, table_rows
 
 TUNED = "tuned"
 SMALL: dict[str, Any] = {"trials": 6, "replications": 4, "n_boot": 40, "seed": 0}

@@ -161,7 +161,7 @@ def test_entries_of_learners_hold_together() -> None:
     for entry in LEARNERS.values():
         assert (entry.index is None) != (entry.draw is None)
         assert (entry.draw is None) == (entry.largest is None)
-        assert set(entry.positive) <= set(entry.settings) <= set(Bandit._fields)
+        assert set(entry.positive) <= set(entry.settings) <= set(Bandit.__dataclass_fields__)
         assert entry.compiled is None or callable(getattr(kernel, entry.compiled))
         assert (entry.compiled is None) == (entry.pays == np.inf)
         assert (entry.belief is None) == (not entry.quantity)

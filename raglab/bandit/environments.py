@@ -257,6 +257,11 @@ class Bernoulli(NamedTuple):
 World = Table | Bernoulli
 
 
+def table_costs(table: Table) -> Array:
+    """Costs [Q, A] of a table; one 0 stands for all where it has none."""
+    return np.broadcast_to(np.asarray(table.cost, np.float64), table.mask.shape)
+
+
 def check_world(world: World, rounds: int) -> World:
     """World with arrays of the right types.
 
@@ -459,6 +464,14 @@ class Feed(NamedTuple):
             return self.reward[rows, arm]
         means = self.reward[t if len(self.reward) > 1 else 0, arm]
         return np.asarray(self.uniform[t, replication] < means, np.float64)
+
+    def costs(
+        self, t: NDArray[np.int64] | int, replication: NDArray[np.int64], arm: NDArray[np.int64]
+    ) -> Array:
+        """Costs [N] of rounds that were chosen."""
+        if self.cost is None or self.case is None:
+            return np.zeros(len(arm))
+        return self.cost[self.case[t, replication], arm]
 
 
 class Accounts(NamedTuple):

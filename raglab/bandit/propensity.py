@@ -18,9 +18,7 @@ from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
     State,
-    check_bandit,
-    check_context,
-    check_mask,
+    check_round,
     uniform_share,
 )
 from raglab.values import refuse
@@ -399,25 +397,10 @@ def propensities(
       >>> propensities(state, bandit, mask=[False, True]).tolist()
       [0.0, 1.0]
     """
-    check_bandit(bandit, state.n.shape[-1])
-    if bandit.linear and state.moment.shape[-1] == 0:
-        refuse(
-            f"{bandit.algorithm} needs a state with features",
-            "none",
-            "give init the same n_features",
-        )
-    checked = check_mask(mask, state.n.shape)
+    checked, x = check_round(state, bandit, mask, context)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
-    x = check_context(context, state)
     best = _greedy_probabilities(state, bandit, on, x)
     available = on.sum(axis=-1, keepdims=True)
-    most = int(available.max())
-    if bandit.floor * most > 1.0:
-        refuse(
-            f"floor times {most} arms may not pass 1",
-            f"{bandit.floor:g}",
-            f"at most {1.0 / most:g} fits",
-        )
     share = uniform_share(bandit, available)
     return np.where(on, (1.0 - share) * best + share / available, 0.0)
 
