@@ -307,7 +307,7 @@ class TestMetadata:
         ("metadata", "rule"),
         [
             ({"page": "iv"}, "page must be an integer from 1, got 'iv'"),
-            ({"domain": ["a"]}, "domain must be a text or a number"),
+            ({"domain": ["a"]}, "domain must be a valid string, got a list of 1"),
             ({"entities": 3}, "entities must be .*got 3"),
         ],
     )

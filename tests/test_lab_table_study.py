@@ -165,15 +165,6 @@ class TestSearch:
         assert result.price == 0.0
         assert "spend" in result.comparison
 
-    def test_the_same_seed_gives_the_same_study(self) -> None:
-        """Settings, trials, comparison and notes."""
-        left, right = (
-            raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2)
-        )
-        assert (left.bandit, left.price, left.notes) == (right.bandit, right.price, right.notes)
-        pd.testing.assert_frame_equal(left.trials, right.trials)
-        pd.testing.assert_frame_equal(left.comparison, right.comparison)
-
     def test_a_learner_of_successes_is_switched_and_said(self) -> None:
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
         with pytest.warns(UserWarning, match="thompson_nig is played"):
@@ -316,25 +307,6 @@ class TestRefusals:
 
 class TestDoors:
     """Short public paths of what was internal."""
-
-    def test_bandits_are_in_one_place(self) -> None:
-        """Tables, baselines, budgets, simulations and logs are in raglab.bandit."""
-        from raglab import bandit
-
-        names = [
-            "Table",
-            "baselines",
-            "best_fixed_arm",
-            "Budget",
-            "run",
-            "log",
-            "learned_state",
-            "frontier",
-            "text_features",
-            "simulate",
-        ]
-        assert set(names) <= set(bandit.__all__)
-        assert all(hasattr(bandit, name) for name in bandit.__all__)
 
     def test_baselines_of_a_table(self) -> None:
         """They need no package of the shore; the fixed arm is net of costs."""

@@ -24,6 +24,7 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
 from raglab.words.canonical import digest
+from raglab.words.characters import is_unicode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -405,7 +406,12 @@ def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[s
             remedy = "pass first_page=0, or columns={'page_label': …} where it is a label"
             raise _fault(rule, remedy, shown_value(columns["page"]), hit.hit_id)
         columns["page"] = page + 1 - first_page
-    return columns | {"hit_id": hit.hit_id, "text": hit.document.page_content}
+    columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
+    for name, value in columns.items():
+        if not is_unicode(value):
+            rule, half = f"{name} must be Unicode", f"half a surrogate pair in {shown_value(value)}"
+            raise _fault(rule, "correct the text", half, hit.hit_id)
+    return columns
 
 
 def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:

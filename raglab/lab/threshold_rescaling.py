@@ -600,7 +600,11 @@ def _tested(
     by_split, stated = trace_queries(to), promised.stated
     lacking = (
         _relabelled(to, policy, labels, arm)
-        or ("" if "certify" in by_split else "The new trace has no split certify.")
+        or (
+            ""
+            if "certify" in by_split
+            else "The new trace has no split certify: nothing is promised."
+        )
         or promised.defect
         or ("" if promised.targets else "No targets and no certificate: nothing is promised.")
     )
