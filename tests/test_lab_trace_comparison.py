@@ -175,6 +175,15 @@ def test_four_questions_by_hand() -> None:
     assert "Two traces of the same questions" in result._repr_html_()
 
 
+def test_a_source_that_no_hit_has_is_no_hit_at_any_depth() -> None:
+    """A trace of two passages is no deeper than they are."""
+    lost = hits(("1", "who pays?", "ok", "c.md", (0.9, 0.1)), *FOUR[1:])
+    rows = compare_traces(OLD, lost, policy=COSINE).hits.set_index("measure")
+    assert rows.loc["hit@5", ["old", "new", "n"]].tolist() == [1.0, 1.0, 2]
+    both = compare_traces(lost, lost, policy=COSINE).hits.set_index("measure")
+    assert both.loc["hit@5", ["old", "new", "n"]].tolist() == [2 / 3, 2 / 3, 3]
+
+
 def test_without_a_policy_all_is_answered() -> None:
     """Only retrieval changes then, and a note says so.
 

@@ -23,7 +23,7 @@ from raglab.bandit.simulation import follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.extension_points import extension
 from raglab.lab.fresh_tables import REPLICATIONS
-from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
+from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
@@ -260,7 +260,7 @@ class Problem:
             met = self.met(self.tune, play)
             done = run(play.learner, met, budget=play.budget, rounds=self.rounds, **sizes)
         if self.arms:
-            used = {"ms": mean_ms(run_earnings(done, self.tune))}
+            used = {"ms": run_earnings(done, self.tune).ms}
             # missing never passes
             excess = {"mean_ms": UNKNOWN if np.isnan(used["ms"]) else used["ms"] - self.most_ms}
         else:

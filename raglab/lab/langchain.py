@@ -246,7 +246,12 @@ def _check_source(
             type(source).__name__,
             "wrap it in one, or use trace_from_frame",
         ),
-        (own, f"a score must have a name that is none of {', '.join(OWN)}", own, "rename it"),
+        (
+            own,
+            f"a score must have a name that is none of {', '.join(OWN)}",
+            shown_value(own),
+            "rename it",
+        ),
         (
             in_store,
             f"{STORE_SCORE} must be the score of a vector store whose distance is not stated",
@@ -269,31 +274,31 @@ def _check_source(
         (
             distance is not None and not is_store,
             "a retriever gives documents without scores, so that no distance can be stated",
-            distance,
+            shown_value(distance),
             "pass embeddings, or the vector store behind it",
         ),
         (
             distance not in {None, *get_args(Distance)},
             f"distance must be one of {kinds}",
-            distance,
+            shown_value(distance),
             "see the store's manual",
         ),
         (
             long,
             f"query must have at most {LONGEST_QUESTION} characters",
-            len(long[0]) if long else 0,
+            f"{len(long[0]) if long else 0}",
             "shorten it",
         ),
         (
             renamed,
             f"columns may rename {', '.join(FROM_METADATA)}",
-            renamed,
+            shown_value(renamed),
             "write {'source': 'file_path'}",
         ),
     )
     for is_wrong, rule, value, remedy in checks:
         if is_wrong:
-            raise _fault(rule, remedy, None if value is None else shown_value(value))
+            raise _fault(rule, remedy, value)
 
 
 def _fault(rule: str, remedy: str, value: str | None = None, row: str | None = None) -> InputError:

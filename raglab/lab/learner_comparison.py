@@ -58,15 +58,14 @@ class LearnerComparison(Result):
 
 
 class Earnings(NamedTuple):
-    """What a policy came to in each replication and case, [R, Q].
+    """What a policy came to: value of each replication and case, [R, Q].
 
-    Pulls [A], of all rounds of all replications.
+    ms: mean of a round, of the rounds where it is known; NaN where none are. pulls: of all rounds
+    of all replications, [A].
     """
 
     value: Array
-    n: Array  # rounds of the case
-    ms: Array
-    timed: Array  # rounds whose milliseconds are known
+    ms: float
     pulls: Array
 
 
@@ -174,8 +173,15 @@ def compare_learners(
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
     notes = []
     if FIXED in plans and fixed is None and len(world.mask) > 1:
-        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
-        notes.append(flattery)
+        # the fixed arm that each table chooses for itself, and how much choosing flatters it
+        arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
+        earned, expected, everywhere = best_arm_values(value, arms, fresh)
+        accounts[FIXED] = accounts[FIXED]._replace(fresh=earned, expected=expected, fixed=False)
+        notes.append(
+            f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+            f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
+            "all (fixed= takes one chosen on others)."
+        )
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
@@ -199,9 +205,9 @@ def _plan_accounts(
     value, accounts = np.where(copies.mask, copies.value, 0.0), {}
     for name, plan in whole.items():
         by_row, earnings = (plan * value).sum(axis=1), each.get(name, best)
-        mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
+        mean, n_cases = earnings.value.sum(axis=1) / len(fresh.case), earnings.value.shape[1]
         values = plan_values(by_row, fresh)
-        accounts[name] = Account(mean, by_row[: earnings.n.shape[1]], *values, fixed=True)
+        accounts[name] = Account(mean, by_row[:n_cases], *values, fixed=True)
     return accounts
 
 
@@ -246,14 +252,10 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
     case, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
     arm = simulation.arm.astype(np.intp)
-    ms = world.ms[case, arm]
-    return Earnings(
-        value=_per_case(case, n_cases, world.value[case, arm]),
-        n=_per_case(case, n_cases),
-        ms=_per_case(case, n_cases, np.nan_to_num(ms)),
-        timed=_per_case(case, n_cases, ~np.isnan(ms)),
-        pulls=simulation.pulls.sum(axis=0).astype(np.float64),
-    )
+    ms, value = world.ms[case, arm], _per_case(case, n_cases, world.value[case, arm])
+    timed = _per_case(case, n_cases, ~np.isnan(ms))
+    mean = _mean_ms(_per_case(case, n_cases, np.nan_to_num(ms)), timed)
+    return Earnings(value, mean, simulation.pulls.sum(axis=0).astype(np.float64))
 
 
 def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
@@ -261,13 +263,12 @@ def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
     known = world.mask & ~np.isnan(world.ms)
     value, ms = np.where(world.mask, world.value, 0.0), np.where(known, world.ms, 0.0)
     value, ms, timed = (drawn * (plan * cells).sum(axis=1) for cells in (value, ms, known))
-    return Earnings(value, drawn, ms, timed, pulls=drawn.sum(axis=0) @ plan)
+    return Earnings(value, _mean_ms(ms, timed), drawn.sum(axis=0) @ plan)
 
 
-def mean_ms(earnings: Earnings) -> float:
-    """Mean milliseconds a round, of the rounds where they are known; NaN where none are."""
-    total = float(earnings.timed.sum())
-    return float(earnings.ms.sum()) / total if total > MS_KNOWN else float("nan")
+def _mean_ms(ms: Array, timed: Array) -> float:
+    total = float(timed.sum())
+    return float(ms.sum()) / total if total > MS_KNOWN else float("nan")
 
 
 def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | None = None) -> Array:
@@ -279,18 +280,6 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
         .reshape(len(cases), n_cases)
         .astype(np.float64)
     )
-
-
-def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
-    """Account of the fixed arm each table chooses for itself, and how much choosing flatters it."""
-    arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
-    earned, expected, everywhere = best_arm_values(value, arms, fresh)
-    note = (
-        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
-        f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
-        "all (fixed= takes one chosen on others)."
-    )
-    return account._replace(fresh=earned, expected=expected, fixed=False), note
 
 
 def _comparison_rows(
@@ -305,7 +294,8 @@ def _comparison_rows(
 
     The account "" is the oracle's.
     """
-    played = best.n.sum()
+    replications, n_cases = best.value.shape
+    played = float(rounds * replications)
     highest, reference = best.value.sum() / played, each[against].value.sum() / played
     oracle = accounts[""]
     none = np.zeros_like(oracle.fresh)
@@ -313,7 +303,7 @@ def _comparison_rows(
     nothing = Account(*means, none, none, fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave
     # open.
-    never = float(clopper_pearson(0, best.n.shape[1], level).high)
+    never = float(clopper_pearson(0, n_cases, level).high)
     rows: list[dict[str, Any]] = []
     for name, earnings in each.items():
         value = earnings.value.sum() / played
@@ -335,7 +325,7 @@ def _comparison_rows(
         row: dict[str, Any] = {"policy": name, **_with_ends("right", value, right)}
         row |= _with_ends("regret", rounds * (highest - value), lost)
         row |= _with_ends("difference", value - reference, gap)
-        rows.append(row | {"ms": mean_ms(earnings)})
+        rows.append(row | {"ms": earnings.ms})
     return rows
 
 

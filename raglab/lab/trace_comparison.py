@@ -27,7 +27,6 @@ from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
 from raglab.lab.paired_differences import LEVEL, learned_text, paired_table
 from raglab.lab.search_space import always_answer
-from raglab.lab.signal_audit import rank_correlations
 from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
 from raglab.metrics.intervals import mean_interval
 from raglab.policy_parts.acting import acting_gates
@@ -439,6 +438,7 @@ def _signals(
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Tables `signals` and `scores`, and the acting thresholds that have no row there."""
     import pandas as pd
+    from scipy.stats import rankdata
 
     (old, known, unread), (new, _, not_new) = map(_threshold_scores, sides)
     cases, rows = sides[0].trace.cases, []
@@ -457,7 +457,10 @@ def _signals(
             ends = np.percentile(measured, SHARES) if len(measured) else [np.nan] * len(SHARES)
             row |= {f"q{share}_{name}": end for share, end in zip(SHARES, ends, strict=True)}
             row[f"missing_{name}"] = len(values) - len(measured)
-        rows.append(row | {"rank_correlation": rank_correlations(pair)[0, 1]})
+        both = pair[:, ~np.isnan(pair).any(axis=0)]
+        varies = both.size and np.ptp(both, axis=1).all()
+        ranked = np.corrcoef(rankdata(both, axis=1))[0, 1] if varies else np.nan
+        rows.append(row | {"rank_correlation": float(ranked)})
         columns = {
             "path": path,
             "case_id": ids,
