@@ -6,7 +6,7 @@ a small harm.
     # part 0 of 1; parts share the work
     python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]
     # a learner that a reward costs 3 to 5 points, tables of 300 questions
-    python experiments/reward_audit_worlds.py --margins --worlds 300
+    python experiments/reward_audit_worlds.py --margins --worlds 120
     python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
 
 A world gives questions with a value and a reward for each of three arms. The audit sees a table of
