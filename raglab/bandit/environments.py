@@ -190,10 +190,10 @@ class Table(NamedTuple):
         # costs are charged by the rule of `priced`, from a table that counts them at a price of 0
         if parts.cost is not None:
             table = table._replace(cost=parts.cost, cost_range=cost_range).priced(price)
-        _check_table(table)
+        checked = _check_table(table)
         if order is None:
             warn_order_ignored(parts)
-        return table
+        return table._replace(delay=checked.delay)
 
 
 def _check_cost_range(cost_range: object) -> None:
@@ -608,15 +608,7 @@ def play_accounts(met: Feed, arm: Arms) -> Accounts:
     place = mine + np.asarray(rows, np.int64) * met.n_arms
     pulls = np.stack([(mine == number).sum(axis=1) for number in range(met.n_arms)], axis=1)
     regret, value = (np.take(table, place) for table in (met.gap, met.worth))
-    spend = cumulative_spend(met, mine, case)
+    spend = None if met.cost is None or case is None else np.cumsum(met.cost[case, mine], 1)
     return Accounts(
         np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case, spend
     )
-
-
-def cumulative_spend(met: Feed, arm: Arms, case: NDArray[np.int32] | None) -> Array | None:
-    """Cumulative cost of the arms chosen [R, T] in the cases [R, T]; none where nothing costs."""
-    if met.cost is None or case is None:
-        return None
-    spend = met.cost[case, arm]
-    return np.cumsum(spend, 1, out=spend)

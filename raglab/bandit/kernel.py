@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.bandit.environments import Accounts, Arms, Array, Feed, cumulative_spend
+from raglab.bandit.environments import Arms, Array, Feed
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
 from raglab.loops.compiled import bit_draws, compile_kernel
@@ -490,45 +490,6 @@ def _forgetful_arms(
             _count_reward(gram, moment, n, r, arm, x, reward, row, mu, 1.0)
 
 
-@compile_kernel(checked=False)
-def _add_round(
-    arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any
-) -> None:
-    """Cumulative regret and value [R, T], and pulls [R, A], of arms [R, T]."""
-    for r in range(len(arm)):
-        lost, won = 0.0, 0.0
-        for t in range(arm.shape[1]):
-            row, mine = (
-                _row(r, t, case, 1) if len(case) > 0 else (t if len(gap) > 1 else 0),
-                arm[r, t],
-            )
-            lost += gap[row, mine]
-            won += worth[row, mine]
-            regret[r, t], value[r, t] = lost, won
-            pulls[r, mine] += 1
-
-
-def accounts(met: Feed, arm: Arms) -> Accounts:
-    """Regret, value and pulls of the arms chosen, [T, R].
-
-    The same bits as `environments.play_accounts`.
-    """
-    mine = np.ascontiguousarray(arm.T)
-    case = None if met.case is None else np.ascontiguousarray(met.case.T)
-    regret, value = np.empty(mine.shape), np.empty(mine.shape)
-    pulls = np.zeros((met.size, met.n_arms), np.int64)
-    _add_round(
-        mine,
-        np.zeros((0, 0), np.int32) if case is None else case,
-        met.gap,
-        met.worth,
-        regret,
-        value,
-        pulls,
-    )
-    return Accounts(regret, value, pulls, mine, case, cumulative_spend(met, mine, case))
-
-
 class _Block(NamedTuple):
     """Arrays of a block as the loops read them.
 
@@ -542,16 +503,6 @@ class _Block(NamedTuple):
     mask: Any
 
 
-def _block(met: Feed) -> _Block:
-    return _Block(
-        np.empty((met.rounds, met.size), np.int8),
-        np.zeros((0, 0), np.int32) if met.case is None else met.case,
-        np.zeros((0, 0)) if met.uniform is None else met.uniform,
-        np.ascontiguousarray(met.reward),
-        np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask),
-    )
-
-
 def played(
     met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
 ) -> Arms:
@@ -560,22 +511,28 @@ def played(
     Args:
       initial: state of one linear learner that every replication begins with.
     """
-    loop, first = (
-        globals()[str(LEARNERS[bandit.algorithm].compiled)],
-        {} if initial is None else {"initial": initial},
+    block = _Block(
+        np.empty((met.rounds, met.size), np.int8),
+        np.zeros((0, 0), np.int32) if met.case is None else met.case,
+        np.zeros((0, 0)) if met.uniform is None else met.uniform,
+        np.ascontiguousarray(met.reward),
+        np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask),
     )
-    arms: Arms = loop(met, bandit, rng, **first)
-    return arms
-
-
-def ucb1(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] of ucb1."""
-    return _bounded_arms(met, bandit, rng, bounds=True)
-
-
-def greedy(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] of epsilon_greedy."""
-    return _bounded_arms(met, bandit, rng, bounds=False)
+    exploration, strength = float(bandit.exploration), float(bandit.prior_strength)
+    mu, variance = float(bandit.prior_mean), float(bandit.prior_variance)
+    loop = LEARNERS[bandit.algorithm].compiled
+    if loop in {"greedy", "ucb1"}:
+        at_random = exploration_arms(met, bandit, rng)
+        drawn = np.zeros((0, 0), np.int8) if at_random is None else at_random
+        _ucb_arms(*block, drawn, logs(met.rounds), exploration, loop == "ucb1")
+    elif loop == "beta":
+        before, threshold = strength * mu, float(bandit.threshold)
+        _thompson_beta(*block, rng, before, strength - before, exploration * exploration, threshold)
+    elif loop == "student":
+        _thompson_nig(*block, rng, mu, strength, variance, exploration)
+    else:
+        _regress_arms(met, block, bandit, rng, initial, draws=loop == "lin_thompson")
+    return block.out
 
 
 def logs(rounds: int) -> Array:
@@ -606,53 +563,18 @@ def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arm
     return np.where(chance < bandit.epsilon, in_order[rows, place], np.int8(-1))
 
 
-def _bounded_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, *, bounds: bool) -> Arms:
-    block, random_arms = _block(met), exploration_arms(met, bandit, rng)
-    at_random = np.zeros((0, 0), np.int8) if random_arms is None else random_arms
-    _ucb_arms(*block, at_random, logs(met.rounds), float(bandit.exploration), bounds)
-    return block.out
-
-
-def beta(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] of thompson_beta."""
-    block, strength, width = _block(met), float(bandit.prior_strength), float(bandit.exploration)
-    before = strength * float(bandit.prior_mean)
-    _thompson_beta(*block, rng, before, strength - before, width * width, float(bandit.threshold))
-    return block.out
-
-
-def student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] of thompson_nig."""
-    block = _block(met)
-    prior = float(bandit.prior_mean), float(bandit.prior_strength), float(bandit.prior_variance)
-    _thompson_nig(*block, rng, *prior, float(bandit.exploration))
-    return block.out
-
-
-def lin_ucb(
-    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
-) -> Arms:
-    """Arms [T, R] of lin_ucb."""
-    return _regress_arms(met, bandit, rng, float(bandit.exploration), initial, draws=False)
-
-
-def lin_thompson(
-    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
-) -> Arms:
-    """Arms [T, R] of lin_thompson."""
-    return _regress_arms(met, bandit, rng, noise(bandit), initial, draws=True)
-
-
 def _regress_arms(
     met: Feed,
+    block: _Block,
     bandit: Bandit,
     rng: np.random.Generator,
-    width: float,
     initial: State | None,
     *,
     draws: bool,
-) -> Arms:
-    block, features = _block(met), np.ascontiguousarray(met.features)
+) -> None:
+    """Fill in the arms [T, R] of a linear learner."""
+    features = np.ascontiguousarray(met.features)
+    width = noise(bandit) if draws else float(bandit.exploration)
     d, mu, ridge = features.shape[1], float(bandit.prior_mean), float(bandit.prior_strength)
     world = (block.out, block.case, block.reward, block.mask, features, rng)
     gram, moment = np.zeros((met.n_arms, d, d)), np.zeros((met.n_arms, d))
@@ -661,9 +583,8 @@ def _regress_arms(
     if bandit.discount < 1.0 or bandit.window:
         memory = float(bandit.discount), int(bandit.window)
         _forgetful_arms(*world, gram, moment, mu, ridge, width, draws, *memory)
-        return block.out
+        return
     # before a reward the design is the ridge alone
     first = np.tile(np.eye(d) / ridge, (met.n_arms, 1, 1))
     inverse = first if initial is None else np.linalg.inv(gram + ridge * np.eye(d))
     _linear_arms(*world, inverse, moment, mu, width, draws)
-    return block.out
