@@ -144,10 +144,6 @@ def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: 
     plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
     compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
     np.testing.assert_array_equal(plain, compiled)
-    for one, other in zip(
-        environments.play_accounts(block, plain), kernel.accounts(block, compiled), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
     assert len(np.unique(plain)) > 1
 
 

@@ -287,19 +287,12 @@ def is_plain(bandit: Bandit, met: Feed) -> bool:
     """Whether a compiled loop says what the learner would.
 
     Nothing delayed, missing or floored, nor forgotten.
-
-    A linear learner may forget: its loop knows how.
     """
-    remembers = (bandit.discount == 1.0 and bandit.window == 0) or bandit.linear
-    settings = remembers and bandit.floor == 0.0 and bandit.ties == "lowest"
-    there = (
-        met.case is None
-        or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
-    )
-    never_late = (
-        isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
-    )
-    return settings and bandit.history is None and never_late and bool(there)
+    reward = met.reward if met.mask is None else met.reward[met.mask]
+    is_late = met.lost is not None or met.arm_delay is not None or np.any(met.delay)
+    remembers = bandit.discount == 1.0 and bandit.window == 0 and bandit.history is None
+    is_sure = bandit.floor == 0.0 and bandit.ties == "lowest"
+    return bool(remembers and is_sure and not is_late and not np.isnan(reward).any())
 
 
 def block_arms(
@@ -321,12 +314,9 @@ def block_arms(
     Raises:
       ValueError: numba is asked for a learner whose loop does not know it.
     """
-    # a first state of a window holds rounds of its own, which the loop does not know; nor does it
-    # know a ledger
-    is_looped = initial is None or (
-        isinstance(initial, State) and bandit.linear and bandit.window == 0
-    )
-    plain = is_plain(bandit, met) and is_looped
+    # of first states the loops know those of linear learners
+    is_known = initial is None or (isinstance(initial, State) and bandit.linear)
+    plain = is_known and is_plain(bandit, met)
     if engine == "numba" and not plain:
         value = "one that forgets, or a floor, a budget, a first state or late rewards"
         refuse("engine numba plays plain learners", value, "use engine='auto'")

@@ -81,9 +81,9 @@ def read_frame(
 
 def _named_columns(
     frame: pd.DataFrame,
-    costs: Any,
+    costs: Costs | None,
     features: Sequence[str],
-    late: Sequence[str],  # noqa: ANN401
+    late: Sequence[str],
 ) -> tuple[pd.DataFrame, tuple[str, ...], dict[str, Any]]:
     """Frame with names that are texts, its arms, and what is stated of the cost of each.
 
