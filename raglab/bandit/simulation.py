@@ -217,24 +217,17 @@ def stepwise_arms(
 
 
 def _arrivals(met: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """From a round and its arms [R] to choices (round * R + replication) rewarded in it."""
-    if met.arm_delay is not None and met.case is not None:
-        return _arrivals_by_arm(met, met.arm_delay, met.case)
-    due = (met.delay + np.arange(met.rounds)[:, None] + np.zeros((1, met.size), np.int64)).ravel()
-    there = np.arange(due.size) if met.lost is None else np.flatnonzero(~met.lost.ravel())
-    order = there[np.argsort(due[there], kind="stable")]
-    first = np.searchsorted(due[order], np.arange(met.rounds + 1))
-    return lambda t, _: order[first[t] : first[t + 1]]
+    """From a round and its arms [R] to choices (round * R + replication) rewarded in it.
 
-
-def _arrivals_by_arm(
-    met: Feed, arm_delay: NDArray[np.int64], case: NDArray[np.int32]
-) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """Arrivals where a delay hangs on the arm, so that it is known only when that is chosen."""
+    A delay may hang on the arm, so that it is known only when that is chosen.
+    """
     waiting: dict[int, list[NDArray[np.int64]]] = {}
+    delay = np.broadcast_to(met.delay, (met.rounds, met.size))
 
     def arrive(t: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
-        late, choices = arm_delay[case[t], arm], t * met.size + np.arange(met.size)
+        late, choices = delay[t], t * met.size + np.arange(met.size)
+        if met.arm_delay is not None and met.case is not None:
+            late = met.arm_delay[met.case[t], arm]
         if met.lost is not None:
             late, choices = late[~met.lost[t]], choices[~met.lost[t]]
         for rounds in np.unique(late).tolist():

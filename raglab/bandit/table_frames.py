@@ -170,7 +170,7 @@ def _numbers(
     def number(cell: Any) -> float:  # noqa: ANN401 - of a user; infinity and texts are no numbers
         return float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
 
-    found = np.frompyfunc(number, 1, 1)(cells.to_numpy(object)).astype(np.float64)
+    found = np.frompyfunc(number, 1, 1)(cells.to_numpy(object)).astype(np.float64, order="C")
     inside = (found >= low) & (found <= high)
     # of single precision
     rounded = ~inside & (found >= low - ROUNDING) & (found <= high + ROUNDING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -61,8 +61,8 @@ class World(NamedTuple):
       traffic: share of the requests, [C].
       scenes: share of a context's requests, [C, S].
       shares: of the users, by true value, [C, S, V].
-      stray: shares of the values that a noisy request wants, [C, S, V].
-      noise: probability that a request wants another value than its user's own, [C].
+      noise: probability that a request wants another value than its user's own, any of them alike,
+        [C].
       drift: probability, at a request, that the user's true values of the context are drawn again,
         [C].
       columns: names of what is seen of a scene.
@@ -82,7 +82,6 @@ class World(NamedTuple):
     traffic: Array
     scenes: Array
     shares: Array
-    stray: Array
     noise: Array
     drift: Array
     columns: tuple[str, ...]
@@ -100,6 +99,12 @@ class World(NamedTuple):
         """Most values that a column has."""
         n_known = int(self.levels.max(initial=-1)) + 1
         return max(n_known, self.noise_levels if self.noise_columns else 0, 1)
+
+    @property
+    def offered(self) -> NDArray[np.bool_]:
+        """Places of the candidate values of each context, [C, V]."""
+        known = np.array([len(candidates) for candidates in self.values])
+        return np.arange(self.shares.shape[-1]) < known[:, None]
 
     @property
     def slots(self) -> int:
@@ -191,7 +196,6 @@ def world(
             _normalised_shares("traffic", np.ones(count) if traffic is None else traffic),
             there / there.sum(axis=1, keepdims=True),
             table,
-            _uniform_values(values, table.shape),
             np.broadcast_to(np.asarray(noise, np.float64), (count,)),
             np.broadcast_to(np.asarray(drift, np.float64), (count,)),
             (column,) if column else (),
@@ -212,14 +216,6 @@ def _normalised_shares(name: str, numbers: ArrayLike) -> Array:
             f"shares of {name} must be >= 0 and not all 0", parts.tolist(), "give a number a value"
         )
     return np.asarray(parts / parts.sum())
-
-
-def _uniform_values(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
-    """Every value of a context alike, [C, S, V]."""
-    table = np.zeros(shape)
-    for row, candidates in enumerate(values):
-        table[row, :, : len(candidates)] = 1.0
-    return table
 
 
 def check_simulated_world(world: World) -> World:
@@ -269,7 +265,7 @@ def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Cro
     scene = _sample_place(np.cumsum(world.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
     own = _true_values(world, topic, slot, scene, rng[OWN])
     strays = rng[STRAYS].random(shape) < world.noise[here]
-    wanted = np.where(strays, _stray(world, here, scene, own, rng[STRAYS].random(shape)), own)
+    wanted = np.where(strays, _stray(world, here, own, rng[STRAYS].random(shape)), own)
     columns = [np.broadcast_to(world.levels[here, scene], (*shape, len(world.columns)))]
     if world.noise_columns:
         columns.append(
@@ -325,14 +321,11 @@ def _true_values(
     return own
 
 
-def _stray(world: World, here: NDArray[np.intp], scene: Small, own: Small, uniform: Array) -> Small:
-    """Another value than the user's own, by the strays' shares.
-
-    The own one where there is no other.
-    """
-    table = world.stray[here, scene].copy()
-    np.put_along_axis(table, own[..., None].astype(np.intp), 0.0, axis=-1)
-    cumulated = np.cumsum(table, axis=-1)
+def _stray(world: World, here: NDArray[np.intp], own: Small, uniform: Array) -> Small:
+    """Another value than the user's own, all alike; the own one where there is no other."""
+    others = world.offered[here].astype(np.float64)
+    np.put_along_axis(others, own[..., None].astype(np.intp), 0.0, axis=-1)
+    cumulated = np.cumsum(others, axis=-1)
     return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
 
 
@@ -444,17 +437,6 @@ class DefaultRowArrays:
             self._stratify_at_success(parent, success, level, request, day)
             return
         # Votes may age, strata do not; each request has a value of every column.
-        of_all, wrong_all = _trials(self.strata[parent, 0].sum(axis=1))
-        # All wrong outcomes under one value of a column, and nothing else there, would be the most
-        # evidence.
-        most = evidence(
-            np.stack([wrong_all, 0 * wrong_all], -1), np.stack([wrong_all, of_all - wrong_all], -1)
-        )
-        parent = parent[
-            (wrong_all.any(axis=1)) & (most[..., 0].max(axis=1) >= 1.0 / self.learner.alpha)
-        ]
-        if not len(parent):
-            return
         counts = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
         of, wrong = _trials(counts)
         parts = (of > 0).sum(axis=-1)
@@ -656,7 +638,7 @@ def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -
     unseen = noise * (1.0 - world.detects)
     asking = question_cost * (1.0 + unseen * (1.0 - world.names))
     silent = noise * world.detects * question_cost + unseen * error_cost <= asking
-    strays = world.stray[here, met.scene].copy()
+    strays = world.offered[here].astype(np.float64)
     np.put_along_axis(strays, met.own[..., None].astype(np.intp), -1.0, axis=-1)
     off = met.wanted != met.own
     empty = off & met.detect
@@ -691,9 +673,7 @@ def _play_block(world: World, met: Crowd, policy: Policy) -> RequestOutcomes:
     learner = settled(policy if is_learner else DefaultLearner(stratify=False))
     requests, users = met.slot.shape
     rows, who = empty_rows(world, users, learner), np.arange(users)
-    # a field, no frame
-    known = np.array([len(candidates) for candidates in world.values])  # noqa: PD011
-    offered = np.arange(world.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
+    offered = world.offered[met.topic]  # [U, slots, V]
     question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
     for t in range(requests):
         day, slot, wanted, level = (
