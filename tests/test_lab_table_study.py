@@ -21,8 +21,6 @@ from raglab.bandit import (
     Table,
     baselines,
     best_fixed_arm,
-    fit_priced_policy,
-    frontier,
     run,
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
@@ -249,9 +247,9 @@ class TestBudget:
             past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL
         )
         shown = rows(result.comparison)
-        gross, mixture = later.gross, frontier(past).mixture_at(0.6)
+        gross, mixture = later.gross, raglab.bandit.frontier(past).mixture_at(0.6)
         assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
-        plan = fit_priced_policy(past.priced(0.0), 0.6).plan(later)
+        plan = raglab.bandit.fit_priced_policy(past.priced(0.0), 0.6).plan(later)
         assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
         assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
         assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)

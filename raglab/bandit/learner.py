@@ -287,20 +287,15 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
 def _check_history(bandit: Bandit, n_arms: int | None) -> None:
     if bandit.linear:
         refuse("a history has no contexts", bandit.algorithm, "leave it out")
-    for name, values in zip(Stats._fields, bandit.history or (), strict=True):
-        array = np.asarray(values)
-        if array.ndim != 1 or (n_arms is not None and array.shape != (n_arms,)):
-            refuse(f"history.{name} must be [A], a number an arm", array.shape, "see warm_start")
-        if not (np.isfinite(array).all() and (array >= 0.0).all()):
-            refuse(f"history.{name} must be finite and >= 0", array, "see warm_start")
-    n, total, square = (np.asarray(values, dtype=np.float64) for values in bandit.history or ())
-    if (total > n * (1.0 + ROUNDING)).any() or (square > total * (1.0 + ROUNDING)).any():
-        statistics = (n.tolist(), total.tolist(), square.tolist())
-        refuse(
-            "history must have n >= total >= square, as rewards in [0, 1] do",
-            statistics,
-            "see warm_start",
-        )
+    n, total, square = (np.asarray(part, np.float64) for part in bandit.history or ())
+    shape = n.shape[:1] if n_arms is None else (n_arms,)
+    if not shape or {n.shape, total.shape, square.shape} != {shape}:
+        refuse("history must be [A] each, a number an arm", n.shape, "see warm_start")
+    most = 1.0 + ROUNDING
+    holds = (square >= 0.0) & (total * most >= square) & (n * most >= total) & (n < np.inf)
+    if not holds.all():
+        rule = "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do"
+        refuse(rule, (n.tolist(), total.tolist(), square.tolist()), "see warm_start")
 
 
 def check_mask(

@@ -217,24 +217,17 @@ def stepwise_arms(
 
 
 def _arrivals(met: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """From a round and its arms [R] to choices (round * R + replication) rewarded in it."""
-    if met.arm_delay is not None and met.case is not None:
-        return _arrivals_by_arm(met, met.arm_delay, met.case)
-    due = (met.delay + np.arange(met.rounds)[:, None] + np.zeros((1, met.size), np.int64)).ravel()
-    there = np.arange(due.size) if met.lost is None else np.flatnonzero(~met.lost.ravel())
-    order = there[np.argsort(due[there], kind="stable")]
-    first = np.searchsorted(due[order], np.arange(met.rounds + 1))
-    return lambda t, _: order[first[t] : first[t + 1]]
+    """From a round and its arms [R] to choices (round * R + replication) rewarded in it.
 
-
-def _arrivals_by_arm(
-    met: Feed, arm_delay: NDArray[np.int64], case: NDArray[np.int32]
-) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """Arrivals where a delay hangs on the arm, so that it is known only when that is chosen."""
+    A delay may hang on the arm, so that it is known only when that is chosen.
+    """
     waiting: dict[int, list[NDArray[np.int64]]] = {}
+    delay = np.broadcast_to(met.delay, (met.rounds, met.size))
 
     def arrive(t: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
-        late, choices = arm_delay[case[t], arm], t * met.size + np.arange(met.size)
+        late, choices = delay[t], t * met.size + np.arange(met.size)
+        if met.arm_delay is not None and met.case is not None:
+            late = met.arm_delay[met.case[t], arm]
         if met.lost is not None:
             late, choices = late[~met.lost[t]], choices[~met.lost[t]]
         for rounds in np.unique(late).tolist():
@@ -287,19 +280,12 @@ def is_plain(bandit: Bandit, met: Feed) -> bool:
     """Whether a compiled loop says what the learner would.
 
     Nothing delayed, missing or floored, nor forgotten.
-
-    A linear learner may forget: its loop knows how.
     """
-    remembers = (bandit.discount == 1.0 and bandit.window == 0) or bandit.linear
-    settings = remembers and bandit.floor == 0.0 and bandit.ties == "lowest"
-    there = (
-        met.case is None
-        or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
-    )
-    never_late = (
-        isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
-    )
-    return settings and bandit.history is None and never_late and bool(there)
+    reward = met.reward if met.mask is None else met.reward[met.mask]
+    is_late = met.lost is not None or met.arm_delay is not None or np.any(met.delay)
+    remembers = bandit.discount == 1.0 and bandit.window == 0 and bandit.history is None
+    is_sure = bandit.floor == 0.0 and bandit.ties == "lowest"
+    return bool(remembers and is_sure and not is_late and not np.isnan(reward).any())
 
 
 def block_arms(
@@ -321,12 +307,9 @@ def block_arms(
     Raises:
       ValueError: numba is asked for a learner whose loop does not know it.
     """
-    # a first state of a window holds rounds of its own, which the loop does not know; nor does it
-    # know a ledger
-    is_looped = initial is None or (
-        isinstance(initial, State) and bandit.linear and bandit.window == 0
-    )
-    plain = is_plain(bandit, met) and is_looped
+    # of first states the loops know those of linear learners
+    is_known = initial is None or (isinstance(initial, State) and bandit.linear)
+    plain = is_known and is_plain(bandit, met)
     if engine == "numba" and not plain:
         value = "one that forgets, or a floor, a budget, a first state or late rewards"
         refuse("engine numba plays plain learners", value, "use engine='auto'")

@@ -102,13 +102,17 @@ class Ledger(NamedTuple):
         """Ledger [B, ...] after rewards and costs [N] of these rows, as `record_rewards`."""
         state = record_rewards(self.state, rows, arm, reward, age, context, bandit)
         weight, batch = bandit.discount**age, self.cost.shape[:-1]
-        sums = {"cost": cost, "square": cost * cost, "cross": reward * cost}
+        outcomes = {
+            "cost": weight * cost,
+            "square": weight * (cost * cost),
+            "cross": weight * (reward * cost),
+            "moment": (weight * cost)[:, None] * context,
+        }
         added = {}
-        for name, outcome in (sums | {"moment": cost[:, None] * context}).items():
+        for name, outcome in outcomes.items():
             field = getattr(self, name)
             mine = field.reshape(len(state.t), *field.shape[len(batch) :]).copy()
-            share = weight if outcome.ndim == 1 else weight[:, None]
-            np.add.at(mine, (rows, arm), share * outcome)
+            np.add.at(mine, (rows, arm), outcome)
             added[name] = mine.reshape(field.shape)
         return self._replace(state=restore_batch(state, batch), **added)
 
