@@ -133,11 +133,11 @@ def compare_learners(
         refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
     trained: dict[str, tuple[Bandit, Table]] = {}
     for name, settings in learners.items():
-        bandit, *reward = [settings] if isinstance(settings, Bandit) else settings
+        bandit, reward = settings if isinstance(settings, tuple) else (settings, world.reward)
         if not isinstance(bandit, Bandit):
             rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
-            refuse(rule, f"{settings!r:.80}", "write Bandit('ucb1')")
-        trained[name] = bandit, world._replace(reward=(reward or [world.reward])[0])
+            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
+        trained[name] = bandit, world._replace(reward=reward)
     for name, plan in plans.items():
         if np.shape(plan) != world.mask.shape:
             rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
