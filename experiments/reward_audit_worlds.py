@@ -261,7 +261,7 @@ def margin_summary(rows: pd.DataFrame) -> None:
     print("\n| against | true harm, mean | detectable, median | by ratio | worlds | found |")
     print("|---|---|---|---|---|---|")
     for name in ("uniform", "best"):
-        harm, found = -rows[f"{name}_truth"], rows[f"{name}_verdict"] == HARMS
+        harm, is_shown = -rows[f"{name}_truth"], rows[f"{name}_verdict"] == HARMS
         stated = rows[f"{name}_detectable"]
         parts = {"all": pd.Series(data=True, index=rows.index)}
         ratio = harm / stated
@@ -273,7 +273,7 @@ def margin_summary(rows: pd.DataFrame) -> None:
             if part.any():
                 print(
                     f"| {name} | {harm[part].mean():.3f} | {stated[part].median():.3f} | {label} | "
-                    f"{int(part.sum())} | {found[part].mean():.3f} |"
+                    f"{int(part.sum())} | {is_shown[part].mean():.3f} |"
                 )
 
 

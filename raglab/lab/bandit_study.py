@@ -157,7 +157,7 @@ class Play(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class BanditProblem:
     """What is searched: settings of a learner, and either reward weights or a price.
 
     tune, judge: tables that trials are played on and that the result is judged on, of the same
@@ -406,7 +406,7 @@ def tune_bandit(
         is_split = {"tune", "report"} <= splits
         parts = [whole.split(name) for name in ("tune", "report")] if is_split else [whole]
         arms = tuple(arm_tables(part, policy, budget_ms=of_question) for part in parts)
-        problem = Problem(
+        problem = BanditProblem(
             arms[0].world, arms[-1].world, base, ROUNDS if rounds is None else rounds, arms, most_ms
         )
         if not is_split:
@@ -464,7 +464,7 @@ def _table_problem(
     budget: Budget | float | None,
     rounds: int | None,
     seed: int,
-) -> tuple[Problem, str]:
+) -> tuple[BanditProblem, str]:
     """Tables to tune on and to judge, the learner that is played, and a note if it was switched.
 
     Raises:
@@ -490,7 +490,9 @@ def _table_problem(
     if table.order != "replacement":  # each row is played once
         n_rounds = min(n_rounds, len(tune.mask), len(judged.mask))
     charges = checked is not None or table.is_charged
-    problem = Problem(tune, judged, learner, n_rounds, budget=checked, price=price, charges=charges)
+    problem = BanditProblem(
+        tune, judged, learner, n_rounds, budget=checked, price=price, charges=charges
+    )
     return problem, switched
 
 
@@ -580,7 +582,7 @@ def first_values(
 
 
 def _compare(
-    problem: Problem, tuned: Play, plans: Mapping[str, Array], how: Mapping[str, Any]
+    problem: BanditProblem, tuned: Play, plans: Mapping[str, Array], how: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Tuned learner beside its old settings and policies that learn nothing, on judging rows.
 
@@ -618,7 +620,7 @@ def _compare(
 
 
 def _study_notes(
-    table: pd.DataFrame, tried: pd.DataFrame, fixed: str | None, problem: Problem
+    table: pd.DataFrame, tried: pd.DataFrame, fixed: str | None, problem: BanditProblem
 ) -> list[str]:
     """What tuned beats on the rows that judge, and whether it keeps its limit.
 
