@@ -24,6 +24,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -267,7 +268,7 @@ def margin_summary(rows: pd.DataFrame) -> None:
         ratio = harm / stated
         parts |= {
             f"{low:g} to {high:g}": (ratio > low) & (ratio <= high)
-            for low, high in zip(RATIOS, RATIOS[1:], strict=False)
+            for low, high in pairwise(RATIOS)
         }
         for label, part in parts.items():
             if part.any():
